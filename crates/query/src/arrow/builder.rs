@@ -1,8 +1,10 @@
-//! How are the values of one column gathered?
+//! Collects the values of one column.
 //!
-//! A [`Builder`] begins as what its first value is. Where another cannot stand beside those that it has, it is lost: it takes
-//! everything from then on and keeps nothing, and the rows are walked once more with what was learned ([`Type`]). Rows without
-//! a value are not told of: they are nulls once a later row has one, or the batch ends.
+//! A [`Builder`] starts with the type of its first value, or with the type that the previous walk
+//! found. When a value does not fit beside those before it, the builder becomes lost: it accepts
+//! every later value and keeps none, and the rows are walked once more with the types that were
+//! learned ([`Type`]). The builder is not called for rows without a value. They become nulls when a
+//! later row has a value, or when the batch ends.
 
 use arrow_buffer::BooleanBufferBuilder;
 use pellucid_record::layout::{DEPTH_MAX, MICROS_PER_DAY, tag};
@@ -23,16 +25,16 @@ const EPOCH_ORDINAL: u32 = 719_163;
 /// Microseconds from 0001-01-01 to 1970-01-01.
 pub(super) const EPOCH_MICROS: i64 = (EPOCH_ORDINAL as i64 - 1) * MICROS_PER_DAY;
 
-/// Why a value cannot be taken.
+/// The reason why a value cannot be added.
 #[derive(Debug)]
 pub enum Stop {
-    /// Its record is damaged.
+    /// The record is damaged.
     Corrupt(Corrupt),
-    /// What lies apart could not be read.
+    /// A large value, stored outside its record, could not be read.
     Store(StoreError),
-    /// No column has such values.
+    /// No column can hold the value.
     Refused {
-        /// Which column; a path where it is one within another.
+        /// The column's name, or a path if the column is inside another one.
         column: String,
         /// What is wrong with its value.
         why: String,
@@ -40,12 +42,12 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// No column has such a value, whichever it is.
+    /// A refusal whose column is not known yet: `of_field` adds it.
     pub fn refused(why: impl Into<String>) -> Self {
         Stop::Refused { column: String::new(), why: why.into() }
     }
 
-    /// The same, of a field of the dict in whose column the value stands.
+    /// Adds to a refusal the name of the field that holds the value.
     pub fn of_field(self, name: &str) -> Self {
         match self {
             Stop::Refused { column, why } if column.is_empty() => {
@@ -63,7 +65,7 @@ impl From<Corrupt> for Stop {
     }
 }
 
-/// Of rows that an index tells, nothing lies apart.
+/// For rows read from a covering index, which have no large values.
 pub struct NothingLarge;
 
 impl Large for NothingLarge {
@@ -79,35 +81,35 @@ fn copied(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
     Ok(copy)
 }
 
-/// What is needed to read a record.
+/// What reading a record needs.
 pub struct Ground<'a, S: ?Sized> {
-    /// The shapes that it names.
+    /// The shapes that the record refers to.
     pub shapes: &'a S,
-    /// What lies apart from it.
+    /// The large values stored outside the record.
     pub large: &'a dyn Large,
 }
 
 /// The values of one column in one batch.
 pub(super) struct Builder {
     pub data: Data,
-    /// Which of them are there; None: all.
+    /// Which values are not null; None if no value is null.
     pub valid: Option<BooleanBufferBuilder>,
 }
 
 impl Builder {
-    /// Nothing yet, of a type.
+    /// An empty builder for a type.
     pub fn of(kind: &Type) -> Self {
         Self { data: Data::of(kind), valid: None }
     }
 
-    /// Nothing yet, for a batch like that of another one.
+    /// An empty builder for a type, with room for as many values as `other` has.
     pub fn like(kind: &Type, other: &Builder) -> Self {
         let mut fresh = Self::of(kind);
         fresh.data.reserve_as(&other.data);
         fresh
     }
 
-    /// What the values have in common.
+    /// The type of the values so far.
     pub fn kind(&self) -> Type {
         match &self.data {
             Data::Nulls => Type::Null,
@@ -131,7 +133,7 @@ impl Builder {
         }
     }
 
-    /// Whether this, or a part of it, has to be gathered once more.
+    /// Whether this column, or one inside it, has to be collected once more.
     pub fn is_lost(&self) -> bool {
         match &self.data {
             Data::Lost => true,
@@ -142,7 +144,7 @@ impl Builder {
         }
     }
 
-    /// Nulls up to a row.
+    /// Appends nulls up to this row.
     #[inline]
     pub fn pad_to(&mut self, row: usize) {
         let have = self.data.len();
@@ -172,7 +174,7 @@ impl Builder {
         }
     }
 
-    /// Takes an int, if that takes no thought.
+    /// Fast path: appends an int. Returns false if `push` has to do it.
     #[inline]
     pub fn push_int(&mut self, row: usize, value: i64) -> bool {
         match &mut self.data {
@@ -185,7 +187,7 @@ impl Builder {
         }
     }
 
-    /// Takes a float, if that takes no thought.
+    /// Fast path: appends a float. Returns false if `push` has to do it.
     #[inline]
     pub fn push_float(&mut self, row: usize, value: f64) -> bool {
         match &mut self.data {
@@ -198,7 +200,7 @@ impl Builder {
         }
     }
 
-    /// Takes a string, if that takes no thought.
+    /// Fast path: appends a string. Returns false if `push` has to do it.
     #[inline]
     pub fn push_str(&mut self, row: usize, value: &[u8]) -> bool {
         match &mut self.data {
@@ -213,7 +215,8 @@ impl Builder {
         }
     }
 
-    /// Takes a string that stands in a slot, if that takes no thought.
+    /// Fast path: appends a string that is stored inside its slot. Returns false if `push` has to
+    /// do it.
     #[inline]
     fn push_inline(&mut self, row: usize, bits: u64, size: usize) -> bool {
         match &mut self.data {
@@ -228,7 +231,7 @@ impl Builder {
         }
     }
 
-    /// Takes a bool, if that takes no thought.
+    /// Fast path: appends a bool. Returns false if `push` has to do it.
     #[inline]
     pub fn push_bool(&mut self, row: usize, value: bool) -> bool {
         match &mut self.data {
@@ -241,7 +244,7 @@ impl Builder {
         }
     }
 
-    /// Takes what the slot of a root holds, if that takes no thought.
+    /// Fast path: appends the value of the root's slot. Returns false if `push` has to do it.
     #[inline]
     pub fn push_bits(&mut self, row: usize, tag: u8, bits: u64, record: &[u8]) -> bool {
         match tag {
@@ -265,7 +268,7 @@ impl Builder {
         }
     }
 
-    /// Takes the value of a row. Returns where a container ends.
+    /// Appends the value of a row. Returns the offset where it ends if it is a container.
     pub fn push<S: Shapes + ?Sized>(
         &mut self,
         row: usize,
@@ -329,7 +332,7 @@ impl Builder {
         Ok(0)
     }
 
-    /// Takes a value that is no container; false where it cannot stand beside the others.
+    /// Appends a value that is not a container. Returns false if it does not fit the column's type.
     fn push_scalar(&mut self, slot: &Slot<'_>) -> Result<bool, Stop> {
         match (&mut self.data, *slot) {
             (Data::Int(_) | Data::Float(_) | Data::Decimal(_), _) => return self.push_number(slot),
@@ -357,7 +360,7 @@ impl Builder {
         Ok(true)
     }
 
-    /// Takes a number beside others; false where it cannot stand there, or is none.
+    /// Appends to a column of numbers. Returns false if the value does not fit or is not a number.
     fn push_number(&mut self, slot: &Slot<'_>) -> Result<bool, Stop> {
         match (&mut self.data, *slot) {
             (Data::Int(values), Slot::Int(value)) => values.push(value),
@@ -419,7 +422,8 @@ impl Builder {
         Ok(true)
     }
 
-    /// Takes what stands for a value: a reference to where it lies, an object of a registered class, an array.
+    /// Appends a value that wraps another one: a reference to a large value, an object of a
+    /// registered class, or an array.
     fn push_other<S: Shapes + ?Sized>(
         &mut self,
         row: usize,
@@ -456,7 +460,7 @@ impl Builder {
         }
     }
 
-    /// Takes a value that stands in no record.
+    /// Appends a value that is not part of a record.
     fn push_value(&mut self, row: usize, value: &Value, depth: u32, large: &dyn Large) -> Result<(), Stop> {
         let record = encode_value(value, &mut NoShapes).map_err(|_| Corrupt::new(Damage::Range, 0))?;
         let slot = match root(&record, &NoShapes)? {
@@ -514,7 +518,7 @@ impl Builder {
         Ok(end)
     }
 
-    /// Takes the elements of a list as the values from `first` on.
+    /// Appends the elements of a list, from index `first` on.
     fn push_elements<S: Shapes + ?Sized>(
         &mut self,
         first: usize,
@@ -548,7 +552,7 @@ fn bad<T>(offset: u32) -> Result<T, Stop> {
     Err(Corrupt::new(Damage::Payload, offset as usize).into())
 }
 
-/// Where a container ends whose values are not taken.
+/// The offset where a container ends, found without appending its values.
 fn end_of<S: Shapes + ?Sized>(
     container: &Container,
     record: &[u8],
@@ -568,7 +572,8 @@ fn end_of<S: Shapes + ?Sized>(
     Ok(walker.end())
 }
 
-/// The value with what lies apart in its place, and objects and arrays as what they hold.
+/// The value with large values read in, and with registered objects and arrays replaced by their
+/// contents.
 fn resolved<S: ?Sized>(value: Value, ground: &Ground<'_, S>) -> Result<Value, Stop> {
     let all = |values: Vec<Value>| -> Result<Vec<Value>, Stop> {
         values.into_iter().map(|value| resolved(value, ground)).collect()

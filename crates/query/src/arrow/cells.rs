@@ -1,7 +1,7 @@
-//! Which values does an Arrow array have, as a record has them?
+//! Reads Arrow arrays into values that a record can hold.
 //!
-//! Widths and units come down to one of each kind here, column by column. What does not fit is told with the name of its column;
-//! what a null covers is not looked at.
+//! Arrow's many widths and units are converted, column by column, to one of each kind. Errors name
+//! the column of a value that does not fit. Values under a null are not checked.
 
 use std::ops::Range;
 
@@ -29,26 +29,26 @@ use super::decimal;
 use super::kind::{EXTENSION_NAME, UUID_EXTENSION};
 use super::writer::{Column, is_text};
 
-/// A column that has no place in a table.
+/// A column that cannot be stored in a table.
 #[derive(Debug)]
 pub struct Unfit {
-    /// Its name; empty for rows that are no dicts.
+    /// The column's name; empty for rows that are not dicts.
     pub column: String,
-    /// What is wrong with it.
+    /// The problem with the column.
     pub why: String,
 }
 
-/// Knows the zones that have rules.
+/// Looks up named time zones.
 pub trait Zones {
-    /// The offset from UTC in microseconds, and the fold, of each of these instants (microseconds since 1970) in the
-    /// zone with this name; `Err` says why not.
+    /// For each of these instants (microseconds since 1970), the zone's offset from UTC in
+    /// microseconds and the fold. `Err` holds the reason.
     ///
     /// # Errors
     /// There is no such zone.
     fn offsets(&mut self, zone: &str, instants: &[i64]) -> Result<Vec<(i64, bool)>, String>;
 }
 
-/// Strings or bytes.
+/// An array of strings or bytes.
 pub(super) enum Blobs {
     Small(BinaryArray),
     Large(LargeBinaryArray),
@@ -66,11 +66,11 @@ pub(super) enum Cells {
     Str(Blobs),
     Bytes(Blobs),
     Uuids(Blobs),
-    /// Ordinals.
+    /// Ordinals: days, where 1 is 0001-01-01.
     Dates(Vec<u32>),
     /// Microseconds since 0001-01-01.
     Datetimes(Vec<i64>),
-    /// Local microseconds since 0001-01-01, offset, fold; and the zone as a record has it.
+    /// Local microseconds since 0001-01-01, offset, fold; and the zone in record format.
     Aware(Vec<(i64, i64, bool)>, Vec<u8>),
     Times(Vec<i64>),
     Durations(Vec<i64>),
@@ -85,7 +85,7 @@ pub(super) enum Cells {
     },
 }
 
-/// Where a field is, for messages.
+/// The field that is being read, for error messages.
 struct Place<'a> {
     name: &'a str,
 }
@@ -96,7 +96,7 @@ impl Place<'_> {
     }
 }
 
-/// An error of a column within the one that is called `name`.
+/// Prefixes the column of an error with the name of the column that contains it.
 fn within(name: &str) -> impl Fn(Unfit) -> Unfit {
     move |unfit| {
         let column = match (name, unfit.column.as_str()) {
@@ -109,7 +109,7 @@ fn within(name: &str) -> impl Fn(Unfit) -> Unfit {
 }
 
 impl Column {
-    /// The values of an array.
+    /// Reads an array.
     pub fn of(field: &Field, array: &dyn Array, zones: &mut dyn Zones) -> Result<Self, Unfit> {
         let place = Place { name: field.name() };
         let nulls = array.logical_nulls();
@@ -117,14 +117,15 @@ impl Column {
         Ok(Self { cells, nulls: nulls.filter(|nulls| nulls.null_count() > 0) })
     }
 
-    /// The elements of lists.
+    /// Reads the elements of a list array.
     fn elements(
         place: &Place<'_>,
         field: &Field,
         array: &dyn Array,
         zones: &mut dyn Zones,
     ) -> Result<Self, Unfit> {
-        // Its name is not a user's: "item", "element", "entries".
+        // Arrow's own name of the inner field ("item", "element", "entries") means nothing to
+        // users.
         let field = field.clone().with_name("");
         Self::of(&field, array, zones).map_err(within(place.name))
     }
@@ -295,7 +296,7 @@ fn view_ranges<O: ArrowNativeType>(offsets: &[O], sizes: &[O]) -> Vec<Range<usiz
     offsets.iter().zip(sizes).map(range).collect()
 }
 
-/// Only those elements that the ranges reach: many batches may be slices of one array.
+/// Only the elements that the ranges reach, because many batches may be slices of one array.
 fn narrowed(ranges: Vec<Range<usize>>, values: &dyn Array) -> (Vec<Range<usize>>, arrow_array::ArrayRef) {
     let start = ranges.iter().map(|range| range.start).min().unwrap_or(0).min(values.len());
     let end = ranges.iter().map(|range| range.end).max().unwrap_or(0).clamp(start, values.len());
@@ -307,7 +308,7 @@ fn no_value<T>(place: &Place<'_>, kind: &DataType) -> Result<T, Unfit> {
     place.unfit(format!("the Arrow type {kind}, which no value of a record has; cast it first"))
 }
 
-/// Dates, times, decimals.
+/// Reads dates, times and decimals.
 fn moments_of(
     place: &Place<'_>,
     array: &dyn Array,
@@ -351,14 +352,15 @@ where
     Cells::Decimals(values.map(|value| decimal::written(&value.to_string(), i64::from(scale))).collect())
 }
 
-/// Makes microseconds of what is there.
+/// Converts the values of an array to microseconds.
 struct Micros<'a> {
     place: &'a Place<'a>,
     nulls: Option<&'a NullBuffer>,
 }
 
 impl Micros<'_> {
-    /// Each value that is there, made into another; what is null becomes nothing in particular.
+    /// Converts each value that is not null. A null whose value cannot be converted gets a default
+    /// value.
     fn each<T: Default>(
         &self,
         values: impl Iterator<Item = i64>,
@@ -436,7 +438,8 @@ impl Micros<'_> {
 
     fn aware(&self, micros: &[i64], zone: &str, zones: &mut dyn Zones) -> Result<Cells, Unfit> {
         let mut bytes = Vec::new();
-        // What is null is at the beginning of 1970, which every zone knows.
+        // A null whose value cannot be converted becomes the start of 1970, which every zone can
+        // convert.
         let micros = self.each(micros.iter().copied(), "a time beyond the years 1 to 9999", |micros| {
             since_year_one(micros).map(|_| micros)
         })?;
@@ -463,13 +466,14 @@ impl Micros<'_> {
     }
 }
 
-/// Microseconds since 0001-01-01, of microseconds since 1970, if a datetime has so many.
+/// Converts microseconds since 1970 to microseconds since 0001-01-01; None outside the range of a
+/// datetime.
 fn since_year_one(micros: i64) -> Option<i64> {
     let micros = micros.checked_add(EPOCH_MICROS)?;
     (0..i64::from(DATE_ORDINAL_MAX) * MICROS_PER_DAY).contains(&micros).then_some(micros)
 }
 
-/// The offset of a zone that has no other: UTC, or `+hh:mm`.
+/// The offset of a zone whose offset never changes: UTC, or `+hh:mm`.
 fn fixed_offset(zone: &str) -> Option<i64> {
     if matches!(zone, "UTC" | "utc" | "Z") {
         return Some(0);

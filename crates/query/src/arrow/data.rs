@@ -1,6 +1,7 @@
-//! Where do the values of one column lie while it is gathered?
+//! The buffers that hold a column's values while it is built.
 //!
-//! One behind the other, as Arrow will have them. What a value does to them, `builder.rs` says.
+//! Values are stored one after another, in the layout that Arrow uses. `builder.rs` decides how
+//! each value is added.
 
 use arrow_buffer::BooleanBufferBuilder;
 use pellucid_record::layout::tag;
@@ -11,18 +12,18 @@ use super::decimal::Unscaled;
 use super::fields::Fields;
 use super::kind::Type;
 
-/// Strings or bytes, one behind the other.
+/// Strings or bytes, one after another.
 pub(super) struct Bytes {
-    /// Where each ends, behind a 0.
+    /// The end offset of each value, after a leading 0.
     pub ends: Vec<i32>,
     pub bytes: Vec<u8>,
 }
 
-/// The values so far: as many as rows, or fewer.
+/// The values so far. There may be fewer than rows.
 pub(super) enum Data {
-    /// Of no kind yet.
+    /// No value so far, so no type yet.
     Nulls,
-    /// Of no kind at all, and not kept.
+    /// The values have no common type. Nothing is kept.
     Lost,
     Bool(BooleanBufferBuilder),
     Int(Vec<i64>),
@@ -38,17 +39,17 @@ pub(super) enum Data {
     Duration(Vec<i64>),
     Uuid(Vec<[u8; 16]>),
     List(Vec<i32>, Box<Builder>),
-    /// How many, and their fields.
+    /// The number of dicts, and their fields.
     Struct(usize, Box<Fields>),
 }
 
 impl Bytes {
-    /// None yet.
+    /// An empty buffer.
     pub fn new() -> Self {
         Self { ends: vec![0], bytes: Vec::new() }
     }
 
-    /// Takes one; false where all of them would be 2 GiB.
+    /// Appends a value. Returns false if the total would exceed the 2 GiB that `i32` offsets allow.
     #[inline]
     pub fn push(&mut self, value: &[u8]) -> bool {
         let end = self.bytes.len() + value.len();
@@ -58,7 +59,8 @@ impl Bytes {
         true
     }
 
-    /// Takes one of up to 8 bytes. All 8 are written, and those that are none of it taken back: a copy of any size is a call.
+    /// Appends a value of up to 8 bytes. It always writes 8 bytes and then truncates the rest,
+    /// because a copy of variable size is a function call.
     #[inline]
     pub fn push_inline(&mut self, bits: u64, size: usize) -> bool {
         let size = self.bytes.len() + size.min(8);
@@ -69,12 +71,12 @@ impl Bytes {
         true
     }
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.ends.len() - 1
     }
 
-    /// So many more, which are null.
+    /// Appends `count` nulls.
     pub fn pad(&mut self, count: usize) {
         let end = self.ends.last().copied().unwrap_or(0);
         self.ends.resize(self.ends.len() + count, end);
@@ -82,7 +84,7 @@ impl Bytes {
 }
 
 impl Data {
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         match self {
             Data::Nulls | Data::Lost => 0,
@@ -102,7 +104,7 @@ impl Data {
         }
     }
 
-    /// So many more, which are null.
+    /// Appends `count` nulls.
     pub fn pad(&mut self, count: usize) {
         match self {
             Data::Nulls | Data::Lost => {}
@@ -125,7 +127,7 @@ impl Data {
         }
     }
 
-    /// Nothing yet, of a type.
+    /// An empty buffer for values of this type.
     pub fn of(kind: &Type) -> Self {
         match kind {
             Type::Null => Data::Nulls,
@@ -153,7 +155,7 @@ impl Data {
         }
     }
 
-    /// Room for as many numbers, and as much text, as another one has.
+    /// Reserves as much room for numbers and text as `other` uses.
     pub fn reserve_as(&mut self, other: &Data) {
         match (self, other) {
             (Data::Int(values), Data::Int(others)) | (Data::Datetime(values), Data::Datetime(others)) => {
@@ -168,7 +170,8 @@ impl Data {
         }
     }
 
-    /// Nothing yet, of the type that a value has. One that no type fits is lost at once.
+    /// An empty buffer for the type of this value. If no column type fits the value, the buffer is
+    /// `Lost` at once.
     pub fn for_slot(slot: &Slot<'_>) -> Self {
         let kind = match slot {
             Slot::None | Slot::Absent => Type::Null,

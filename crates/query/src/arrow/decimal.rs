@@ -1,6 +1,7 @@
-//! Which number is a Decimal, apart from how it is written?
+//! Converts decimals between Python's form and Arrow's.
 //!
-//! Arrow has digits and a scale that all values of a column share; Python has a scale for each value. Both ways every digit stays.
+//! In Arrow, all values of a column share one scale. In Python, each value has its own scale. No
+//! conversion in either direction loses a digit.
 
 use num_bigint::BigInt;
 use pellucid_record::layout::tag;
@@ -9,29 +10,30 @@ use pellucid_record::payload;
 use super::kind::{DECIMAL_DIGIT_COUNT_MAX, Type};
 use super::text;
 
-/// A number, times a power of ten.
+/// A number stored as an int and a power of ten: `digits` times 10 to the power of `-scale`.
 #[derive(Clone, Copy, Default)]
 pub struct Unscaled {
-    /// All its digits.
+    /// All digits of the number, as an int.
     pub digits: i128,
-    /// How many of them stand behind the point.
+    /// How many of the digits stand after the decimal point.
     pub scale: u8,
 }
 
 impl Unscaled {
-    /// The type that has this number.
+    /// The column type for this number.
     pub fn kind(self) -> Type {
         let digits = self.digits.unsigned_abs().checked_ilog10().map_or(0, |log| log as u8 + 1);
         Type::Decimal { whole: digits.saturating_sub(self.scale), scale: self.scale }
     }
 
-    /// Its digits where all values have this many behind the point.
+    /// The digits of this number at a larger scale, which all values of a column share.
     pub fn digits_at(self, scale: u8) -> i128 {
         self.digits * 10i128.pow(u32::from(scale.saturating_sub(self.scale)))
     }
 }
 
-/// The number of a payload: `Some(None)` where it has too many digits, or is none at all; None where it is damaged.
+/// The number of a heap payload: `Some(None)` if it has too many digits or is not a number, None if
+/// the payload is damaged.
 #[expect(clippy::option_option, reason = "damage, and what does not fit")]
 pub fn unscaled(tag: u8, bytes: &[u8]) -> Option<Option<Unscaled>> {
     match tag {
@@ -54,7 +56,8 @@ pub fn unscaled(tag: u8, bytes: &[u8]) -> Option<Option<Unscaled>> {
     }
 }
 
-/// The number that a Decimal's text says, if it has at most 38 digits; NaN and infinities are none.
+/// The number that a Decimal's text stands for; None if it has more than 38 digits, or is NaN or
+/// infinite.
 fn unscaled_text(written: &str) -> Option<Unscaled> {
     let (is_negative, rest) = match written.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -85,7 +88,8 @@ fn unscaled_text(written: &str) -> Option<Unscaled> {
     Some(Unscaled { digits: if is_negative { -value } else { value }, scale: u8::try_from(scale).ok()? })
 }
 
-/// The Decimal as Python writes it: `digits` behind an optional sign, times ten to the power of `-scale`.
+/// The text of a Decimal as Python writes it. `digits` may begin with a sign; the value is `digits`
+/// times 10 to the power of `-scale`.
 pub fn written(digits: &str, scale: i64) -> String {
     let (sign, digits) = match digits.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -111,7 +115,7 @@ pub fn written(digits: &str, scale: i64) -> String {
     format!("{sign}{first}{dot}{rest}E{:+}", point - 1)
 }
 
-/// An int of any size as the format has it: two's complement, little-endian, as short as it goes.
+/// The payload of an int of any size: two's complement, little-endian, in as few bytes as possible.
 pub fn big_int_payload(value: &BigInt) -> Vec<u8> {
     value.to_signed_bytes_le()
 }

@@ -1,7 +1,7 @@
-//! Which columns do the fields of a dict go to?
+//! The columns of a dict's fields.
 //!
-//! By name, found once for each shape. A dict's fields that were met before keep their places; new ones are columns more, with
-//! nulls up to here.
+//! Columns are found by field name, once for each shape. Fields that earlier dicts had keep their
+//! columns. A new field adds a column, with nulls for all earlier rows.
 
 use hashbrown::HashMap;
 use pellucid_record::encode::Simple;
@@ -13,21 +13,22 @@ use super::builder::{Builder, Ground, Stop};
 use super::data::Data;
 use super::kind::Type;
 
-/// Fields of one struct. A dict with more is no record but a mapping; its column becomes text.
+/// Maximum number of fields of one struct. A dict with more is used as a mapping, not as a record,
+/// so its column becomes text.
 const FIELD_COUNT_MAX: usize = 1024;
 
-/// The columns of dicts.
+/// The columns of a struct: one builder for each field.
 #[derive(Default)]
 pub(super) struct Fields {
     pub names: Vec<Box<str>>,
     pub builders: Vec<Builder>,
     by_name: HashMap<Box<str>, usize>,
-    /// Of a shape: which columns its fields go to. The one met last comes first.
+    /// For each shape id, the columns of its fields. The shape that was used last comes first.
     plans: Vec<(u32, Box<[u32]>)>,
 }
 
 impl Fields {
-    /// A column more; which it is.
+    /// Adds a column and returns its index.
     pub fn add(&mut self, name: &str, builder: Builder) -> usize {
         let index = self.builders.len();
         self.names.push(name.into());
@@ -36,7 +37,7 @@ impl Fields {
         index
     }
 
-    /// The column of this name.
+    /// The index of the column with this name. Adds the column if there is none.
     pub fn named(&mut self, name: &str) -> usize {
         match self.by_name.get(name) {
             Some(index) => *index,
@@ -44,23 +45,23 @@ impl Fields {
         }
     }
 
-    /// Takes the column of this name out.
+    /// Removes the column with this name and returns it.
     pub fn take(&mut self, name: &str) -> Option<Builder> {
         let index = self.by_name.remove(name)?;
         self.builders.get_mut(index).map(|builder| std::mem::replace(builder, Builder::of(&Type::Null)))
     }
 
-    /// Whether there are more than there may be.
+    /// Whether there are more columns than `FIELD_COUNT_MAX`.
     pub fn is_beyond(&self) -> bool {
         self.builders.len() > FIELD_COUNT_MAX
     }
 
-    /// Whether all columns were taken out, or none was there.
+    /// Whether there are no columns, or all were taken.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// The columns with these names, and the types that they had the last time.
+    /// Empty columns with these names and types.
     pub fn of(kinds: &[(Box<str>, Type)]) -> Self {
         match Data::of(&Type::Struct(kinds.to_vec())) {
             Data::Struct(_, fields) => *fields,
@@ -68,23 +69,24 @@ impl Fields {
         }
     }
 
-    /// Names and types.
+    /// The names and types of the columns.
     pub fn kinds(&self) -> Vec<(Box<str>, Type)> {
         self.names.iter().zip(&self.builders).map(|(name, builder)| (name.clone(), builder.kind())).collect()
     }
 
-    /// The same columns, of these types, without what is in them: for the next batch.
+    /// Empty copies of the columns with these types, for the next batch.
     pub fn emptied(&self, kinds: &[(Box<str>, Type)]) -> Self {
         let mut fresh = Self::default();
         for ((name, kind), old) in kinds.iter().zip(&self.builders) {
             fresh.add(name, Builder::like(kind, old));
         }
-        // Shapes name columns by their places, which stay.
+        // Plans refer to columns by index, and the indexes stay the same.
         fresh.plans.clone_from(&self.plans);
         fresh
     }
 
-    /// Takes a dict. Returns where it ends; None where its keys are no names, or too many.
+    /// Appends a dict. Returns the offset where it ends; None if a key is not a string or there are
+    /// too many columns.
     pub fn push<S: Shapes + ?Sized>(
         &mut self,
         row: usize,
@@ -134,7 +136,7 @@ impl Fields {
         Ok(Some(walker.end()))
     }
 
-    /// Which plan has the columns of a shape; None where they are too many.
+    /// The index of the shape's plan; None if there are too many columns.
     fn plan<S: Shapes + ?Sized>(&mut self, container: &Container, shapes: &S) -> Result<Option<usize>, Stop> {
         let id = container.shape;
         if matches!(self.plans.first(), Some((known, _)) if *known == id) {

@@ -1,6 +1,7 @@
-//! How do gathered values become an Arrow array?
+//! Converts collected values into Arrow arrays.
 //!
-//! The memory of numbers is handed over as it is. Text is checked here, all of a batch at once.
+//! Buffers of numbers are handed over without a copy. Text is checked for valid UTF-8 here, for a
+//! whole batch at once.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::data::{Bytes, Data};
 use super::fields::Fields;
 use super::kind::{DECIMAL_DIGIT_COUNT_MAX, Type, double};
 
-/// The array of `count` rows; `target` is what all batches have in common.
+/// The array of `count` rows. `target` is the type that all batches share.
 pub fn array_of(mut builder: Builder, count: usize, target: &Type) -> Result<ArrayRef, ArrowError> {
     builder.pad_to(count);
     let nulls = builder.valid.map(|mut valid| NullBuffer::new(valid.finish()));
@@ -104,7 +105,7 @@ fn structs(
     Ok(Arc::new(StructArray::try_new(targets.clone(), arrays, nulls)?))
 }
 
-/// An array for each of these columns; an error says of which.
+/// One array for each of these columns. An error names the column.
 pub fn columns_of(
     mut fields: Fields,
     count: usize,

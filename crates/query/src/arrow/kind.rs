@@ -1,31 +1,32 @@
-//! Which Arrow type has a column of such values?
+//! The type of a column: joining the types of its values, and the Arrow type that results.
 //!
-//! A [`Type`] is what the values seen so far have in common; two of them are joined into one that holds both. Only upwards, and
-//! never at the price of a digit: what has no type in common becomes text.
+//! A [`Type`] describes all values seen so far. Joining two types gives one that holds the values
+//! of both. A join only widens a type and never loses a digit: values that no other type can hold
+//! together become text.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, TimeUnit};
 
-/// What the values of a column are.
+/// The type of a column's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// None, or missing: no other value was seen.
+    /// Only None or missing values so far.
     Null,
     /// Bools.
     Bool,
-    /// Ints of 64 bits.
+    /// Ints that fit in 64 bits.
     Int {
-        /// Each of them is a double as well.
+        /// Every int so far is exactly representable as a double.
         is_exact: bool,
     },
-    /// Floats, and ints that are exactly one.
+    /// Floats, and ints that are exactly representable as floats.
     Float,
     /// Decimals, and ints of up to 38 digits.
     Decimal {
-        /// Digits before the point, at most.
+        /// Maximum number of digits before the decimal point.
         whole: u8,
-        /// Digits behind it, at most.
+        /// Maximum number of digits after the decimal point.
         scale: u8,
     },
     /// Strings.
@@ -46,22 +47,22 @@ pub enum Type {
     Uuid,
     /// Lists, tuples and sets.
     List(Box<Type>),
-    /// Dicts with names for keys.
+    /// Dicts whose keys are strings.
     Struct(Vec<(Box<str>, Type)>),
-    /// Values of unlike types, or of one that Arrow does not have, as text.
+    /// Values of types that have nothing in common, or of a type that Arrow does not have, as text.
     Text,
 }
 
-/// Digits of a Decimal128.
+/// Maximum number of digits of a Decimal128.
 pub const DECIMAL_DIGIT_COUNT_MAX: u8 = 38;
-/// Digits of an int of 64 bits.
+/// Maximum number of digits of a 64-bit int.
 pub const INT_DIGIT_COUNT_MAX: u8 = 19;
-/// The key in a field's metadata under which the name of an extension type stands.
+/// The key in a field's metadata that holds the name of its extension type.
 pub const EXTENSION_NAME: &str = "ARROW:extension:name";
-/// The extension type of UUIDs.
+/// The name of the extension type for UUIDs.
 pub const UUID_EXTENSION: &str = "arrow.uuid";
 
-/// The double next to an int.
+/// The double nearest to an int.
 #[inline]
 #[expect(clippy::cast_precision_loss, reason = "the next one is asked for")]
 #[must_use]
@@ -69,15 +70,16 @@ pub fn double(value: i64) -> f64 {
     value as f64
 }
 
-/// Whether an int is a double.
+/// Whether an int is exactly representable as a double.
 #[inline]
 pub fn is_exact(value: i64) -> bool {
-    // 2**53 and below all are. Beyond, the way there and back tells; 2**63 itself would saturate.
+    // All ints up to 2**53 are. Larger ones are converted to a double and back. `i64::MAX` is
+    // excluded: its double is 2**63, which saturates to `i64::MAX` on the way back.
     value.unsigned_abs() <= 1 << 53 || (double(value) as i64 == value && value != i64::MAX)
 }
 
 impl Type {
-    /// What holds the values of both.
+    /// The type that holds the values of both.
     #[must_use]
     pub fn join(self, other: Type) -> Type {
         match (self, other) {
@@ -105,7 +107,7 @@ impl Type {
 
     fn join_fields(mut fields: Vec<(Box<str>, Type)>, others: Vec<(Box<str>, Type)>) -> Type {
         for (index, (name, other)) in others.into_iter().enumerate() {
-            // Mostly they are the same fields in the same order.
+            // Usually both have the same fields in the same order.
             let known = match fields.get(index) {
                 Some((known, _)) if *known == name => Some(index),
                 _ => fields.iter().position(|(known, _)| *known == name),
@@ -118,7 +120,7 @@ impl Type {
         Type::Struct(fields)
     }
 
-    /// Digits before and behind the point.
+    /// The number of digits before and after the decimal point.
     fn digits(&self) -> (u8, u8) {
         match self {
             Type::Decimal { whole, scale } => (*whole, *scale),
@@ -126,7 +128,8 @@ impl Type {
         }
     }
 
-    /// Whether what was gathered as this can be handed over as `target`, which it was joined into.
+    /// Whether values collected as this type can be converted to `target`, a join of this type with
+    /// others.
     #[must_use]
     pub fn becomes(&self, target: &Type) -> bool {
         match (self, target) {
@@ -142,7 +145,7 @@ impl Type {
         }
     }
 
-    /// The type of the array.
+    /// The Arrow type of the array.
     #[must_use]
     pub fn data_type(&self) -> DataType {
         match self {
@@ -166,7 +169,7 @@ impl Type {
         }
     }
 
-    /// A field of this type.
+    /// An Arrow field with this name and type.
     #[must_use]
     pub fn field(&self, name: &str) -> Field {
         let field = Field::new(name, self.data_type(), true);

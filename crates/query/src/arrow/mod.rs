@@ -1,8 +1,10 @@
-//! How do rows become the columns that other libraries take?
+//! Turns rows into Arrow columns.
 //!
-//! One walk over the rows gathers every column, in batches, and learns its type meanwhile. Where that turns out to be another than it
-//! seemed, the rows are walked once more, knowing better: [`gather`] says so. Arrow's memory layout is all that is here; how
-//! columns are handed to others, the caller knows. `writer.rs` is the way in.
+//! One walk over the rows collects every column, in batches, and finds the type of each column on
+//! the way. If the values of a column do not fit the type that was assumed, the result is
+//! [`Gathered::Again`], and the caller walks the rows once more with the types that are known now.
+//! This module knows only Arrow's memory layout; its caller hands the columns to other libraries.
+//! The way back, from columns to records, is `writer.rs`.
 
 mod builder;
 mod cells;
@@ -33,26 +35,27 @@ pub(crate) use decimal::written;
 use fields::Fields;
 pub use kind::{Type, double};
 
-/// Rows in one batch.
+/// Maximum number of rows in one batch.
 const BATCH_ROW_COUNT_MAX: usize = 1 << 16;
-/// Bytes of records in one batch, so that the text of none reaches the 2 GiB that an array of strings may have.
+/// Record bytes after which a batch ends. This keeps the text of each batch below the 2 GiB that an
+/// Arrow string array can hold.
 const BATCH_SIZE_MAX: usize = 1 << 28;
-/// The column of rows that are no dicts.
+/// The name of the column for rows that are not dicts.
 const VALUE: &str = "value";
 
-/// The names of columns, and the types of their values.
+/// Column names and the types of their values.
 pub type Kinds = Vec<(Box<str>, Type)>;
 
-/// Which columns.
+/// The columns that the caller asks for.
 #[derive(Clone)]
 pub enum Wanted {
-    /// All fields that any row has, in the order of first sight.
+    /// All fields that any row has, in the order in which they are first seen.
     All,
-    /// These.
+    /// These columns.
     Chosen(Vec<(Box<str>, Column)>),
 }
 
-/// Columns, in batches.
+/// A table of Arrow columns, in batches.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Names and types.
@@ -61,7 +64,8 @@ pub struct Table {
     pub batches: Vec<RecordBatch>,
 }
 
-/// The first name among those of columns, and of fields in them, that Arrow cannot hand over: it writes them as C does, up to a NUL.
+/// The first name of a column, or of a field inside one, that Arrow's C interface cannot pass on.
+/// That interface ends names at a NUL.
 #[must_use]
 pub fn unnamable(columns: &Table) -> Option<String> {
     fn first<'a>(mut fields: impl Iterator<Item = &'a FieldRef>) -> Option<String> {
@@ -79,10 +83,10 @@ pub fn unnamable(columns: &Table) -> Option<String> {
     first(columns.schema.fields().iter())
 }
 
-/// Why there are no columns.
+/// The reason why no columns can be made.
 #[derive(Debug)]
 pub struct Refusal {
-    /// Of which column.
+    /// The column's name.
     pub column: String,
     /// The key of the row, where it is known.
     pub key: Option<Vec<u8>>,
@@ -90,20 +94,20 @@ pub struct Refusal {
     pub why: String,
 }
 
-/// What comes of a walk.
+/// The outcome of a walk.
 #[derive(Debug)]
 pub enum Gathered {
     /// The columns.
     Done(Table),
-    /// Other types than were known before: to be walked once more.
+    /// Some types differ from those that were assumed: walk the rows once more with these.
     Again(Kinds),
-    /// A value that no column has.
+    /// A value that no column can hold.
     Refused(Refusal),
-    /// A string that is none.
+    /// A string that is not valid UTF-8.
     Damaged(Refusal),
 }
 
-/// The columns of no rows.
+/// The table for an empty result.
 #[must_use]
 pub fn nothing(wanted: &Wanted) -> Table {
     let names: Vec<_> = match wanted {
@@ -113,14 +117,14 @@ pub fn nothing(wanted: &Wanted) -> Table {
     Table { schema: Arc::new(Schema::new(names)), batches: Vec::new() }
 }
 
-/// Rows that are gathered.
+/// The collected rows of one batch.
 struct Batch {
     fields: Fields,
     kinds: Type,
     row_count: usize,
 }
 
-/// What some rows have, in their order.
+/// The batches of some of the rows, in row order.
 pub struct Part {
     batches: Vec<Batch>,
     kinds: Type,
@@ -128,7 +132,7 @@ pub struct Part {
     refusal: Option<Refusal>,
 }
 
-/// What is gathered.
+/// Collects rows into batches.
 struct Gatherer {
     fields: Fields,
     row_count: usize,
@@ -136,10 +140,10 @@ struct Gatherer {
     part: Part,
 }
 
-/// Gathers the columns of rows. `known` are the types that the last walk over all of them found.
+/// Collects the columns of the rows. `known` holds the types that the previous walk found.
 ///
 /// # Errors
-/// Damage, or a stop.
+/// Damage, or `is_stopped` said yes.
 pub fn gather<S: Shapes + ?Sized>(
     rows: &mut impl Walk,
     shapes: &S,
@@ -186,7 +190,7 @@ impl Gatherer {
         Self { fields, row_count: 0, size: 0, part: Part::default() }
     }
 
-    /// Takes the chosen columns of a row.
+    /// Appends the wanted columns of a row.
     #[inline]
     fn take<S: Shapes + ?Sized>(
         &mut self,
@@ -213,7 +217,7 @@ impl Gatherer {
         Ok(())
     }
 
-    /// Takes all fields of a row.
+    /// Appends all fields of a row.
     fn take_all<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, ground: &Ground<'_, S>) -> Result<(), Stop> {
         let slot = match root(row.record, ground.shapes)? {
             Root::Container(container) if container.kind.is_dict() => {
@@ -240,7 +244,7 @@ impl Gatherer {
         }
     }
 
-    /// Ends a batch.
+    /// Ends the current batch and starts the next one.
     fn cut(&mut self) {
         let own = self.fields.kinds();
         let fresh = self.fields.emptied(&own);
@@ -260,7 +264,7 @@ impl Default for Part {
 }
 
 impl Part {
-    /// All parts, which follow each other.
+    /// Joins parts that follow each other into one.
     #[must_use]
     pub fn joined(parts: Vec<Part>) -> Self {
         let mut all = Self::default();
@@ -282,14 +286,14 @@ impl Part {
     fn add(&mut self, batch: Batch, is_again: bool) {
         self.join(batch.kinds.clone(), is_again);
         if self.is_again {
-            // Walked once more: what was gathered is of no use.
+            // The rows are walked once more, so the batches so far are not needed.
             self.batches.clear();
         } else if batch.row_count > 0 {
             self.batches.push(batch);
         }
     }
 
-    /// The columns, if all batches can have the types that hold the values of all.
+    /// The columns, if every batch can be converted to the types that all batches share.
     #[must_use]
     pub fn finish(self) -> Gathered {
         if let Some(refusal) = self.refusal {

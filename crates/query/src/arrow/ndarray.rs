@@ -1,12 +1,14 @@
-//! Which list is a NumPy array?
+//! Converts stored NumPy arrays into lists.
 //!
-//! Of numbers, in C order; all else is for NumPy. A scalar is the value that it equals.
+//! This covers arrays of numbers in C order. All other arrays are left to NumPy. A zero-dimensional
+//! array becomes its one value.
 
 use pellucid_record::Value;
 
 use crate::numpy::element;
 
-/// The nested lists, or the scalar, that an array is; None for what else NumPy has.
+/// The nested lists of an array, or its value if it has no dimensions; None for arrays that only
+/// NumPy can read.
 pub fn list_of(value: &Value) -> Option<Value> {
     let Value::Ndarray { dtype, shape, flags, data } = value else { return None };
     let Value::Str(dtype) = &**dtype else { return None };

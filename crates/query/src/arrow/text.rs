@@ -1,7 +1,8 @@
-//! What does a value look like in a column of text?
+//! Writes a value as text, for columns whose values have no common type.
 //!
-//! JSON as far as that goes, so that `1` and `"1"` can be told apart. What JSON does not have is a string: dates and times as
-//! ISO 8601 writes them, bytes in hexadecimal digits, the rest as Python shows it.
+//! The text is JSON where JSON has such a value, so that `1` and `"1"` stay different. Other values
+//! become JSON strings: dates and times in ISO 8601, bytes as hexadecimal digits, the rest as
+//! Python shows it.
 
 use std::fmt::Write;
 
@@ -12,7 +13,8 @@ use pellucid_record::value::OwnedZone;
 
 use num_bigint::{BigInt, Sign};
 
-/// Appends the text of a value. What only the database could read, a pickle say, is shown as what it is.
+/// Appends the text of a value. A value that cannot be read here, such as a pickle, becomes its
+/// kind: `"<pickle>"`.
 pub fn push(value: &Value, out: &mut String) {
     match value {
         Value::None => out.push_str("null"),
@@ -55,17 +57,18 @@ pub fn push(value: &Value, out: &mut String) {
 }
 
 fn add(out: &mut String, parts: std::fmt::Arguments<'_>) {
-    // A String takes all that is written.
+    // Writing to a String never fails.
     let _ = out.write_fmt(parts);
 }
 
-/// The int of a payload.
+/// The int that a payload encodes.
 pub fn big_int(payload: &[u8]) -> BigInt {
     let (is_negative, magnitude) = bigint_magnitude(payload);
     BigInt::from_bytes_be(if is_negative { Sign::Minus } else { Sign::Plus }, &magnitude)
 }
 
-/// A string with lone surrogates, for which UTF-8 has nothing, with a replacement character for each.
+/// Converts a string with lone surrogates, which UTF-8 cannot encode, to one with a replacement
+/// character for each of them.
 pub fn lossy(text: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -73,7 +76,7 @@ pub fn lossy(text: &[u8]) -> String {
         let (good, bad) = rest.split_at_checked(error.valid_up_to()).unwrap_or((rest, &[]));
         out.push_str(&String::from_utf8_lossy(good));
         out.push(char::REPLACEMENT_CHARACTER);
-        // A surrogate takes three bytes.
+        // An encoded surrogate takes three bytes.
         rest = bad.get(3..).unwrap_or_default();
     }
     out.push_str(&String::from_utf8_lossy(rest));

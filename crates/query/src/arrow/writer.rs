@@ -1,7 +1,8 @@
-//! How do columns become records?
+//! Writes Arrow columns as records.
 //!
-//! A [`Writer`] has a batch of columns in the form in which rows are made of them; `cells.rs` has looked at every value that may not
-//! fit, so that writing goes through but for the limits of a record. Which dicts have shapes is the caller's to say.
+//! A [`Writer`] holds a batch of columns in a form that rows are easily written from. `cells.rs`
+//! has already checked every value, so writing fails only at the size and depth limits of a record.
+//! The caller decides which dicts get shapes.
 
 use std::ops::Range;
 
@@ -17,28 +18,28 @@ use super::cells::{Blobs, Cells};
 pub use super::cells::{Unfit, Zones};
 use super::decimal::big_int_payload;
 
-/// From this size on no further row is written before those that were are taken.
+/// `write` returns once the records have reached this size, so that the caller can take them.
 const RECORDS_SIZE_MAX: usize = 16 << 20;
 
-/// What a container within a record takes at least: its head and its slot.
+/// The smallest size of a container inside a record: its head and its slot.
 const CONTAINER_SIZE_MIN: u64 = 3;
-/// So many elements of lists are written between two looks at whether to go on: some milliseconds.
+/// Number of list elements written between two calls of `goes_on`; these take a few milliseconds.
 const STEP_COUNT: u32 = 1 << 18;
 
-/// A batch of rows, ready to be written.
+/// A batch of rows that are ready to be written.
 pub struct Writer {
     root: Column,
     row_count: usize,
-    /// What each row takes at least, where its lists share elements.
+    /// The minimum size of each row, if its lists share elements.
     sizes: Option<Sizes>,
 }
 
-/// Why rows were not written.
+/// The reason why rows were not written.
 #[derive(Debug)]
 pub enum Unwritten {
     /// A record is too large, or nests too deep.
     Encode(EncodeError),
-    /// The caller wants no more.
+    /// The caller stopped the writing.
     Stopped,
 }
 
@@ -48,13 +49,13 @@ impl From<EncodeError> for Unwritten {
     }
 }
 
-/// The values of a column, and which are there.
+/// The values of a column, and which of them are null.
 pub(super) struct Column {
     pub cells: Cells,
     pub nulls: Option<NullBuffer>,
 }
 
-/// Records, one behind the other.
+/// Encoded records, one after another.
 #[derive(Default)]
 pub struct Records {
     bytes: Vec<u8>,
@@ -62,14 +63,14 @@ pub struct Records {
     large: Vec<(usize, Vec<u8>)>,
 }
 
-/// Where large values go.
+/// Collects large values, which are stored outside their record.
 struct Beside<'a> {
     size_min: usize,
     record: usize,
     large: &'a mut Vec<(usize, Vec<u8>)>,
 }
 
-/// Counts the elements of lists that are written, and asks whether to go on.
+/// Counts the list elements written, and asks the caller from time to time whether to go on.
 struct Steps<'a> {
     count: u32,
     goes_on: &'a mut dyn FnMut() -> bool,
@@ -87,7 +88,7 @@ impl Steps<'_> {
     }
 }
 
-/// What the values of a column take in a record, at least.
+/// The minimum size of each of a column's values in a record.
 enum Sizes {
     Same(u64),
     Each(Vec<u64>),
@@ -101,7 +102,8 @@ impl Sizes {
         }
     }
 
-    /// What lists of such elements take. What is larger than a record is as large as any other.
+    /// The minimum sizes of lists with these elements, capped just above the maximum size of a
+    /// record.
     fn of_lists(&self, ranges: &[Range<usize>]) -> Self {
         const CAP: u64 = RECORD_SIZE_MAX as u64 + 1;
         let sum = |range: &Range<usize>| range.len() as u64;
@@ -124,14 +126,14 @@ impl Sizes {
 }
 
 impl Records {
-    /// Forgets them and keeps the memory.
+    /// Removes all records and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
         self.large.clear();
     }
 
-    /// Each record, and the values that lie apart from it, in the order of their references.
+    /// Each record with its large values, in the order in which the record refers to them.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[(usize, Vec<u8>)])> {
         let mut large = self.large.as_slice();
         let mut start = 0;
@@ -147,10 +149,10 @@ impl Records {
 }
 
 impl Writer {
-    /// The rows of an array: dicts of a struct array's fields, or plain values.
+    /// Reads an array. The rows of a struct array become dicts, those of other arrays plain values.
     ///
     /// # Errors
-    /// A type or a value that has no place in a record, or none in Python.
+    /// A type or value that a record cannot hold or that Python does not have.
     pub fn new(array: &dyn Array, zones: &mut dyn Zones) -> Result<Self, Unfit> {
         let field = Field::new("", array.data_type().clone(), true);
         let root = Column::of(&field, array, zones)?;
@@ -158,14 +160,14 @@ impl Writer {
         Ok(Self { root, row_count: array.len(), sizes })
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// Asks which shape the dicts with these names have; None: they are written with their keys. The second argument says
-    /// whether the dicts are whole records.
+    /// Asks `assign` for the shape of dicts with these field names. Where it returns None, dicts
+    /// are written with their keys. Its second argument says whether the dicts are whole records.
     ///
     /// # Errors
     /// What `assign` returns.
@@ -176,12 +178,14 @@ impl Writer {
         self.root.give_shapes(assign, true)
     }
 
-    /// Writes rows, and returns how many: the first of `rows` at least, and as many as take some memory. Rows may share
-    /// data, as those of a dictionary do, so that records take more than the batch. Strings and bytes of `large_size_min` and
-    /// more lie apart from them. Within a row, now and then, `goes_on` is asked.
+    /// Writes the first of `rows`, and more until the records reach `RECORDS_SIZE_MAX`. Returns the
+    /// number of rows written. The limit is needed because rows may share data, for example through
+    /// a dictionary array, so records can be larger than the batch. Strings and bytes of
+    /// `large_size_min` or more are stored outside their record. Long rows call `goes_on` from time
+    /// to time.
     ///
     /// # Errors
-    /// A record is too large, or nests too deep; `goes_on` said no.
+    /// A record is too large or nests too deep, or `goes_on` said no.
     pub fn write(
         &self,
         rows: Range<usize>,
@@ -193,7 +197,8 @@ impl Writer {
         let (mut count, mut large_size) = (0, 0);
         let mut steps = Steps { count: 0, goes_on };
         for row in rows {
-            // Lists that share elements come to more than the batch: known before it is written.
+            // Lists that share elements may be larger than the batch. Their size is checked before
+            // they are written.
             if self.sizes.as_ref().is_some_and(|sizes| sizes.of(row) > RECORD_SIZE_MAX as u64) {
                 return Err(EncodeError::TooLarge.into());
             }
@@ -237,7 +242,8 @@ impl Column {
         }
     }
 
-    /// Whether lists of it, at any depth, have elements in common, as views may: a row may come to more than the batch.
+    /// Whether lists in this column, at any depth, share elements, as list views may. Then a row
+    /// may be larger than the batch.
     fn has_shared_elements(&self) -> bool {
         match &self.cells {
             Cells::List(ranges, elements) => {
@@ -377,7 +383,7 @@ impl Column {
                 let range = ranges.get(row).cloned().unwrap_or_default();
                 let count = u32::try_from(range.len() * 2).map_err(|_| EncodeError::TooLarge)?;
                 encoder.begin(Kind::Keyed, count, 0)?;
-                // Keys are compared by their bytes, so nothing of them lies apart.
+                // Keys are compared by their bytes, so they are never stored outside the record.
                 let mut nowhere = Vec::new();
                 let within = &mut Beside { size_min: usize::MAX, record: 0, large: &mut nowhere };
                 for entry in range {
@@ -393,7 +399,7 @@ impl Column {
     }
 }
 
-/// The value of a row that is there.
+/// The value of a row; the default if there is no such row.
 #[inline]
 fn at<T: Copy + Default>(values: &[T], row: usize) -> T {
     values.get(row).copied().unwrap_or_default()
@@ -418,19 +424,19 @@ fn write_bytes(bytes: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
 
 #[cold]
 fn write_apart(tag: u8, bytes: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
-    // The id is filled in where it is given out; the size is the truth.
+    // The blob id is filled in when it is assigned. The size is already right.
     let apart = Apart { tag, blob: 0, size: bytes.len() as u64 };
     encoder.heap(tag::APART, &payload::apart_bytes(&apart));
     beside.large.push((beside.record, bytes.to_vec()));
 }
 
-/// Whether values of a type may be the names of a dict's fields.
+/// Whether values of this type can be the field names of a dict.
 pub(super) fn is_text(kind: &DataType) -> bool {
     matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 impl Blobs {
-    /// The bytes of a row.
+    /// The bytes of this row's value.
     #[inline]
     fn get(&self, row: usize) -> &[u8] {
         match self {

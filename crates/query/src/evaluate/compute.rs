@@ -1,9 +1,11 @@
-//! What do numbers, strings and dates come to?
+//! Computes with numbers, strings, dates and times.
 //!
-//! As Python computes: ints exactly, however large; `/` of ints correctly rounded; `%` with the sign of the divisor. What Python
-//! raises for (a division by zero, a result that no float holds) is a missing value. Decimals are computed as under the context that
-//! Python begins with (`decimal.rs`). What a named time zone says of another day is not known here, so that an aware datetime of one is
-//! not moved: a file would come to say another time wherever these rules are others.
+//! Results are those of Python: ints are exact at any size, `/` of ints is correctly rounded, and
+//! `%` has the sign of the divisor. Where Python raises (a division by zero, a result that no float
+//! holds), the result is a missing value. Decimals use Python's default context (`decimal.rs`).
+//!
+//! An aware datetime in a named time zone is never moved, because the zone's rules for another day
+//! are not known here. With other rules on another machine, the same file would give another time.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -23,7 +25,7 @@ use crate::expression::{Function, Operation};
 
 const DAY: i64 = 86_400_000_000;
 
-/// A number, a string, a time or a span of time, taken out of what was found.
+/// An operand: a number, a string, a date or time, or a timedelta.
 enum Term {
     Int(i64),
     Big(BigInt),
@@ -31,7 +33,7 @@ enum Term {
     Decimal(Decimal),
     Text(String),
     Date(u32),
-    /// Microseconds since 0001-01-01T00:00; what is computed has no fold.
+    /// Microseconds since 0001-01-01T00:00. Computed datetimes have no fold.
     Datetime(i64),
     Aware {
         local: i64,
@@ -49,7 +51,7 @@ impl Term {
             Found::Slot(Slot::Float(value), _) => Term::Float(*value),
             Found::Slot(Slot::Bool(value), _) => Term::Int(i64::from(*value)),
             Found::Slot(slot, record) => {
-                // No heap value that takes part has shapes in it.
+                // No heap value that can be an operand contains shapes.
                 let value =
                     pellucid_record::value::decode_slot(record, &pellucid_record::value::NoShapes, *slot);
                 return Term::of_value(&value.ok()?);
@@ -94,7 +96,7 @@ impl Term {
         }
     }
 
-    /// The fraction that a number is.
+    /// The number as an exact fraction.
     fn fraction(&self) -> Option<Fraction> {
         match self {
             Term::Float(value) => spans::fraction(*value),
@@ -114,7 +116,7 @@ impl Term {
     }
 }
 
-/// What is made of two values; Missing where it cannot be.
+/// Computes with two values. Missing if that is not possible.
 #[must_use]
 pub fn arithmetic(operation: Operation, one: &Found<'_>, other: &Found<'_>) -> Found<'static> {
     let value = match (Term::of(one), Term::of(other)) {
@@ -165,7 +167,7 @@ fn of_terms(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
     }
 }
 
-/// What is made of dates, datetimes and spans of time.
+/// Computes with dates, datetimes and timedeltas.
 fn of_times(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
     use Operation::{Add, Divide, Multiply, Remainder, Subtract};
     match (operation, one, other) {
@@ -189,7 +191,8 @@ fn of_times(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
             Term::Aware { local: one, offset: one_offset, zone: one_zone },
             Term::Aware { local: other, offset: other_offset, zone: other_zone },
         ) => {
-            // In one zone Python takes the one clock from the other, whatever it was set to in between.
+            // Within one zone, Python subtracts the local times and ignores changes of the offset
+            // between them.
             let turned =
                 if one_zone == other_zone { 0 } else { i128::from(*one_offset) - i128::from(*other_offset) };
             span(i128::from(*one) - i128::from(*other) - turned)
@@ -201,7 +204,8 @@ fn of_times(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
     }
 }
 
-/// The remainder with the sign of the divisor, from that of `rem_euclid`, which is never below 0.
+/// The remainder with the sign of the divisor. `rest` comes from `rem_euclid` and is never
+/// negative.
 fn floored(rest: i64, divisor: i64) -> i64 {
     if divisor < 0 && rest != 0 { rest + divisor } else { rest }
 }
@@ -223,10 +227,10 @@ fn of_ints(operation: Operation, one: &BigInt, other: &BigInt) -> Option<Value> 
     Some(int(&value))
 }
 
-/// The quotient of two ints as the float that is nearest to it.
+/// The quotient of two ints as the nearest float.
 fn quotient(one: &BigInt, other: &BigInt) -> Option<f64> {
     const EXACT: u64 = 53;
-    /// Of the last bit of the floats that are nearest to 0.
+    /// The exponent of the last bit of a subnormal float.
     const LEAST_EXPONENT: i64 = -1074;
     if other.is_zero() {
         return None;
@@ -234,12 +238,13 @@ fn quotient(one: &BigInt, other: &BigInt) -> Option<f64> {
     if one.bits() <= EXACT && other.bits() <= EXACT {
         return Some(one.to_f64()? / other.to_f64()?);
     }
-    // The quotient lies below 2^(size + 1), and is not below 2^(size - 1).
+    // 2^(size - 1) <= quotient < 2^(size + 1)
     let size = i64::try_from(one.bits()).ok()? - i64::try_from(other.bits()).ok()?;
     if size > 1024 {
         return None;
     }
-    // 54 bits of it and more; of what is nearer to 0 than floats are dense, those that they have, and two.
+    // Keep at least 54 bits of the quotient. For subnormal results, keep the bits that a subnormal
+    // float has, and two more.
     let exponent = (size - 55).max(LEAST_EXPONENT - 2);
     let (mut whole, mut part) = (one.abs(), other.abs());
     if exponent < 0 {
@@ -248,7 +253,8 @@ fn quotient(one: &BigInt, other: &BigInt) -> Option<f64> {
         part <<= exponent;
     }
     let has_more = !(&whole % &part).is_zero();
-    // The last bit of an odd one says that there is more: it is rounded once.
+    // Sticky bit: the last bit is set if the division left a remainder, so that the result is
+    // rounded only once.
     let whole = (whole / part).to_u64()? | u64::from(has_more);
     let bits = i64::from(u64::BITS - whole.leading_zeros());
     let spare = (bits - EXACT.cast_signed()).max(LEAST_EXPONENT - exponent).max(0);
@@ -256,7 +262,7 @@ fn quotient(one: &BigInt, other: &BigInt) -> Option<f64> {
     let (kept, rest) = (whole >> spare, whole & ((1 << spare) - 1));
     let kept = kept + u64::from(rest > half || (rest == half && spare > 0 && kept & 1 == 1));
     let exponent = i32::try_from(exponent + spare).ok()?;
-    // In two steps, for the power may be smaller than any float.
+    // Scale in two steps, because the power of two may be smaller than any float.
     let value = kept as f64 * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2);
     let value = if one.is_negative() == other.is_negative() { value } else { -value };
     value.is_finite().then_some(value)
@@ -307,7 +313,7 @@ fn micros_of(delta: &Timedelta) -> i128 {
         + i128::from(delta.micros)
 }
 
-/// The timedelta of so many microseconds, if there is one.
+/// The timedelta of this many microseconds; None if it is out of range.
 fn span(micros: i128) -> Option<Value> {
     const DAYS_MAX: i32 = 999_999_999;
     let days = i32::try_from(micros.div_euclid(i128::from(DAY))).ok()?;
@@ -316,7 +322,7 @@ fn span(micros: i128) -> Option<Value> {
     (-DAYS_MAX..=DAYS_MAX).contains(&days).then_some(Value::Timedelta(Timedelta { days, seconds, micros }))
 }
 
-/// What is so many microseconds later.
+/// A date or datetime moved by this many microseconds.
 fn moved(start: &Term, micros: i128) -> Option<Value> {
     match start {
         Term::Date(start) => moved_days(*start, micros),
@@ -330,7 +336,7 @@ fn moved(start: &Term, micros: i128) -> Option<Value> {
     }
 }
 
-/// Whether the offset from UTC is the same at all times.
+/// Whether the zone's offset from UTC never changes.
 fn is_fixed(zone: &OwnedZone) -> bool {
     match zone {
         OwnedZone::Fixed(..) => true,
@@ -338,14 +344,14 @@ fn is_fixed(zone: &OwnedZone) -> bool {
     }
 }
 
-/// Microseconds since 0001-01-01T00:00, if there is such a datetime.
+/// Microseconds since 0001-01-01T00:00; None if no datetime has this value.
 fn moved_clock(start: i64, micros: i128) -> Option<i64> {
     let value = i64::try_from(i128::from(start) + micros).ok()?;
     let ordinal = u32::try_from(value.div_euclid(DAY) + 1).ok()?;
     pellucid_record::payload::is_date(ordinal).then_some(value)
 }
 
-/// Whole days, as Python counts them: a timedelta's `days` alone move a date.
+/// The span rounded down to whole days: Python moves a date only by a timedelta's `days`.
 fn days_only(micros: i128) -> i128 {
     micros.div_euclid(i128::from(DAY)) * i128::from(DAY)
 }
@@ -356,7 +362,7 @@ fn moved_days(start: u32, micros: i128) -> Option<Value> {
     pellucid_record::payload::is_date(ordinal).then_some(Value::Date(ordinal))
 }
 
-/// What is made of one value; Missing where it cannot be.
+/// Applies a function to one value. Missing if that is not possible.
 #[must_use]
 pub fn call<S: Shapes + ?Sized>(function: Function, found: &Found<'_>, shapes: &S) -> Found<'static> {
     let value = match function {
@@ -388,7 +394,7 @@ fn text_of<'a>(found: &'a Found<'_>) -> Option<&'a str> {
 
 fn length<S: Shapes + ?Sized>(found: &Found<'_>, shapes: &S) -> Option<usize> {
     match found.bytes() {
-        // Characters: bytes that do not go on with one.
+        // Count characters: all bytes except UTF-8 continuation bytes.
         Some((true, text)) => return Some(text.iter().filter(|byte| **byte & 0xC0 != 0x80).count()),
         Some((false, bytes)) => return Some(bytes.len()),
         None => {}
@@ -398,7 +404,7 @@ fn length<S: Shapes + ?Sized>(found: &Found<'_>, shapes: &S) -> Option<usize> {
             if container.kind != pellucid_record::Kind::Shaped {
                 return Some(container.len() as usize);
             }
-            // Fields that were deleted keep their slots.
+            // Deleted fields keep their slots.
             let is_there = |index: &u32| !matches!(container.slot(record, shapes, *index), Ok(Slot::Absent));
             Some((0..container.count).filter(is_there).count())
         }
@@ -414,7 +420,7 @@ fn length<S: Shapes + ?Sized>(found: &Found<'_>, shapes: &S) -> Option<usize> {
     }
 }
 
-/// Year, month and day of a date or a datetime, by its local time.
+/// Year, month and day of a date or a datetime, in its local time.
 fn civil(found: &Found<'_>) -> Option<(i64, i64, i64)> {
     let micros = |micros: i64| micros.div_euclid(DAY) + 1;
     let ordinal = match found {
@@ -431,7 +437,8 @@ fn civil(found: &Found<'_>) -> Option<(i64, i64, i64)> {
 
 /// The date of an ordinal of the proleptic Gregorian calendar, in which 1 is 0001-01-01.
 ///
-/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin with March.
+/// Algorithm: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`,
+/// where years begin in March.
 pub(crate) fn date_of(ordinal: i64) -> (i64, i64, i64) {
     let days = ordinal + 305;
     let era = days.div_euclid(146_097);
@@ -468,7 +475,7 @@ mod tests {
         assert_eq!(of((1 << 53) - 1, 1100, 129), Some(f64::MAX));
         assert_eq!(of((1 << 54) - 1, 1100, 130), None);
         assert_eq!(of(1, 0, 1074), Some(f64::from_bits(1)));
-        // Rounded to 53 bits first, it would be 2.
+        // Rounding to 53 bits first would give 2.
         assert_eq!(of((3 << 60) - 1, 0, 1135), Some(f64::from_bits(1)));
         assert_eq!(of(1, 0, 1075), Some(0.0));
         assert_eq!(of(1, 0, 5000), Some(0.0));

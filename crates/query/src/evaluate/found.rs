@@ -1,4 +1,4 @@
-//! What has an expression come to in one row?
+//! The value of an expression for one row.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -12,36 +12,36 @@ use crate::in_list::InList;
 use crate::numpy;
 use crate::order::{equal, exact_cmp, order};
 
-/// A value of an expression, where possible still in the record.
+/// The value of an expression. If possible, it stays in the record and is not decoded.
 #[derive(Clone, Debug)]
 pub enum Found<'a> {
-    /// Nothing: no such field, or no such number.
+    /// No value: the field does not exist, or the value cannot be computed.
     Missing,
-    /// What stands in a slot of a record.
+    /// A value in a slot of a record.
     Slot(Slot<'a>, &'a [u8]),
-    /// A value of its own.
+    /// A decoded value.
     Value(Cow<'a, Value>),
 }
 
-/// The values that most comparisons are about.
+/// The kinds of values that most comparisons use.
 #[derive(Clone, Copy)]
 enum Plain<'a> {
     Int(i64),
     Float(f64),
     Str(&'a [u8]),
     Date(u32),
-    /// Microseconds; fold does not take part in a comparison.
+    /// Microseconds. Comparisons ignore the fold.
     Datetime(i64),
     Bytes(&'a [u8]),
     Other,
 }
 
 impl<'a> Found<'a> {
-    /// What stands in a slot; Missing for a field that was deleted. A NumPy scalar is the value that it equals, and a large value that
-    /// lies apart is read where it lies.
+    /// The value in a slot; Missing for a deleted field. A NumPy scalar becomes the Python value
+    /// that it equals. A large value is read where it is stored, outside the record.
     ///
     /// # Errors
-    /// What lies apart is not there.
+    /// The large value is missing.
     #[inline]
     pub fn of_slot<S: Shapes + ?Sized>(
         slot: Slot<'a>,
@@ -75,19 +75,19 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// A value made just now.
+    /// Wraps a newly made value.
     #[must_use]
     pub fn of_value(value: Value) -> Found<'static> {
         Found::Value(Cow::Owned(value))
     }
 
-    /// Whether nothing was found.
+    /// Whether there is no value.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Found::Missing)
     }
 
-    /// Whether None was found.
+    /// Whether the value is None.
     #[must_use]
     pub fn is_none(&self) -> bool {
         match self {
@@ -97,7 +97,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether Python takes it for true; nothing is false.
+    /// Whether Python treats the value as true. A missing value is false.
     ///
     /// # Errors
     /// Damage.
@@ -115,7 +115,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// The value; None where nothing was found.
+    /// The decoded value; None if it is missing.
     ///
     /// # Errors
     /// Damage.
@@ -127,7 +127,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The UTF-8 of a string, or the bytes of bytes, and whether it is text.
+    /// The UTF-8 of a string, or the content of bytes, and whether it is text.
     #[must_use]
     pub fn bytes(&self) -> Option<(bool, &[u8])> {
         match self {
@@ -173,7 +173,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Which of two comes first; None where neither does.
+    /// The order of two values; None if they cannot be ordered.
     ///
     /// # Errors
     /// Damage.
@@ -193,7 +193,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Whether it equals one of many values.
+    /// Whether the value equals one of the list's values.
     ///
     /// # Errors
     /// Damage.
@@ -209,7 +209,7 @@ impl<'a> Found<'a> {
         Ok(self.to_value(shapes)?.is_some_and(|value| list.has(&value)))
     }
 
-    /// Whether two are equal. Nothing equals nothing.
+    /// Whether two values are equal. A missing value equals nothing.
     ///
     /// # Errors
     /// Damage.
@@ -251,7 +251,8 @@ fn is_truthy(value: &Value) -> bool {
         Value::Complex(real, imaginary) => real.0 != 0.0 || imaginary.0 != 0.0,
         Value::Str(text) => !text.is_empty(),
         Value::Bytes(bytes) | Value::Bytearray(bytes) => !bytes.is_empty(),
-        // All digits 0, whatever the sign and the exponent; "NaN" and "Infinity" have none.
+        // False if all digits are 0, whatever the sign and exponent. "NaN" and "Infinity" have no
+        // digits and are true.
         Value::Decimal(text) => {
             let digits = text.split(['E', 'e']).next().unwrap_or_default();
             digits.bytes().any(|byte| matches!(byte, b'1'..=b'9')) || !digits.contains('0')

@@ -1,8 +1,9 @@
-//! What does an expression come to in a row?
+//! Evaluates expressions on rows.
 //!
-//! An [`Evaluator`] is an expression made ready to meet many rows: a field is found once for each shape, a regular expression is
-//! compiled once, and the conditions that most queries are made of are tested without a value being made (`quick.rs`).
-//! Everything else goes through `visit`, which shows a condition all values that its parts may have: one, or with `each()` many.
+//! An [`Evaluator`] is an expression prepared for many rows. It looks up a field once for each
+//! shape and compiles a regular expression once. The conditions that most queries use are tested
+//! without building a value (`quick.rs`, `text.rs`). All others go through `visit`, which passes
+//! each possible value of a part to a callback: one value, or with `each()` any number of them.
 
 pub mod compute;
 pub mod found;
@@ -27,7 +28,7 @@ use pairs::Others;
 use quick::Quick;
 use text::Text;
 
-/// An expression, ready for rows of one database. Clones serve other threads.
+/// An expression prepared for the rows of one database. Threads use clones of it.
 #[derive(Clone)]
 pub struct Evaluator {
     operator: Operator,
@@ -62,12 +63,12 @@ impl Evaluator {
     /// An evaluator of `expression`.
     ///
     /// # Errors
-    /// A regular expression in it is none.
+    /// A regular expression in it is invalid.
     pub fn new(expression: &Expression) -> Result<Self, BadPattern> {
         Ok(Self { operator: Operator::of(expression)? })
     }
 
-    /// Whether the condition is true of a row.
+    /// Whether the condition is true for a row.
     ///
     /// # Errors
     /// Damage of the record.
@@ -85,14 +86,15 @@ impl Evaluator {
         }
     }
 
-    // By value, so that a row which is tested quickly need not stand in memory. Where it did, to be copied from there in pieces larger
-    // than those in which it had just been written, the copy alone had a tenth of the samples of a walk.
+    // Takes the row by value, so that the fast test above can keep it in registers. By reference,
+    // the row was written to memory and then copied in larger pieces than it was written in, and
+    // that copy alone took a tenth of the samples of a walk.
     #[inline(never)]
     fn is_true_of<S: Shapes + ?Sized>(&mut self, row: Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
         self.operator.is_true(&row, shapes)
     }
 
-    /// The value in a row; None where it is missing. With `each()` in it, the list of all its values.
+    /// The value for a row; None if it is missing. With `each()`, the list of all values.
     ///
     /// # Errors
     /// Damage of the record.
@@ -113,13 +115,14 @@ impl Evaluator {
         Ok(value)
     }
 
-    /// Whether a row may have many values of it: with `each()`.
+    /// Whether a row may have several values: true with `each()`.
     #[must_use]
     pub fn branches(&self) -> bool {
         self.operator.branches()
     }
 
-    /// Shows the values in a row to `visit` until it says true: one, which may be missing, or with `each()` any number.
+    /// Passes the values for a row to `visit` until it returns true: one value, which may be
+    /// missing, or with `each()` any number.
     ///
     /// # Errors
     /// Damage of the record, and what `visit` returns.
@@ -133,7 +136,7 @@ impl Evaluator {
     }
 }
 
-/// Shapes without what lies apart.
+/// Shapes without access to large values, which stay unread.
 struct NamesAlone<'a>(&'a dyn Shapes);
 
 impl Shapes for NamesAlone<'_> {
@@ -178,7 +181,7 @@ impl Operator {
         })
     }
 
-    /// Whether it may have many values.
+    /// Whether a row may have several values.
     fn branches(&self) -> bool {
         match self {
             Self::Reach(path) => path.contains(&Step::Each),
@@ -188,7 +191,7 @@ impl Operator {
         }
     }
 
-    /// Whether it makes a value of others, and does not find it in the row.
+    /// Whether the value is computed from others instead of being read from the row.
     fn is_computed(&self) -> bool {
         !matches!(self, Self::Field(_) | Self::Reach(_) | Self::Key(_) | Self::Literal(_))
     }
@@ -248,7 +251,8 @@ impl Operator {
             Self::Matches(part, pattern) => part.visit(row, shapes, &mut |found| {
                 Ok(matches!(found.bytes(), Some((true, text)) if pattern.is_match(text)))
             }),
-            // For what stands in a record, and for None, a large value need not be read; whether one can be computed with, it says itself.
+            // Whether a stored value exists or is None can be told without reading a large value. A
+            // computed value has to be computed first.
             Self::Exists(part) if part.is_computed() => {
                 part.visit(row, shapes, &mut |found| Ok(!found.is_missing()))
             }
@@ -336,7 +340,7 @@ impl Operator {
 }
 
 impl Comparison {
-    /// Whether it holds of two values that are ordered so.
+    /// Whether the comparison holds for two values in this order.
     #[inline]
     #[must_use]
     pub fn holds(self, order: Ordering) -> bool {

@@ -1,7 +1,9 @@
-//! How do two parts with `each()` compare, without comparing each value of the one with each of the other?
+//! Compares two parts with `each()` without comparing all pairs of their values.
 //!
-//! The values of one part are gathered first. What equals one of them is looked up; and to be less than any of them is to be less than the
-//! greatest. Values of unlike types have no order, so that there is a greatest of each kind.
+//! The values of the right part are collected first. For equality, a value is looked up among them.
+//! For an order, only the extreme matters: a value is less than any of them if it is less than the
+//! greatest. Values of incomparable types have no order, so there is one greatest value for each
+//! kind.
 
 use std::cmp::Ordering;
 
@@ -13,16 +15,17 @@ use super::{Comparison, Operator};
 use crate::in_list::InList;
 use crate::order::order;
 
-/// The values of a part in one row, as far as a comparison needs them.
+/// The values of the right part for one row, reduced to what the comparison needs.
 pub(super) enum Others {
-    /// To be equal to any of them.
+    /// For `==` and `!=`: all values.
     InList(InList),
-    /// To be so ordered with any of them: those that none of the others is beyond.
+    /// For the other comparisons: the extreme values, one for each set of values that can be
+    /// ordered.
     Beyond(Comparison, Vec<Value>),
 }
 
 impl Others {
-    /// What `comparison` needs of the values of `part`, on its right.
+    /// Collects the values of `part`, the right operand of `comparison`.
     pub(super) fn of<S: Shapes + ?Sized>(
         comparison: Comparison,
         part: &mut Operator,
@@ -47,7 +50,7 @@ impl Others {
         })
     }
 
-    /// Whether the comparison holds of a value and any of these.
+    /// Whether the comparison holds for this value and any of the collected ones.
     pub(super) fn hold<S: Shapes + ?Sized>(&self, found: &Found<'_>, shapes: &S) -> Result<bool, Corrupt> {
         match self {
             Self::InList(list) => found.is_in_list(list, shapes),
@@ -60,9 +63,11 @@ impl Others {
     }
 }
 
-/// Adds a value to those behind which none is, unless it is behind one of them.
+/// Adds a value to the extreme values, unless one of them is at least as extreme. Removes those
+/// that it exceeds.
 fn keep_last(last: &mut Vec<Value>, value: Value, turn: impl Fn(Ordering) -> Ordering) {
-    // What has no order with itself has none with anything: NaN, None, a dict. A tuple with NaN in it has one with others.
+    // A value that has no order with itself (NaN, None, a dict) has none with any other. Tuples and
+    // lists are different: one that contains NaN can still be ordered with others.
     let is_sequence = matches!(value, Value::Tuple(_) | Value::List(_));
     if !is_sequence && order(&value, &value).is_none() {
         return;
@@ -81,7 +86,7 @@ mod tests {
     use super::*;
     use crate::expression::Step;
 
-    /// Values of many types, some of which have an order with others.
+    /// Values of many types, some of which can be ordered with values of another type.
     fn values(seed: u64) -> Vec<Value> {
         let mut state = seed;
         let mut below = |count: u64| {

@@ -1,7 +1,8 @@
-//! Which conditions are tested without a value being made?
+//! Tests simple conditions without building a value.
 //!
-//! A field of the root beside an int, a float or a string: where the field stood in the last record of the same head, it stands in this
-//! one, so that the test is a comparison of the head, a tag and a slot.
+//! A condition compares a field of the root with numbers. A field is at the same place in all
+//! records with the same head. The test therefore compares the head with that of the last record,
+//! then reads a tag and a slot.
 
 use std::cmp::Ordering;
 
@@ -16,7 +17,7 @@ use crate::order::exact_cmp;
 #[derive(Clone)]
 pub struct Quick {
     reader: FieldReader,
-    /// Of ints, where they are what it is about: in the range, or not.
+    /// The range test for ints, if the condition compares with ints.
     ints: Option<Ints>,
     test: Test,
 }
@@ -25,12 +26,13 @@ pub struct Quick {
 enum Test {
     Int(Comparison, i64),
     Float(Comparison, f64),
-    /// At least, at most.
+    /// Minimum and maximum.
     Ints(i64, i64),
     Floats(f64, f64),
 }
 
-/// Whether an int lies from one to another, or does not: all comparisons of two ints, in one that does not ask which it is.
+/// Whether an int is inside a range, or outside it. This one form covers all comparisons with ints,
+/// so that the test does not branch on the operator.
 #[derive(Clone, Copy)]
 struct Ints {
     least: i64,
@@ -63,7 +65,7 @@ impl Ints {
 }
 
 impl Quick {
-    /// The quick test that an expression is, if it is one.
+    /// The quick test that is equivalent to this expression, if there is one.
     pub fn of(expression: &Expression) -> Option<Self> {
         let (field, test) = match expression.kind() {
             Kind::Compare(comparison, one, other) => match (one.kind(), other.kind()) {
@@ -90,7 +92,7 @@ impl Quick {
         }
     }
 
-    /// Whether it is true; None where only the slow way can tell.
+    /// Whether the condition is true; None if only the general evaluation can tell.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "two calls deep it had 28 % of the samples of a count")]
     pub fn test(&self, record: &[u8]) -> Option<bool> {
@@ -101,7 +103,7 @@ impl Quick {
         }
     }
 
-    /// The same where an int and a float meet, or two floats.
+    /// The test where an int meets a float, or a float meets a float.
     fn test_float(&self, tag: u8, bits: u64) -> Option<bool> {
         match (&self.test, tag) {
             (Test::Float(comparison, bound), tag::FLOAT) => {
@@ -131,7 +133,7 @@ impl Quick {
         }
     }
 
-    /// Looks where the field stands in records like this one.
+    /// Learns where the field is in records with this head.
     pub fn learn<S: Shapes + ?Sized>(&mut self, record: &[u8], shapes: &S) -> Result<(), Corrupt> {
         self.reader.read(record, shapes).map(|_| ())
     }
@@ -140,14 +142,14 @@ impl Quick {
 fn holds(comparison: Comparison, order: Option<Ordering>) -> bool {
     match order {
         Some(order) => comparison.holds(order),
-        // NaN: unlike everything.
+        // NaN is not equal to any value.
         None => comparison == Comparison::NotEqual,
     }
 }
 
 impl Test {
     fn between(least: &Value, greatest: &Value) -> Option<Self> {
-        // An int that is a float as well.
+        // An int that is exactly representable as a float.
         let float = |value: &Value| match value {
             Value::Float(value) => Some(value.0),
             Value::Int(value) => i32::try_from(*value).ok().map(f64::from),
@@ -169,7 +171,7 @@ impl Test {
 }
 
 impl Comparison {
-    /// The comparison with its sides turned.
+    /// The comparison with its operands swapped.
     #[must_use]
     pub fn turned(self) -> Self {
         match self {

@@ -1,7 +1,7 @@
-//! What stands at a path that branches?
+//! Follows a path with `each()` to its values.
 //!
-//! `each()` leads to every element of a list, tuple or set, so that a path may lead to many places. In a dict and in a scalar there is
-//! nothing to branch into.
+//! `each()` stands for every element of a list, tuple or set, so a path may lead to many values.
+//! For dicts and scalars it has no elements.
 
 use pellucid_record::key::{KeyPart, KeyReader};
 use pellucid_record::path::{Step as PathStep, slot_index};
@@ -13,11 +13,12 @@ use pellucid_record::{Corrupt, Damage, Kind, Shapes, Value};
 use super::found::Found;
 use crate::expression::Step;
 
-/// Shows everything at `path` of a record to `visit` until it says true, and returns whether it did. A path without `each`
-/// leads to one place, which may be missing; one with it to any number.
+/// Passes every value at `path` of a record to `visit` until it returns true. Returns whether it
+/// did. A path without `each` leads to one value, which may be missing. A path with `each` leads to
+/// any number of values.
 ///
 /// # Errors
-/// Damage on the way.
+/// Damage on the path.
 pub fn reach<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
@@ -64,7 +65,8 @@ fn follow_each<S: Shapes + ?Sized>(
     if container.kind.is_dict() {
         return Ok(false);
     }
-    // A walk, in which no two elements share bytes: else a few hostile bytes would have any number of elements.
+    // `Walker` makes sure that no two elements share bytes. Otherwise a few malicious bytes could
+    // encode any number of elements.
     let mut walker = Walker::new(container);
     while let Some(slot) = walker.next_bounded(record, shapes)? {
         if follow(record, shapes, slot, rest, visit)? {
@@ -74,7 +76,7 @@ fn follow_each<S: Shapes + ?Sized>(
     Ok(false)
 }
 
-/// What stands at a path of a key: a tuple's elements have indexes.
+/// The value at a path of a key. Tuple elements have indexes.
 ///
 /// # Errors
 /// Damage of the key.
@@ -93,7 +95,7 @@ pub fn of_key(key: &[u8], spelling: &[u8], path: &[Step]) -> Result<Found<'stati
     Ok(Found::of_value(value))
 }
 
-/// The value that a key was made of.
+/// The value that the key was encoded from.
 ///
 /// # Errors
 /// Damage of the key.
@@ -145,7 +147,7 @@ fn scalar(part: &KeyPart<'_>) -> Option<Value> {
     })
 }
 
-/// Whether a value is among the elements of a list, tuple or set, or the keys of a dict; None where it has neither.
+/// Whether a value is an element of a list, tuple or set, or a key of a dict.
 ///
 /// # Errors
 /// Damage.
@@ -167,7 +169,7 @@ pub fn is_in_list<S: Shapes + ?Sized>(
             Ok(!matches!(container.slot(record, shapes, index)?, Slot::Absent))
         }
         kind => {
-            // Of a keyed map, every second slot is a key.
+            // In a keyed map, every second slot is a key.
             let step = if kind == Kind::Keyed { 2 } else { 1 };
             let mut walker = Walker::new(*container);
             loop {

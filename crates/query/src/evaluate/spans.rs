@@ -1,15 +1,15 @@
-//! What do spans of time come to, times a number and by one another?
+//! Multiplies and divides timedeltas.
 //!
-//! As Python's `datetime` has it: of what is no whole number of microseconds a half goes to the even neighbour, and a float counts as the fraction
-//! that it is exactly.
+//! Results are those of Python's `datetime`: they are rounded to whole microseconds, halves to
+//! even, and a float counts with its exact value.
 
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive, Zero};
 
-/// A numerator, and a denominator that may be below 0.
+/// A numerator and a denominator. The denominator may be negative.
 pub(super) type Fraction = (BigInt, BigInt);
 
-/// The fraction that a float is; None of what is not finite.
+/// The exact fraction of a float; None if it is not finite.
 pub(super) fn fraction(value: f64) -> Option<Fraction> {
     const EXPONENT_BIAS: i32 = 1075;
     const MANTISSA_BITS: u32 = 52;
@@ -28,7 +28,8 @@ pub(super) fn fraction(value: f64) -> Option<Fraction> {
     Some(if exponent < 0 { (mantissa, power) } else { (mantissa * power, BigInt::from(1)) })
 }
 
-/// So many microseconds times a fraction; None where its denominator is 0, or there are far too many.
+/// A timedelta in microseconds times a fraction; None if the denominator is 0 or the result is out
+/// of range.
 pub(super) fn times(micros: i128, (numerator, denominator): &Fraction) -> Option<i128> {
     if denominator.is_zero() {
         return None;
@@ -46,7 +47,7 @@ pub(super) fn times(micros: i128, (numerator, denominator): &Fraction) -> Option
     (whole + away).to_i128()
 }
 
-/// What is left of a span after whole others, with the sign of these; None where the other is nothing.
+/// The remainder of two timedeltas, with the sign of the divisor; None if the divisor is 0.
 pub(super) fn remainder(one: i128, other: i128) -> Option<i128> {
     let rest = one.checked_rem(other)?;
     Some(if rest != 0 && (rest < 0) != (other < 0) { rest + other } else { rest })

@@ -1,7 +1,8 @@
-//! Which conditions on strings are tested where the string stands?
+//! Tests conditions on strings in place, without decoding the string.
 //!
-//! A field beside a string: equal, before or behind it, with it at its begin, its end or in it. What is no plain string is for the
-//! general way to test.
+//! A condition compares a field with a string literal: `==` and the other comparisons, or whether
+//! the field starts with, ends with or contains the literal. Values that are not plain strings take
+//! the general path.
 
 use memchr::memmem::Finder;
 use pellucid_record::{Corrupt, Shapes, Slot, Value};
@@ -9,7 +10,7 @@ use pellucid_record::{Corrupt, Shapes, Slot, Value};
 use crate::expression::{Comparison, Expression, Kind, Part, Source};
 use crate::field::FieldReader;
 
-/// A test of a string in a field.
+/// A test of a string field.
 #[derive(Clone)]
 pub struct Text {
     reader: FieldReader,
@@ -25,7 +26,7 @@ enum Test {
 }
 
 impl Text {
-    /// The test of a string that an expression is, if it is one.
+    /// The string test that is equivalent to this expression, if there is one.
     pub fn of(expression: &Expression) -> Option<Self> {
         let (field, test) = match expression.kind() {
             Kind::Compare(comparison, one, other) => match (one.kind(), other.kind()) {
@@ -49,7 +50,7 @@ impl Text {
         }
     }
 
-    /// Whether it is true; None where the field is no plain string.
+    /// Whether the condition is true; None if the field is not a plain string.
     ///
     /// # Errors
     /// Damage of the record.
@@ -59,7 +60,7 @@ impl Text {
         Ok(Some(self.test.holds(text)))
     }
 
-    /// The same, if the record is made as the last one was.
+    /// The same for a record with the same layout as the last one; None for other records.
     #[inline(never)]
     pub fn quick_test(&self, record: &[u8]) -> Option<bool> {
         match self.reader.hop(record)? {
@@ -73,7 +74,7 @@ impl Test {
     #[inline]
     fn holds(&self, text: &[u8]) -> bool {
         match self {
-            // Most are of another size, which is at hand.
+            // Most strings differ in length, which is known without reading them.
             Test::Compare(Comparison::Equal, other) => text == &**other,
             Test::Compare(comparison, other) => comparison.holds(text.cmp(other)),
             Test::Start(piece) => text.starts_with(piece),

@@ -1,8 +1,9 @@
-//! How does a chain of `and` or `or` grow without being copied?
+//! Chains of `and` or `or` that grow without copying.
 //!
-//! A loop that adds a condition at a time makes a chain in each round. A chain is a binary tree whose leaves are runs of parts: joining two
-//! chains makes one node, whichever of them is longer, and both stay as they were. The tree may be as deep as it has parts, so that
-//! whatever walks it, and what frees it, keeps its own stack.
+//! A loop that adds one condition at a time makes a new chain in each round. A chain is a binary
+//! tree whose leaves are runs of parts. Joining two chains makes one node, whatever their lengths,
+//! and leaves both unchanged. The tree may be as deep as it has parts, so traversal and drop use
+//! their own stack instead of recursion.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,11 +11,11 @@ use std::sync::Arc;
 
 use super::Node;
 
-/// Parts in order, at least one.
+/// A node of the tree: parts in order, at least one.
 struct Tree {
     content: Content,
     count: usize,
-    /// How deep the deepest part is.
+    /// The depth of the deepest part.
     depth: u32,
 }
 
@@ -30,18 +31,18 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// All parts.
+    /// Iterates over all parts.
     pub fn iter(&self) -> impl Iterator<Item = &Node> {
         Parts { run: [].iter(), rest: self.tree.as_deref().into_iter().collect() }
     }
 
-    /// How many there are.
+    /// The number of parts.
     #[must_use]
     pub fn count(&self) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.count)
     }
 
-    /// How deep the deepest is.
+    /// The depth of the deepest part.
     pub(super) fn depth(&self) -> u32 {
         self.tree.as_ref().map_or(0, |tree| tree.depth)
     }
@@ -65,10 +66,10 @@ impl Chain {
     }
 }
 
-/// The parts of a tree, from the left.
+/// Iterates over the parts of a tree from left to right.
 struct Parts<'a> {
     run: std::slice::Iter<'a, Node>,
-    /// What comes behind the run, the last first.
+    /// The subtrees after the run, in reverse order.
     rest: Vec<&'a Tree>,
 }
 
@@ -93,7 +94,7 @@ impl<'a> Iterator for Parts<'a> {
 }
 
 impl Drop for Tree {
-    /// Frees the trees below one by one: a recursion would be as deep as the chain is long.
+    /// Drops subtrees one by one. Recursion would be as deep as the chain is long.
     fn drop(&mut self) {
         let mut rest = Vec::new();
         self.take_apart(&mut rest);
@@ -178,7 +179,7 @@ mod tests {
         twice.append(&before);
         twice.append(&Chain::default());
         assert_eq!(twice.iter().count(), 200_000);
-        // Freed in a thread whose stack would not do for a recursion.
+        // Dropped in a thread whose stack is too small for recursion.
         let freed =
             std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop((behind, before, twice)));
         freed.unwrap().join().unwrap();

@@ -1,12 +1,12 @@
-//! What does a text that is no expression get?
+//! The error for a text that is not a valid expression.
 
 use std::fmt;
 
-/// How many characters of a line are shown before and behind the place.
+/// Maximum number of characters shown before and after the error's position.
 const SHOWN_BEFORE: usize = 60;
 const SHOWN_BEHIND: usize = 20;
 
-/// A text is no expression: where, and what was expected there.
+/// The text is not a valid expression. Says where, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Counted from 1.
@@ -15,11 +15,12 @@ pub struct ParseError {
     pub column: usize,
     /// What was expected, or what is wrong.
     pub message: String,
-    /// The line, or what is around the place in it, and how many characters of this stand before the place.
+    /// The line, or the part of it around the error, and the number of its characters before the
+    /// error's position.
     excerpt: (String, usize),
 }
 
-/// What is wrong at which byte.
+/// An error and the byte offset where it occurred.
 #[derive(Debug)]
 pub struct Fault {
     offset: usize,
@@ -32,7 +33,7 @@ impl Fault {
         Self { offset, message }
     }
 
-    /// The error that it is in this text.
+    /// Converts the offset to a line and a column of this text.
     #[cold]
     pub fn in_text(self, text: &str) -> ParseError {
         let before = text.get(..self.offset).unwrap_or(text);
@@ -43,7 +44,7 @@ impl Fault {
         let skipped = column.saturating_sub(SHOWN_BEFORE);
         let rest = behind.lines().next().unwrap_or_default();
         let shown = on_line.chars().skip(skipped).chain(rest.chars().take(SHOWN_BEHIND));
-        // Each character takes one place, lest the caret point elsewhere.
+        // Each character must take one column, or the caret would point at the wrong place.
         let shown = shown.map(|character| if character.is_control() { ' ' } else { character });
         ParseError {
             line: before.matches('\n').count() + 1,

@@ -1,7 +1,8 @@
-//! How is a value written in an expression?
+//! Reads and writes literals in expressions.
 //!
-//! Numbers, strings and containers as in Python; dates, decimals and their like as a word and a string, `date '2000-01-31'`. What has
-//! no such form is written as the bytes of its record, `value '0542...'`, so that each value has a text.
+//! Numbers, strings and containers are written as in Python. Dates, decimals and similar values are
+//! a keyword and a string: `date '2000-01-31'`. A value without such a form is written as the bytes
+//! of its record, `value '0542...'`, so every value has a text.
 
 use std::fmt::Write;
 
@@ -14,11 +15,12 @@ use pellucid_record::value::{Double, NoShapes, decode, encode_value};
 use super::moment;
 use super::token::DIGITS_MAX;
 
-/// The NaN that `nan` stands for; others have bits of their own, which comparisons do not see.
+/// The bits of the NaN that `nan` stands for. Other NaNs keep their own bits, which comparisons
+/// ignore.
 pub const NAN: u64 = 0x7FF8_0000_0000_0000;
 const SIGN: u64 = 1 << 63;
 
-/// An int of any size.
+/// The value of an int: `Int` if it fits, otherwise `BigInt`.
 pub fn of_int(value: &BigInt) -> Value {
     match value.to_i64() {
         Some(value) => Value::Int(value),
@@ -26,7 +28,7 @@ pub fn of_int(value: &BigInt) -> Value {
     }
 }
 
-/// The number with the other sign; None for anything else.
+/// The number with the other sign; None if the value is not a number.
 pub fn negated(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Int(value) => of_int(&-BigInt::from(*value)),
@@ -36,7 +38,8 @@ pub fn negated(value: &Value) -> Option<Value> {
     })
 }
 
-/// Whether its text begins with a digit, or is `nan` or `inf`: a `-` before it would become part of it.
+/// Whether the literal begins with a digit, or is `nan` or `inf`. A `-` written before it would be
+/// read as its sign.
 pub fn takes_sign(value: &Value) -> bool {
     match value {
         Value::Int(value) => *value >= 0,
@@ -46,7 +49,7 @@ pub fn takes_sign(value: &Value) -> bool {
     }
 }
 
-/// The value that a word stands for.
+/// The value of a keyword.
 pub fn of_word(word: &str) -> Option<Value> {
     let value = |word: &str| {
         Some(match word {
@@ -61,7 +64,8 @@ pub fn of_word(word: &str) -> Option<Value> {
     value(&word.to_ascii_lowercase())
 }
 
-/// The value that a word makes of the string or bytes behind it; the error says which text it wants.
+/// The value of a keyword and the string or bytes after it. The error says which text the keyword
+/// needs.
 pub fn of_typed(word: &str, literal: &Value) -> Result<Value, String> {
     let word = word.to_ascii_lowercase();
     if let (Value::Bytes(bytes), "bytearray") = (literal, &*word) {
@@ -111,7 +115,7 @@ fn uuid(text: &str) -> Option<Value> {
     bytes.try_into().ok().map(Value::Uuid)
 }
 
-/// A real and an imaginary part, each as floats are written.
+/// Reads a complex number: a real and an imaginary part, each written as a float.
 fn complex(text: &str) -> Option<Value> {
     let body = text.strip_suffix('j')?;
     let sign = body.char_indices().skip(1).filter(|(at, sign)| {
@@ -135,7 +139,7 @@ fn float(text: &str) -> Option<Double> {
     Some(Double(if is_negative { -value } else { value }))
 }
 
-/// The bytes of a text of hexadecimal digits.
+/// The bytes that a text of hexadecimal digits encodes.
 pub fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         text.bytes().map(|digit| char::from(digit).to_digit(16).map(|digit| digit as u8)).collect();
@@ -201,12 +205,13 @@ pub fn push(value: &Value, out: &mut String) {
 }
 
 fn push_display(value: impl std::fmt::Display, out: &mut String) {
-    // A String takes whatever is written to it.
+    // Writing to a String never fails.
     let _ = write!(out, "{value}");
 }
 
 fn push_big(value: &BigInt, out: &mut String) {
-    // 3 bits a digit are fewer than it takes: so many bits have no more digits than may be read.
+    // A decimal digit is worth more than 3 bits. An int of at most `3 * DIGITS_MAX` bits therefore
+    // has no more digits than the parser accepts.
     if value.bits() <= 3 * DIGITS_MAX as u64 {
         push_display(value, out);
     } else {
@@ -215,7 +220,7 @@ fn push_big(value: &BigInt, out: &mut String) {
     }
 }
 
-/// A float as it is read again to the last bit; None for a NaN with bits of its own.
+/// A text that reads back as the same bits; None for a NaN with other bits than `NAN`.
 fn float_text(value: Double) -> Option<String> {
     let bits = value.0.to_bits();
     Some(match value.0 {
@@ -242,12 +247,13 @@ fn push_typed(word: &str, text: &str, out: &mut String) {
     push_text(text.as_bytes(), '\'', out);
 }
 
-/// As the record that it is. What no record can hold has no text, and nothing makes it.
+/// Appends the value as the bytes of its record. No expression contains a value that a record
+/// cannot hold.
 fn push_bytes_of(value: &Value, out: &mut String) {
     push_record(&encode_value(value, &mut NoShapes).unwrap_or_default(), out);
 }
 
-/// Appends `value '...'` of the bytes of a record.
+/// Appends `value '...'` with the bytes of a record.
 pub fn push_record(record: &[u8], out: &mut String) {
     out.push_str("value '");
     for byte in record {
@@ -270,7 +276,8 @@ fn push_bytes(bytes: &[u8], out: &mut String) {
     out.push('\'');
 }
 
-/// Appends text between quotes. What cannot be seen, or changes how the rest is seen, is written as its number.
+/// Appends text between quotes. Characters that are invisible, or that change how the rest is
+/// displayed, are escaped.
 pub fn push_text(text: &[u8], quote: char, out: &mut String) {
     out.push(quote);
     let mut rest = text;
@@ -298,7 +305,7 @@ pub fn push_text(text: &[u8], quote: char, out: &mut String) {
             push_code(0xD000 | u32::from(second & 0x3F) << 6 | u32::from(third & 0x3F), out);
             rest = behind;
         } else if let Some((_, behind)) = rest.split_first() {
-            // No string has such a byte.
+            // Valid strings never contain such a byte.
             out.push(char::REPLACEMENT_CHARACTER);
             rest = behind;
         }

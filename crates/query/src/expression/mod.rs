@@ -1,7 +1,8 @@
-//! What does a condition say about a record, or a computed value make of it?
+//! Expressions: conditions on a record, and values computed from it.
 //!
-//! An [`Expression`] is a value: it is compared, shown and stored, and knows nothing of how it is evaluated. Its one text is the
-//! language of `parse.rs`, in which `show.rs` shows it, so that each expression can be written down and read again.
+//! An [`Expression`] is a plain value that can be compared, shown and stored. It knows nothing
+//! about how it is evaluated. Each expression has one canonical text, which `show.rs` writes and
+//! `parse.rs` reads.
 
 mod chain;
 mod error;
@@ -27,10 +28,11 @@ pub use error::ParseError;
 pub use parse::{IndexParts, parse, parse_index};
 pub use show::{NOT_FIELDS, is_plain_name};
 
-/// How deep expressions nest, and how many steps a path has. Chains of `and` and `or` are one level, however long.
+/// Maximum depth of nested expressions, and maximum number of steps in a path. A chain of `and` or
+/// `or` is one level, whatever its length.
 pub const DEPTH_MAX: u32 = 200;
 
-/// An expression that others share.
+/// A shared expression.
 pub type Node = Arc<Expression>;
 
 /// A condition or a computed value.
@@ -40,42 +42,43 @@ pub struct Expression {
     depth: u32,
 }
 
-/// What an expression does.
+/// The kinds of expressions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// What stands at a path of the record, or of the row's key.
+    /// The value at a path of the record, or of the row's key.
     Field(Source, Vec<Step>),
-    /// The value itself.
+    /// A constant.
     Literal(Value),
-    /// Whether two values compare so. Values of unlike types do not compare at all: false, and `NotEqual` true.
+    /// Compares two values. Values of incomparable types, such as a number and a string, give
+    /// false, and true for `NotEqual`.
     Compare(Comparison, Node, Node),
-    /// Whether all are true. At least two.
+    /// True if all parts are true. At least two parts.
     And(Chain),
-    /// Whether any is true. At least two.
+    /// True if any part is true. At least two parts.
     Or(Chain),
-    /// Whether it is not true.
+    /// True if the part is not true.
     Not(Node),
-    /// A number made of two.
+    /// A number computed from two.
     Arithmetic(Operation, Node, Node),
     /// The number with the other sign.
     Negative(Node),
-    /// Whether the first lies between the second and the third, or is one of them.
+    /// True if the first value lies between the second and the third, or equals one of them.
     Between(Node, Node, Node),
-    /// Whether it equals any of these.
+    /// True if the value equals one of these.
     IsIn(Node, InList),
-    /// Whether the first begins with, ends with or contains the second.
+    /// True if the first value begins with, ends with or contains the second.
     Has(Part, Node, Node),
-    /// Whether a regular expression is found in it.
+    /// True if the regular expression matches somewhere in the value.
     Matches(Node, String),
-    /// Whether there is something there; None is something.
+    /// True if the value exists, even if it is None.
     Exists(Node),
-    /// Whether None stands there.
+    /// True if the value exists and is None.
     IsNone(Node),
-    /// A value made of one.
+    /// A value computed from one.
     Call(Function, Node),
 }
 
-/// What a path starts from.
+/// Where a path starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The record.
@@ -87,17 +90,18 @@ pub enum Source {
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The field of this name.
+    /// To the field with this name.
     Field(Box<str>),
-    /// The element at this index, from the end if negative; in a dict, the entry of this int key.
+    /// To the element at this index, counted from the end if negative. In a dict, to the entry with
+    /// this int key.
     Index(i64),
-    /// The entry of any other key, as a record of its own without shapes.
+    /// To the entry with a key of any other type. The key is stored as a record without shapes.
     Key(Box<[u8]>),
-    /// Each element of a list, tuple or set: a condition is true if it is for any of them.
+    /// To each element of a list, tuple or set. A condition is true if it is true for any of them.
     Each,
 }
 
-/// How two values are compared.
+/// Comparison operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// `==`
@@ -114,7 +118,7 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// What is made of two numbers.
+/// Arithmetic operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// `+`
@@ -129,27 +133,28 @@ pub enum Operation {
     Remainder,
 }
 
-/// Where one value is looked for in another.
+/// Where one value is searched for in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// At the begin of a string or of bytes.
+    /// At the start of a string or of bytes.
     Start,
-    /// At the end.
+    /// At the end of a string or of bytes.
     End,
-    /// Anywhere in a string or bytes; among the elements of a list, tuple or set; among the keys of a dict.
+    /// Anywhere in a string or bytes, among the elements of a list, tuple or set, or among the keys
+    /// of a dict.
     Anywhere,
 }
 
-/// What is made of one value.
+/// Functions of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Function {
-    /// Characters of a string, bytes of bytes, elements or entries of a container.
+    /// The number of characters of a string, bytes of bytes, or elements or entries of a container.
     Length,
     /// The string in lower case.
     Lower,
     /// The string in upper case.
     Upper,
-    /// The number without its sign.
+    /// The absolute value of a number.
     Abs,
     /// The year of a date or datetime.
     Year,
@@ -159,7 +164,7 @@ pub enum Function {
     Day,
 }
 
-/// An expression nests too deep.
+/// An expression nests too deep, or a path is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooDeep;
 
@@ -172,10 +177,10 @@ impl fmt::Display for TooDeep {
 impl std::error::Error for TooDeep {}
 
 impl Expression {
-    /// The expression of this kind. `and` within `and`, and `or` within `or`, become one.
+    /// Makes an expression. An `and` within an `and` is merged into it, and likewise for `or`.
     ///
     /// # Errors
-    /// It nests deeper than `DEPTH_MAX`, or its path is longer.
+    /// The expression nests deeper than `DEPTH_MAX`, or its path is longer.
     pub fn new(kind: Kind) -> Result<Node, TooDeep> {
         let kind = match kind {
             Kind::Literal(value) => Kind::Literal(in_order(value)),
@@ -194,7 +199,7 @@ impl Expression {
         if is_long || depth > DEPTH_MAX { Err(TooDeep) } else { Ok(Arc::new(Expression { kind, depth })) }
     }
 
-    /// The value itself.
+    /// A constant expression.
     #[must_use]
     pub fn literal(value: Value) -> Node {
         Arc::new(Expression { kind: Kind::Literal(in_order(value)), depth: 1 })
@@ -206,27 +211,27 @@ impl Expression {
         Arc::new(Expression { kind: Kind::Field(Source::Record, path), depth: 1 })
     }
 
-    /// What it does.
+    /// The kind of this expression, with its parts.
     #[must_use]
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// Whether it reads the row's key.
+    /// Whether the expression reads the row's key.
     #[must_use]
     pub fn reads_key(&self) -> bool {
         matches!(&self.kind, Kind::Field(Source::Key, _))
             || self.kind.parts().iter().any(|part| part.reads_key())
     }
 
-    /// Whether it reads the record.
+    /// Whether the expression reads the record.
     #[must_use]
     pub fn reads_record(&self) -> bool {
         matches!(&self.kind, Kind::Field(Source::Record, _))
             || self.kind.parts().iter().any(|part| part.reads_record())
     }
 
-    /// Whether it is true or false in every row, whatever is missing there.
+    /// Whether the expression is true or false for every row, even where fields are missing.
     #[must_use]
     pub fn is_condition(&self) -> bool {
         match &self.kind {
@@ -248,7 +253,8 @@ impl Expression {
         }
     }
 
-    /// Whether it may have many values in a row: with `each()`, and no condition, which is one truth.
+    /// Whether the expression may have several values for a row: true with `each()`, unless it is a
+    /// condition, which has one truth value.
     #[must_use]
     pub fn branches(&self) -> bool {
         match &self.kind {
@@ -259,7 +265,7 @@ impl Expression {
         }
     }
 
-    /// Shows each path that it reads of the record to `visit`.
+    /// Calls `visit` with each path of the record that the expression reads.
     pub fn for_each_field(&self, visit: &mut impl FnMut(&[Step])) {
         if let Kind::Field(Source::Record, path) = &self.kind {
             visit(path);
@@ -271,13 +277,13 @@ impl Expression {
 }
 
 impl Kind {
-    /// All of these.
+    /// An `and` of these parts.
     #[must_use]
     pub fn all(parts: Vec<Node>) -> Self {
         Kind::And(parts.into())
     }
 
-    /// Any of these.
+    /// An `or` of these parts.
     #[must_use]
     pub fn any(parts: Vec<Node>) -> Self {
         Kind::Or(parts.into())
@@ -290,13 +296,13 @@ impl Kind {
         }
     }
 
-    /// Whether a part equals any of these values.
+    /// Tests whether a part equals one of these values.
     #[must_use]
     pub fn is_in(part: Node, values: Vec<Value>) -> Self {
         Kind::IsIn(part, InList::new(values.into_iter().map(in_order).collect()))
     }
 
-    /// The expressions of which it is made.
+    /// The direct parts of this expression.
     #[must_use]
     pub fn parts(&self) -> Vec<&Node> {
         match self {
@@ -332,13 +338,14 @@ fn flattened(parts: &Chain, of: impl Fn(&Kind) -> Option<&Chain>) -> Chain {
 }
 
 impl Step {
-    /// The step to the entry of this key of a dict, which for an int is also the index of a list; None where no dict has such keys.
+    /// The step to the dict entry with this key. An int is also the index of a list element. None
+    /// if the value cannot be a dict key.
     #[must_use]
     pub fn to(key: Value) -> Option<Step> {
         Some(match in_order(key) {
             Value::Str(name) => Step::Field(name.into()),
             Value::Int(index) => Step::Index(index),
-            // True is 1: an index, and the same key.
+            // True equals 1: the same index, and the same key.
             Value::Bool(index) => Step::Index(i64::from(index)),
             key if !is_key(&key) => return None,
             key => Step::Key(encode_value(&key, &mut NoShapes).ok()?.into()),
@@ -346,7 +353,7 @@ impl Step {
     }
 }
 
-/// Whether a dict may have this as a key: nothing in it can change.
+/// Whether a dict can have this value as a key: nothing in it is mutable.
 fn is_key(value: &Value) -> bool {
     match value {
         Value::List(_) | Value::Set(_) | Value::Dict(_) | Value::Bytearray(_) => false,
@@ -355,10 +362,10 @@ fn is_key(value: &Value) -> bool {
     }
 }
 
-/// Values for `IsIn`, which may be millions.
+/// A list of values for `IsIn`, which may have millions of values.
 ///
 /// # Errors
-/// A stop.
+/// `pace` was stopped.
 pub fn many(mut values: Many<Value>, pace: &mut Pace<impl Fn() -> bool>) -> Result<InList, Fault> {
     for value in values.iter_mut() {
         put_in_order(value);
@@ -367,7 +374,8 @@ pub fn many(mut values: Many<Value>, pace: &mut Pace<impl Fn() -> bool>) -> Resu
     InList::new_while(values, pace)
 }
 
-/// The value with the elements of its sets once each and in one order, so that equal sets are equal literals.
+/// The value with the elements of its sets sorted and without duplicates, so that equal sets are
+/// equal literals.
 fn in_order(mut value: Value) -> Value {
     put_in_order(&mut value);
     value
@@ -391,7 +399,8 @@ fn put_in_order(value: &mut Value) {
     }
 }
 
-/// Bytes that are the same for all that a set, or a dict, takes for one; none for what no record can hold.
+/// Bytes that are equal for values that a set or a dict treats as one. Empty if no record can hold
+/// the value.
 fn canonical(value: &Value) -> Vec<u8> {
     let bytes = || {
         let list = encode_value(&Value::Tuple(vec![value.clone()]), &mut NoShapes).ok()?;

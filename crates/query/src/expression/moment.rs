@@ -1,7 +1,9 @@
-//! How are dates, times and spans of time written?
+//! Reads and writes dates, times and timedeltas as text.
 //!
-//! As ISO 8601 has them, with what Python keeps besides: `+01:00(MEZ)` is a `datetime.timezone` with a name, `+01:00[Europe/Berlin]` a
-//! `zoneinfo.ZoneInfo` at that offset from UTC, and ` fold=1` is the second of two equal local times. Spans are as Python shows them.
+//! The form is ISO 8601, with additions for what Python stores besides. `+01:00(MEZ)` is a
+//! `datetime.timezone` with a name, `+01:00[Europe/Berlin]` a `zoneinfo.ZoneInfo` with its offset
+//! from UTC, and ` fold=1` the second of two equal local times. Timedeltas are written as Python
+//! shows them.
 
 use pellucid_record::Value;
 use pellucid_record::layout::{DATE_ORDINAL_MAX, MICROS_PER_DAY, TIMEDELTA_DAYS_MAX};
@@ -15,7 +17,8 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const FOLD: &str = " fold=1";
 
-/// The word and the text for a date, a datetime, a time or a timedelta; None for other values, and for what is out of range.
+/// The keyword and the text of a date, datetime, time or timedelta; None for other values and for
+/// values out of range.
 pub fn text(value: &Value) -> Option<(&'static str, String)> {
     Some(match value {
         Value::Date(ordinal) => ("date", date_text(*ordinal)?),
@@ -53,7 +56,7 @@ fn time_text(micros: i64) -> Option<String> {
     })
 }
 
-/// Seconds of a minute, with microseconds where there are any.
+/// The seconds of a minute, with microseconds if they are not 0.
 fn seconds_text(micros: i64) -> String {
     match micros % SECOND {
         0 => format!("{:02}", micros / SECOND),
@@ -92,7 +95,7 @@ fn timedelta_text(delta: &Timedelta) -> String {
     format!("{days}{}:{:02}:{}", seconds / 3600, seconds / 60 % 60, seconds_text(rest))
 }
 
-/// What is left of a text that is read from its begin.
+/// The part of a text that is not read yet.
 struct Rest<'a>(&'a str);
 
 impl Rest<'_> {
@@ -101,14 +104,14 @@ impl Rest<'_> {
         Some(())
     }
 
-    /// A number of so many digits.
+    /// Reads a number of exactly `count` digits.
     fn digits(&mut self, count: usize) -> Option<i64> {
         let (digits, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
     }
 
-    /// A number of so many digits that is no greater than this.
+    /// Reads a number of exactly `count` digits that is at most `greatest`.
     fn up_to(&mut self, count: usize, greatest: i64) -> Option<i64> {
         self.digits(count).filter(|value| *value <= greatest)
     }
@@ -122,7 +125,7 @@ impl Rest<'_> {
         ordinal_of(year, month, day)
     }
 
-    /// Hours, minutes and, if they are there, seconds and their fraction, in microseconds.
+    /// Reads hours, minutes and, if present, seconds and their fraction, in microseconds.
     fn time(&mut self) -> Option<i64> {
         let hour = self.up_to(2, 23)?;
         self.behind_hour(hour)
@@ -154,14 +157,14 @@ impl Rest<'_> {
         }
     }
 
-    /// What stands between these, up to the end.
+    /// Reads the text between two brackets, which must reach to the end.
     fn within(&mut self, open: &str, close: &str) -> Option<String> {
         let inner = self.0.strip_prefix(open)?.strip_suffix(close)?;
         self.0 = "";
         Some(inner.to_owned())
     }
 
-    /// An offset from UTC with the zone that says so.
+    /// Reads an offset from UTC and its zone.
     fn zone(&mut self) -> Option<(i64, OwnedZone)> {
         let offset = self.offset()?;
         let zone = match self.within("[", "]") {
@@ -176,7 +179,7 @@ impl Rest<'_> {
     }
 }
 
-/// The text without its fold, and that.
+/// Splits the fold from the text.
 fn with_fold(text: &str) -> (Rest<'_>, bool) {
     match text.strip_suffix(FOLD) {
         Some(text) => (Rest(text), true),
@@ -184,14 +187,14 @@ fn with_fold(text: &str) -> (Rest<'_>, bool) {
     }
 }
 
-/// The date of a text.
+/// Reads a date.
 pub fn date(text: &str) -> Option<Value> {
     let mut rest = Rest(text);
     let ordinal = rest.date()?;
     rest.end(Value::Date(ordinal))
 }
 
-/// The datetime of a text, naive or aware.
+/// Reads a datetime, naive or aware.
 pub fn datetime(text: &str) -> Option<Value> {
     let (mut rest, fold) = with_fold(text);
     let days = i64::from(rest.date()?) - 1;
@@ -204,21 +207,21 @@ pub fn datetime(text: &str) -> Option<Value> {
     rest.end(Value::Aware { local, fold, offset, zone })
 }
 
-/// The time of a text.
+/// Reads a time.
 pub fn time(text: &str) -> Option<Value> {
     let (mut rest, fold) = with_fold(text);
     let micros = rest.time()?;
     let zone = match rest.within("[", "]") {
         Some(key) => Some(OwnedZone::Key(key)),
         None if rest.0.is_empty() => None,
-        // A time of a named zone has no offset: that hangs on the date.
+        // A time in a named zone has no offset, because the offset depends on the date.
         None => Some(rest.zone()?.1).filter(|zone| matches!(zone, OwnedZone::Fixed(..))),
     };
     (zone.is_some() || rest.0.is_empty()).then_some(())?;
     rest.end(Value::Time(micros, fold, zone))
 }
 
-/// The timedelta of a text.
+/// Reads a timedelta.
 pub fn timedelta(text: &str) -> Option<Value> {
     let (days, clock) = match text.split_once(" day") {
         Some((days, clock)) => {
@@ -241,9 +244,10 @@ pub fn timedelta(text: &str) -> Option<Value> {
     rest.end(Value::Timedelta(Timedelta { days, seconds, micros })).filter(|_| is_in_range)
 }
 
-/// The ordinal of a date of the proleptic Gregorian calendar, in which 1 is 0001-01-01; None where there is no such date.
+/// The ordinal of a date of the proleptic Gregorian calendar, in which 1 is 0001-01-01; None if
+/// there is no such date.
 fn ordinal_of(year: i64, month: i64, day: i64) -> Option<u32> {
-    // Years begin with March, as in `date_of`.
+    // Years begin in March, as in `date_of`.
     let (of_year, of_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = of_year * 365 + of_year.div_euclid(4) - of_year.div_euclid(100) + of_year.div_euclid(400);
     let ordinal = days + (153 * of_month + 2) / 5 + day - 306;

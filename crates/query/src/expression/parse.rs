@@ -1,4 +1,4 @@
-//! Which expression does a text say?
+//! Parses the text of an expression.
 //!
 //! ```text
 //! expression := expression "or" expression | expression "and" expression | "not" expression | condition | sum
@@ -17,12 +17,13 @@
 //! index      := expression ["asc" | "desc"] ("," expression ["asc" | "desc"])* ["where" expression]
 //! ```
 //!
-//! The last is what an index is made of, and no expression. What stands first above binds loosest. `not` may also stand before `between in startswith endswith contains matches exists`.
-//! Conditions do not chain. Keywords are of either case, and `True False None` are literals as they are. `docs/reference/expressions.md`
-//! says it for users. Not here: what an expression comes to (`evaluate/`).
+//! `index` defines an index. Rules that stand first bind loosest. Conditions do not chain. `not`
+//! may also stand before `between in startswith endswith contains matches exists`. Keywords are
+//! case-insensitive; `True False None` are literals. For users: `docs/reference/expressions.md`.
 //!
-//! Chains of `and` and `or` are a loop; whatever else nests is limited, so that no text overflows the stack.
-//! Nothing is inlined into the functions that call each other: their frames together took twice the stack, and 256 KB are enough now.
+//! Chains of `and` and `or` are parsed in a loop; other nesting is limited, so that no text
+//! overflows a stack of 256 KB. Recursive functions inline nothing: their joined frames took twice
+//! the stack.
 
 use pellucid_record::Value;
 use pellucid_record::layout;
@@ -36,13 +37,13 @@ use super::{
 };
 use crate::pattern::Pattern;
 
-/// How deep parentheses and containers nest in a text: a literal of that depth in an expression of that depth, and one pair more.
+/// Maximum nesting of brackets: the deepest expression, the deepest literal in it, one more pair.
 const NEST_MAX: u32 = DEPTH_MAX + layout::DEPTH_MAX + 1;
 
-/// The expression of a text.
+/// Parses an expression.
 ///
 /// # Errors
-/// It is none, a regular expression in it is none, or it nests too deep.
+/// The text is not an expression, contains an invalid regular expression, or nests too deep.
 ///
 /// ```
 /// use pellucid_query::expression::parse;
@@ -68,13 +69,13 @@ fn whole(text: &str) -> Result<Node, Fault> {
     }
 }
 
-/// Parts, of which each may be descending, and a condition.
+/// The parts of an index, with whether each is descending, and its condition.
 pub type IndexParts = (Vec<(Node, bool)>, Option<Node>);
 
-/// What a text says that an index is made of.
+/// Parses the definition of an index.
 ///
 /// # Errors
-/// As `parse`.
+/// Like `parse`.
 pub fn parse_index(text: &str) -> Result<IndexParts, ParseError> {
     whole_index(text).map_err(|fault| fault.in_text(text))
 }
@@ -102,7 +103,7 @@ fn whole_index(text: &str) -> Result<IndexParts, Fault> {
     }
 }
 
-/// What may stand behind an operand.
+/// Operators that may follow an operand.
 #[derive(Clone, Copy)]
 enum Infix {
     Or,
@@ -115,7 +116,7 @@ enum Infix {
     Exists,
     Is,
     Arithmetic(Operation),
-    /// `not` before one of these words.
+    /// `not` before another operator, as in `not in`.
     Not,
 }
 
@@ -133,7 +134,7 @@ impl Infix {
 struct Parser<'a> {
     text: &'a str,
     tokens: Tokens<'a>,
-    /// The token that is looked at, and where it begins.
+    /// The current token, and its start.
     token: Token<'a>,
     start: usize,
     nest: u32,
@@ -185,7 +186,7 @@ impl<'a> Parser<'a> {
         Err(self.expected(&format!("{sign:?} for the {open:?} in column {column}, or an operator")))
     }
 
-    /// That something else was expected than stands here.
+    /// The error for a token that was not expected here.
     #[cold]
     fn expected(&self, what: &str) -> Fault {
         const SHOWN_MAX: usize = 30;
@@ -223,7 +224,7 @@ impl<'a> Parser<'a> {
         Err(Fault::new(self.start, format!("parentheses nest more than {NEST_MAX} deep")))
     }
 
-    /// What binds at least so tightly.
+    /// Parses operators that bind at least this tightly.
     fn expression(&mut self, least: u8) -> Result<Node, Fault> {
         let start = self.start;
         let mut left = self.prefixed(least)?;
@@ -279,7 +280,7 @@ impl<'a> Parser<'a> {
         made(kind(parts), start)
     }
 
-    /// `not` and `-`, however many, and what they stand before.
+    /// Parses any number of `not` or `-`, and their operand.
     #[inline(never)]
     fn prefixed(&mut self, least: u8) -> Result<Node, Fault> {
         let start = self.start;
@@ -333,7 +334,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The condition of which `left` is the first operand; its operator is next.
+    /// Parses a condition after its first operand, `left`. Its operator is next.
     #[inline(never)]
     fn condition(&mut self, left: Node, infix: Infix, place: usize) -> Result<Node, Fault> {
         self.advance()?;
@@ -453,7 +454,7 @@ impl<'a> Parser<'a> {
                     Token::Text(_) | Token::Sign("{") => {
                         self.typed(word, start).and_then(|value| literal_of(value, start))
                     }
-                    // As in Python, where it is the record.
+                    // Written as in Python code, where `F` is the record.
                     Token::Sign(".") if word == "F" => Err(Fault::new(
                         start,
                         "a field stands without F in a text: age, name.last; in a field that is called so, `F`.age".to_owned(),
@@ -468,7 +469,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands in parentheses: an expression, or the literals of a tuple.
+    /// Parses a group in parentheses: an expression, or the literals of a tuple.
     #[inline(never)]
     fn group(&mut self) -> Result<Node, Fault> {
         let opened = self.start;
@@ -556,7 +557,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands between brackets behind a path.
+    /// Parses the content of brackets after a path.
     #[inline(never)]
     fn index(&mut self) -> Result<Step, Fault> {
         let start = self.start;
@@ -565,7 +566,7 @@ impl<'a> Parser<'a> {
         }
         if self.is_word("value") {
             self.advance()?;
-            // The bytes themselves: they tell what values do not, such as a str that stands for no field.
+            // The key's bytes. They keep what values lose, such as a str that is not a field name.
             if let Token::Text(Value::Str(digits)) = &self.token
                 && let Some(record) = literal::hexadecimal(digits)
                 && decode(&record, &NoShapes).is_ok()
@@ -584,7 +585,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A literal.
+    /// Parses a literal.
     #[inline(never)]
     fn value(&mut self, what: &str) -> Result<Value, Fault> {
         let start = self.start;
@@ -631,7 +632,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A literal that begins with this word; a string, bytes or a brace is next.
+    /// Parses a literal that begins with a keyword. A string, bytes or a brace is next.
     #[inline(never)]
     fn typed(&mut self, word: &str, start: usize) -> Result<Value, Fault> {
         if let Token::Text(text) = &self.token {
@@ -644,7 +645,7 @@ impl<'a> Parser<'a> {
         self.braces(Some(make))
     }
 
-    /// Literals up to a sign; the one that opens them is next.
+    /// Parses literals up to `close`. The opening sign is next.
     #[inline(never)]
     fn values(&mut self, close: &str) -> Result<Vec<Value>, Fault> {
         let opened = self.start;
@@ -662,7 +663,7 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// A set, a frozenset or a dict; the brace is next.
+    /// Parses a set, a frozenset or a dict. The brace is next.
     #[inline(never)]
     fn braces(&mut self, make: Option<&str>) -> Result<Value, Fault> {
         match make {
@@ -718,7 +719,7 @@ fn made(kind: Kind, start: usize) -> Result<Node, Fault> {
     Expression::new(kind).map_err(|error| Fault::new(start, error.to_string()))
 }
 
-/// The literal, if a record can hold it.
+/// Makes a literal, if a record can hold the value.
 #[inline(never)]
 fn literal_of(value: Value, start: usize) -> Result<Node, Fault> {
     let is_container = matches!(
@@ -741,7 +742,7 @@ fn check_key(value: &Value, start: usize) -> Result<(), Fault> {
     ))
 }
 
-/// What to write in place of a word of other languages.
+/// What to write instead of a word of another language.
 fn instead_of(word: &str) -> Option<&'static str> {
     Some(match &*word.to_ascii_lowercase() {
         "like" | "ilike" | "glob" => {

@@ -1,7 +1,7 @@
-//! What does an expression look like?
+//! Writes the canonical text of an expression.
 //!
-//! Its canonical text, from which `parse` makes the same expression: keywords in lower case, parentheses only where they change what it
-//! is, literals as `literal.rs` writes them.
+//! `parse` makes the same expression from it. Keywords are in lower case, parentheses stand only
+//! where they change the meaning, and literals are written by `literal.rs`.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -12,7 +12,7 @@ use pellucid_record::value::{NoShapes, decode};
 use super::token::{is_name_part, is_name_start};
 use super::{Chain, Comparison, Expression, Function, Kind, Operation, Part, Source, Step, literal};
 
-/// Words that are no field's name where an expression begins, unless they stand in backticks.
+/// Words that cannot begin an expression as a field's name, unless they are in backticks.
 pub const NOT_FIELDS: [&str; 17] = [
     "and",
     "or",
@@ -33,7 +33,8 @@ pub const NOT_FIELDS: [&str; 17] = [
     "inf",
 ];
 
-/// How tightly a form binds; what stands in a form has to bind at least as tightly as its place asks.
+/// How tightly each form binds. An operand must bind at least as tightly as its place requires;
+/// otherwise it gets parentheses.
 pub mod level {
     pub const OR: u8 = 1;
     pub const AND: u8 = 2;
@@ -48,7 +49,7 @@ pub mod level {
 /// A text that is being written.
 struct Text {
     text: String,
-    /// So many values of a list stand in it at most.
+    /// Maximum number of values of a list that are written.
     value_count_max: usize,
 }
 
@@ -81,7 +82,8 @@ impl fmt::Display for Expression {
 }
 
 impl Expression {
-    /// Its text where people read it: of a list the first values, of a long text the begin, and how much is left out.
+    /// A shortened text for people: the first values of long lists and the first characters of long
+    /// texts, with the number of those left out.
     #[must_use]
     pub fn brief(&self) -> String {
         const VALUE_COUNT_MAX: usize = 20;
@@ -95,7 +97,7 @@ impl Expression {
 }
 
 impl Comparison {
-    /// As it is written.
+    /// The operator as it is written.
     #[must_use]
     pub fn sign(self) -> &'static str {
         match self {
@@ -110,7 +112,7 @@ impl Comparison {
 }
 
 impl Operation {
-    /// As it is written.
+    /// The operator as it is written.
     #[must_use]
     pub fn sign(self) -> &'static str {
         match self {
@@ -128,14 +130,14 @@ impl Operation {
 }
 
 impl Part {
-    /// Whether anything can have this value there: only text has a begin and an end.
+    /// Whether a value can be found at this place of another: only text has a start and an end.
     #[must_use]
     pub fn may_be(self, value: &Value) -> bool {
         self == Part::Anywhere
             || matches!(value, Value::Str(_) | Value::Surrogates(_) | Value::Bytes(_) | Value::Bytearray(_))
     }
 
-    /// As it is written.
+    /// The keyword.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -147,7 +149,7 @@ impl Part {
 }
 
 impl Function {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Function; 7] = [
         Function::Length,
         Function::Lower,
@@ -158,7 +160,7 @@ impl Function {
         Function::Day,
     ];
 
-    /// As it is written.
+    /// The function's name.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -192,12 +194,12 @@ fn level_of(kind: &Kind) -> u8 {
     }
 }
 
-/// `not in` and `is not none`.
+/// Whether the negation has its own form: `not in` and `is not none`.
 fn has_own_negation(kind: &Kind) -> bool {
     matches!(kind, Kind::IsIn(..) | Kind::IsNone(_))
 }
 
-/// Appends an expression to a place that asks for at least this level.
+/// Appends an expression, in parentheses if it binds less tightly than `least`.
 fn push(expression: &Expression, least: u8, out: &mut Text) {
     if level_of(expression.kind()) >= least {
         return push_kind(expression.kind(), out);
@@ -287,7 +289,7 @@ fn push_is_in(part: &Expression, words: &str, values: &[Value], out: &mut Text) 
 fn push_path(source: Source, path: &[Step], out: &mut Text) {
     let rest = match (source, path) {
         (Source::Record, [Step::Field(name), rest @ ..]) => {
-            // `F.age` would be taken for Python.
+            // `F.age` would be taken for Python code.
             let is_python = **name == *"F" && matches!(rest, [Step::Field(_), ..]);
             let is_reserved = is_python || NOT_FIELDS.iter().any(|word| name.eq_ignore_ascii_case(word));
             push_name(name, !is_reserved, out);
@@ -333,7 +335,7 @@ fn push_name(name: &str, may_be_plain: bool, out: &mut Text) {
     }
 }
 
-/// Whether a name needs no backticks.
+/// Whether a name can be written without backticks.
 #[must_use]
 pub fn is_plain_name(name: &str) -> bool {
     name.starts_with(is_name_start) && name.chars().all(is_name_part)

@@ -1,6 +1,7 @@
-//! Of which words, signs and literals is the text of an expression made?
+//! Splits the text of an expression into tokens.
 //!
-//! Names and keywords are told apart by the parser: most keywords are so only where a name cannot stand.
+//! The parser tells names from keywords, because most keywords are reserved only where a name
+//! cannot stand.
 
 use num_bigint::BigInt;
 use pellucid_record::Value;
@@ -9,10 +10,11 @@ use pellucid_record::value::Double;
 use super::error::Fault;
 use super::literal::of_int;
 
-/// The digits that a decimal int may have, for reading and showing them takes time with their square; hexadecimal ones have no limit.
+/// Maximum number of digits of a decimal int, because the time to read and show one grows with the
+/// square of the digits. Hexadecimal ints have no limit.
 pub const DIGITS_MAX: usize = 4300;
 
-/// One piece of text.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token<'a> {
     /// A name or a keyword.
@@ -23,19 +25,19 @@ pub enum Token<'a> {
     Number(Value),
     /// A string or bytes.
     Text(Value),
-    /// Anything else that means something.
+    /// An operator, bracket or separator.
     Sign(&'static str),
     /// The end of the text.
     End,
 }
 
-/// Signs; those of two characters first, for the first that fits is taken.
+/// Operators and brackets. Those of two characters come first, because the first match is taken.
 const SIGNS: [&str; 21] = [
     "==", "!=", "<>", "<=", ">=", "=", "<", ">", "+", "-", "*", "/", "%", "(", ")", "[", "]", "{", "}", ",",
     ":",
 ];
 
-/// Signs of other languages, and what to write instead; longer ones first.
+/// Operators of other languages, with what to write instead. Longer ones come first.
 const FOREIGN: [(&str, &str); 9] = [
     ("===", "expected an operator; `==` compares, also types"),
     ("!==", "expected an operator; `!=` compares, also types"),
@@ -48,7 +50,7 @@ const FOREIGN: [(&str, &str); 9] = [
     (":=", "expected an operator; `==` compares"),
 ];
 
-/// Reads tokens, one after another.
+/// Reads one token after another.
 #[derive(Debug)]
 pub struct Tokens<'a> {
     text: &'a str,
@@ -60,7 +62,7 @@ impl<'a> Tokens<'a> {
         Self { text, offset: 0 }
     }
 
-    /// Where the last token ends.
+    /// The offset where the last token ends.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -69,7 +71,7 @@ impl<'a> Tokens<'a> {
         self.text.get(self.offset..).unwrap_or_default()
     }
 
-    /// The next token, and where it begins.
+    /// The next token, and the offset where it begins.
     #[inline(never)]
     pub fn next(&mut self) -> Result<(Token<'a>, usize), Fault> {
         self.offset = self.text.len() - self.rest().trim_start().len();
@@ -158,7 +160,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// Passes over `.5` and `e-3`; whether there was either.
+    /// Skips a fraction and an exponent, such as `.5` and `e-3`. Returns whether there was one.
     fn skip_fraction(&mut self) -> bool {
         let start = self.offset;
         if self.rest().starts_with('.') {
@@ -175,8 +177,8 @@ impl<'a> Tokens<'a> {
         self.offset > start
     }
 
-    /// What stands between quotes, of which the first is next: UTF-8, in which lone surrogates stand as if they were characters; or
-    /// bytes.
+    /// Reads a quoted literal; the opening quote is next. A string is UTF-8 in which lone
+    /// surrogates are encoded like characters. The alternative is bytes.
     fn quoted(&mut self, quote: char, is_bytes: bool, is_raw: bool) -> Result<Vec<u8>, Fault> {
         let start = self.offset;
         self.offset += 1;
@@ -201,7 +203,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// One character behind a backslash that stands at `at`.
+    /// Reads one escape; its backslash is at `at`.
     fn escape(&mut self, at: usize, is_bytes: bool, out: &mut Vec<u8>) -> Result<(), Fault> {
         let unknown = || {
             Fault::new(
@@ -245,7 +247,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Whether it looks like `2000-01-31`, of which arithmetic would make another number.
+/// Whether the text looks like `2000-01-31`, which arithmetic would turn into another number.
 fn is_date(text: &str) -> bool {
     text.len() == 10
         && text.bytes().enumerate().all(|(place, byte)| match place {
@@ -254,7 +256,8 @@ fn is_date(text: &str) -> bool {
         })
 }
 
-/// Whether each underscore in a number stands alone between two digits, or behind `0x`, as Python has it.
+/// Whether each underscore in a number stands between two digits, or after `0x`, as Python
+/// requires.
 fn is_apart(number: &str) -> bool {
     let is_hexadecimal = number.starts_with("0x") || number.starts_with("0X");
     let is_digit = |character: &char| {
@@ -286,7 +289,7 @@ fn no_sign(character: char) -> String {
     }
 }
 
-/// Appends a character, or a lone surrogate as if it were one.
+/// Appends a character, or a lone surrogate encoded like one.
 fn push_character(code: u32, out: &mut Vec<u8>) {
     match char::from_u32(code) {
         Some(character) => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
@@ -306,12 +309,12 @@ fn text_of(bytes: Vec<u8>, start: usize) -> Result<String, Fault> {
         .map_err(|_| Fault::new(start, "a name has no lone surrogates; write ['...'] as an index".to_owned()))
 }
 
-/// Whether a name may begin so without backticks.
+/// Whether a name without backticks may begin with this character.
 pub fn is_name_start(character: char) -> bool {
     character == '_' || character.is_alphabetic()
 }
 
-/// Whether a name may go on so without backticks.
+/// Whether a name without backticks may contain this character.
 pub fn is_name_part(character: char) -> bool {
     character == '_' || character.is_alphanumeric()
 }

@@ -1,7 +1,8 @@
-//! Which characters does a letter, a set or a category of a pattern stand for?
+//! The characters that a letter, a set or a category of a pattern stands for.
 //!
-//! As Python has it: `\w` is what `str.isalnum` finds, and `_`; `\s` is what `str.isspace` finds; letters are the same but for their case where they
-//! have one lower case, or these have one upper case, so that `(?i)k` finds the sign of Kelvin.
+//! The rules are Python's. `\w` is what `str.isalnum` accepts, and `_`. `\s` is what `str.isspace`
+//! accepts. Two letters differ only in case if their lower case is the same, or the upper case of
+//! that, so `(?i)k` finds the Kelvin sign.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -11,12 +12,12 @@ use regex_syntax::hir::{Hir, HirKind};
 
 use super::parse::Flags;
 
-/// What `\d` and the like stand for, as what stands in the brackets of a set of the regex crate.
+/// A category such as `\d`, as the content of a bracketed set in the regex crate's syntax.
 #[derive(Clone, Debug)]
 pub struct Class(String);
 
 impl Class {
-    /// Of `d`, `D`, `s`, `S`, `w` or `W`.
+    /// The category `\d`, `\D`, `\s`, `\S`, `\w` or `\W`, by its letter.
     pub fn of_category(letter: char, is_ascii: bool) -> Option<Self> {
         let inner = match (letter.to_ascii_lowercase(), is_ascii) {
             ('d', true) => "0-9",
@@ -30,18 +31,18 @@ impl Class {
         Some(Self(if letter.is_ascii_uppercase() { format!("[^{inner}]") } else { inner.to_owned() }))
     }
 
-    /// Of `\p{Greek}`.
+    /// A property such as `\p{Greek}`.
     pub fn of_property(escape: String) -> Self {
         Self(escape)
     }
 
-    /// As a pattern of its own.
+    /// The category as a pattern of its own.
     pub fn alone(&self) -> String {
         format!("[{}]", self.0)
     }
 }
 
-/// The characters of a set.
+/// A set of characters.
 #[derive(Default)]
 pub struct Set {
     ranges: Vec<(u32, u32)>,
@@ -49,17 +50,17 @@ pub struct Set {
 }
 
 impl Set {
-    /// Adds characters from one to another.
+    /// Adds a range of characters.
     pub fn add(&mut self, least: u32, greatest: u32) {
         self.ranges.push((least, greatest));
     }
 
-    /// Adds those of a category.
+    /// Adds the characters of a category.
     pub fn add_class(&mut self, class: Class) {
         self.classes.push(class);
     }
 
-    /// As the regex crate writes it.
+    /// The set in the regex crate's syntax.
     pub fn written(mut self, is_negated: bool, flags: Flags) -> String {
         if flags.ignores_case {
             self.add_other_cases(flags.is_ascii);
@@ -78,7 +79,7 @@ impl Set {
             out.push_str(&class.0);
         }
         if out.ends_with(['[', '^']) {
-            // Nothing but lone surrogates, which a text does not have.
+            // The set holds only lone surrogates, which a text never contains.
             out.push_str(r"&&a");
         }
         out.push(']');
@@ -108,34 +109,35 @@ impl Set {
     }
 }
 
-/// Appends a range without the surrogates in it.
+/// Appends a range without its surrogates.
 fn push_range(least: u32, greatest: u32, out: &mut String) {
     const SURROGATES: (u32, u32) = (0xD800, 0xDFFF);
     for (least, greatest) in
         [(least, greatest.min(SURROGATES.0 - 1)), (least.max(SURROGATES.1 + 1), greatest)]
     {
         if least <= greatest {
-            // A String takes whatever is written to it.
+            // Writing to a String never fails.
             let _ = write!(out, r"\x{{{least:X}}}-\x{{{greatest:X}}}");
         }
     }
 }
 
-/// Letters that are the same but for their case, of each kind at least two.
+/// Groups of at least two letters that differ only in case.
 fn cases() -> &'static [Vec<char>] {
     static CASES: OnceLock<Vec<Vec<char>>> = OnceLock::new();
     CASES.get_or_init(|| {
         let mut alike: HashMap<String, Vec<char>> = HashMap::new();
         for letter in '\0'..=char::MAX {
-            // The first character alone: that of a dotted capital I is an i, for Python, too.
+            // Only the first character counts, as in Python: that of a dotted capital I is `i`.
             let lower = letter.to_lowercase().next().unwrap_or(letter);
             let mut upper = lower.to_uppercase();
-            // Most characters have no case.
+            // Skip characters without case: most have none.
             if lower != letter || upper.len() > 1 || upper.next() != Some(letter) {
                 alike.entry(lower.to_uppercase().collect()).or_default().push(letter);
             }
         }
-        // What is its own upper case was left out: it is the only one that this can be said of.
+        // Add the letter that was skipped above because it is its own upper and lower case,
+        // although others have it as their upper case. Each group has at most one.
         for (upper, letters) in &mut alike {
             let mut upper = upper.chars();
             if let (Some(letter), None) = (upper.next(), upper.next())
@@ -151,7 +153,7 @@ fn cases() -> &'static [Vec<char>] {
     })
 }
 
-/// Whether a character is one of `\w`.
+/// Whether `\w` matches a character.
 pub fn is_word(character: char) -> bool {
     static RANGES: OnceLock<Vec<(char, char)>> = OnceLock::new();
     let ranges = RANGES.get_or_init(|| {

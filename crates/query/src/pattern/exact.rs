@@ -1,8 +1,8 @@
-//! How is a pattern found that has places which the regex crate does not know?
+//! Searches for patterns with assertions that the regex crate does not have.
 //!
-//! The automaton is that of the regex crate, and all states that it may be in are followed through the text at once, in linear time. Whether it
-//! stands at a place is said here, by Python's rules. That takes some ten times as long as the crate itself, and is for few
-//! patterns and few texts.
+//! The automaton is compiled by the regex crate. All states that it may be in are followed through
+//! the text at once, in linear time. The assertions are checked here, by Python's rules. This takes
+//! about ten times as long as the regex crate, and few patterns and texts need it.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use regex_automata::util::syntax;
 
 use super::{NEST_MAX, class};
 
-/// Python's `$`, as a place that no pattern of Python's has otherwise.
+/// Python's `$`, written as an assertion that no rewritten Python pattern contains otherwise.
 pub const END: &str = "(?mR:$)";
-/// Of an automaton, as the regex crate limits it.
+/// Maximum size of an automaton in bytes, the same as the limit of the regex crate.
 const SIZE_MAX: usize = 10 << 20;
 
-/// A pattern as an automaton. Clones share it.
+/// A pattern compiled to an automaton, which clones share.
 #[derive(Clone)]
 pub struct Exact {
     automaton: Arc<NFA>,
 }
 
-/// States, each once, in the order in which they were added.
+/// A set of states, in the order in which they were added.
 struct States {
     list: Vec<StateID>,
     has: Vec<bool>,
@@ -56,7 +56,8 @@ impl States {
 }
 
 impl Exact {
-    /// The pattern of a text in the syntax of the regex crate, in which [`END`] may stand; the error says why there is none.
+    /// Compiles a pattern in the syntax of the regex crate, which may contain [`END`]. The error
+    /// says why it is not valid.
     pub fn new(pattern: &str) -> Result<Self, String> {
         let config =
             Config::new().utf8(false).which_captures(WhichCaptures::None).nfa_size_limit(Some(SIZE_MAX));
@@ -65,13 +66,13 @@ impl Exact {
         made.map(|automaton| Self { automaton: Arc::new(automaton) }).map_err(|error| error.to_string())
     }
 
-    /// Whether it is found in a text.
+    /// Whether the pattern is found in a text.
     pub fn is_match(&self, text: &[u8]) -> bool {
         let count = self.automaton.states().len();
         let (mut here, mut next) = (States::new(count), States::new(count));
         let mut pending = Vec::new();
         for at in 0..=text.len() {
-            // It may begin at any character.
+            // A match may begin at any character.
             if text.get(at).is_none_or(|byte| byte & 0xC0 != 0x80) {
                 pending.push(self.automaton.start_anchored());
             }
@@ -94,7 +95,8 @@ impl Exact {
         false
     }
 
-    /// Adds the pending states, and those that they lead to without a byte; whether the end is among them.
+    /// Adds the pending states, and all states that can be reached from them without reading a
+    /// byte. Returns whether the match state is among them.
     fn close(&self, states: &mut States, pending: &mut Vec<StateID>, text: &[u8], at: usize) -> bool {
         while let Some(state) = pending.pop() {
             if !states.add(state) {
@@ -113,7 +115,7 @@ impl Exact {
     }
 }
 
-/// Whether a place is there, as Python has it.
+/// Whether an assertion holds at a position, by Python's rules.
 fn is_at(look: Look, text: &[u8], at: usize) -> bool {
     let before = at.checked_sub(1).and_then(|before| text.get(before));
     let behind = text.get(at);
@@ -124,7 +126,7 @@ fn is_at(look: Look, text: &[u8], at: usize) -> bool {
         Look::End => behind.is_none(),
         Look::StartLF => before.is_none_or(|byte| *byte == b'\n'),
         Look::EndLF => behind.is_none_or(|byte| *byte == b'\n'),
-        // What `END` stands for.
+        // The assertion that `END` is compiled to.
         Look::EndCRLF => behind.is_none() || text.get(at..) == Some(b"\n"),
         Look::WordAscii => is_ascii_word(before) != is_ascii_word(behind),
         Look::WordAsciiNegate => is_ascii_word(before) == is_ascii_word(behind),
@@ -134,7 +136,7 @@ fn is_at(look: Look, text: &[u8], at: usize) -> bool {
     }
 }
 
-/// Whether a word begins or ends here.
+/// Whether a word begins or ends at this position.
 fn is_word_end(text: &[u8], at: usize) -> bool {
     let (before, behind) = text.split_at_checked(at).unwrap_or((text, &[]));
     is_word(last_of(before)) != is_word(first_of(behind))

@@ -1,9 +1,13 @@
-//! When is a regular expression of Python's found in a string?
+//! Compiles and searches for Python's regular expressions.
 //!
-//! `matches` takes the syntax of Python's `re`, and finds what `re.search` finds, in linear time. `parse.rs` reads that syntax, `class.rs` says which
-//! characters a set or a letter stands for, and from here it goes, written anew, to the regex crate, which differs: in what `\w`, `\s` and
-//! `(?i)` mean, in `$`, which for Python also stands before the newline at the end, in sets within sets, in many an escape. For what that
-//! crate cannot say at all (`\b` by Python's `\w`, `$` in the middle of an expression) `exact.rs` runs the same automaton step by step.
+//! `matches` accepts the syntax of Python's `re` and finds what `re.search` finds, in linear time.
+//! `parse.rs` parses that syntax, and `class.rs` knows which characters a set or a letter stands
+//! for. This module rewrites the pattern for the regex crate, which differs in the meaning of `\w`,
+//! `\s` and `(?i)`, in `$` (Python's also matches before a newline at the end), in nested sets and
+//! in many escapes.
+//!
+//! The regex crate cannot express two things: `\b` by Python's `\w`, and `$` in the middle of an
+//! expression. For these, `exact.rs` runs the same automaton step by step.
 
 mod class;
 mod exact;
@@ -16,10 +20,10 @@ use regex::bytes::{Regex, RegexBuilder};
 use exact::Exact;
 use parse::Ast;
 
-/// Groups in groups, of which each takes some of the stack while the expression is made ready.
+/// Maximum depth of nested groups. Each level takes stack while the expression is compiled.
 const NEST_MAX: u32 = 100;
 
-/// Why a pattern is no regular expression, or none that is supported.
+/// The reason why a pattern is not a valid or supported regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPattern(String);
 
@@ -31,20 +35,21 @@ impl fmt::Display for BadPattern {
 
 impl std::error::Error for BadPattern {}
 
-/// A regular expression that is ready.
+/// A compiled regular expression.
 #[derive(Clone)]
 pub struct Pattern {
-    /// `None`: it cannot say what the pattern does.
+    /// None if the regex crate cannot express the pattern.
     quick: Option<Regex>,
-    /// Finds what `quick` does not, or, beside that, what it does not in texts beyond ASCII.
+    /// Runs patterns that `quick` cannot. If there is a `quick`, this one runs on texts beyond
+    /// ASCII only.
     exact: Option<Exact>,
 }
 
 impl Pattern {
-    /// The pattern of a text.
+    /// Compiles a pattern.
     ///
     /// # Errors
-    /// It is none of Python's, or has what takes more than linear time, or is too large.
+    /// The pattern is not valid in Python, needs more than linear time, or is too large.
     pub fn new(text: &str) -> Result<Self, BadPattern> {
         let ast = parse::parse(text)?;
         let mut writer = Writer { out: String::new(), is_exact: false, lacks: Lacks::Nothing };
@@ -65,7 +70,7 @@ impl Pattern {
         Ok(Self { quick, exact })
     }
 
-    /// Whether it is found in a text of UTF-8.
+    /// Whether the pattern is found in a UTF-8 text.
     #[inline]
     #[must_use]
     pub fn is_match(&self, text: &[u8]) -> bool {
@@ -86,13 +91,13 @@ fn regex(pattern: &str) -> Result<Regex, BadPattern> {
     })
 }
 
-/// What the regex crate does not have that a pattern needs.
+/// What a pattern needs and the regex crate does not have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Lacks {
     Nothing,
-    /// The ends of words by Python's `\w`; in ASCII they are the same.
+    /// Word boundaries by Python's `\w`. In ASCII texts they are the same as the crate's.
     Words,
-    /// `$` with something behind it that has to be found after it.
+    /// `$` before a part that has to match something.
     All,
 }
 
@@ -104,7 +109,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Appends a part. `is_last`: the pattern is found as soon as it is, whatever text follows.
+    /// Appends a part. `is_last` is true if the pattern is found as soon as this part matches,
+    /// whatever follows it in the text.
     fn push(&mut self, ast: &Ast, is_last: bool) {
         match ast {
             Ast::One(class) => self.out.push_str(class),
@@ -114,7 +120,7 @@ impl Writer {
                 self.lacks = self.lacks.max(Lacks::Words);
             }
             Ast::End if self.is_exact => self.out.push_str(exact::END),
-            // It may take the newline that it stands before, for nothing else wants it.
+            // This may consume the newline that `$` precedes, because no later part needs it.
             Ast::End if is_last => self.out.push_str(r"(?:\n?\z)"),
             Ast::End => self.lacks = Lacks::All,
             Ast::Group(inner) => {

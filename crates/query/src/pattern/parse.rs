@@ -1,8 +1,9 @@
-//! How does Python read a regular expression?
+//! Parses Python's regular expressions.
 //!
-//! As `re.compile` of a str, from 3.11 on; `\z`, which came with 3.14, is read in any case, and so is `\p{...}`, which Python does not have. The
-//! flags are applied here: what is left are sets of characters, places, and how they follow each other. What was captured, and whether a
-//! repetition is greedy, says nothing about whether a pattern is found.
+//! The syntax is that of `re.compile` for a str, from Python 3.11 on. `\z`, which came with 3.14,
+//! is accepted under any version, and so is `\p{...}`, which Python does not have. Flags are
+//! applied here: the result has only sets of characters, assertions, and the ways to combine them.
+//! Captures and greediness are dropped, because they do not change whether a pattern is found.
 
 use std::collections::HashSet;
 
@@ -12,23 +13,23 @@ use super::{BadPattern, NEST_MAX};
 /// A part of a pattern.
 #[derive(Debug)]
 pub enum Ast {
-    /// One character of a set, as the regex crate writes it.
+    /// A set that matches one character, in the regex crate's syntax.
     One(String),
-    /// A place that the regex crate has, too.
+    /// An assertion that the regex crate has, too.
     At(&'static str),
-    /// The end of a word, or no such place.
+    /// A word boundary if true, anything but a word boundary if false.
     Word(bool),
-    /// The end, or before a newline at the end.
+    /// The end of the text, or before a newline at the end.
     End,
     Group(Box<Ast>),
-    /// So often at least, and at most.
+    /// Minimum and maximum number of repetitions.
     Repeat(Box<Ast>, u32, Option<u32>),
     Sequence(Vec<Ast>),
     Either(Vec<Ast>),
 }
 
 impl Ast {
-    /// Whether it is found in nothing, wherever that is.
+    /// Whether the part matches the empty string at every position.
     pub fn may_be_empty(&self) -> bool {
         match self {
             Self::One(_) | Self::At(_) | Self::Word(_) | Self::End => false,
@@ -44,7 +45,7 @@ impl Ast {
     }
 }
 
-/// What `(?ims...)` sets.
+/// The flags that `(?ims...)` sets.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags of Python, each on or off by itself")]
 pub struct Flags {
@@ -55,7 +56,7 @@ pub struct Flags {
     is_verbose: bool,
 }
 
-/// The pattern of a text.
+/// Parses a pattern.
 pub fn parse(text: &str) -> Result<Ast, BadPattern> {
     let characters: Vec<char> = text.chars().collect();
     let flags = Flags::default();
@@ -70,17 +71,17 @@ pub fn parse(text: &str) -> Result<Ast, BadPattern> {
 struct Parser<'a> {
     characters: &'a [char],
     at: usize,
-    /// Those of the whole pattern, which are known before its first part is read.
+    /// The flags of the whole pattern. They are known before its first part is read.
     flags: Flags,
     names: HashSet<String>,
     nests: u32,
 }
 
-/// What stands in parentheses.
+/// The content of parentheses.
 enum Inside {
-    /// A part that is found or not, read with these flags.
+    /// A group, read with these flags.
     Part(Flags),
-    /// Nothing: a comment, or flags of the whole pattern.
+    /// Nothing to match: a comment, or flags of the whole pattern.
     Nothing,
 }
 
@@ -113,7 +114,7 @@ impl Parser<'_> {
         is_there
     }
 
-    /// Branches, up to the end or a parenthesis that closes.
+    /// Parses alternatives, up to the end or a closing parenthesis.
     fn either(&mut self, flags: Flags, is_whole: bool) -> Result<Ast, BadPattern> {
         let mut branches = vec![self.sequence(flags, is_whole)?];
         while self.skip('|') {
@@ -129,7 +130,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One part behind the other. `is_first`: flags of the whole pattern may stand at its begin.
+    /// Parses a sequence of parts. If `is_first`, it may begin with flags of the whole pattern.
     fn sequence(&mut self, mut flags: Flags, is_first: bool) -> Result<Ast, BadPattern> {
         let mut parts = Vec::new();
         while let Some(character) = self.peek() {
@@ -182,7 +183,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The counts in braces; None where these are not counts, but characters.
+    /// Parses the counts in braces; None if the braces are plain characters.
     fn counts(&mut self) -> Result<Option<(u32, Option<u32>)>, BadPattern> {
         let start = self.at;
         self.at += 1;
@@ -251,7 +252,7 @@ impl Parser<'_> {
         Ok(Ast::Group(Box::new(inner)))
     }
 
-    /// What stands behind a parenthesis that opens, up to where its part begins.
+    /// Parses an opening parenthesis and what follows it, up to the start of the group's content.
     fn parenthesis(&mut self, flags: Flags, may_be_global: bool) -> Result<Inside, BadPattern> {
         let start = self.at;
         self.at += 1;
@@ -314,7 +315,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `(?i)` or `(?i-s:`, behind its question mark.
+    /// Parses `(?i)` or `(?i-s:`, after the question mark.
     fn inline_flags(
         &mut self,
         start: usize,
@@ -346,7 +347,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An escape outside of a set, behind its backslash.
+    /// Parses an escape outside of a set, after the backslash.
     fn escape(&mut self, start: usize, flags: Flags) -> Result<Ast, BadPattern> {
         let Some(character) = self.next() else {
             return Err(self.bad(start, "bad escape (end of pattern)"));
@@ -377,7 +378,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Up to so many octal digits, of which the first was read.
+    /// Reads up to `count` octal digits, of which `first` was already read.
     fn octal(&mut self, first: char, count: usize) -> u32 {
         let mut code = first.to_digit(8).unwrap_or(0);
         for _ in 1..count {
@@ -388,7 +389,7 @@ impl Parser<'_> {
         code
     }
 
-    /// Three octal digits are a character; fewer are a reference.
+    /// Three octal digits are a character; fewer are a reference to a group.
     fn octal_or_reference(&mut self, start: usize, first: char) -> Result<Option<char>, BadPattern> {
         let next = |offset| self.characters.get(self.at + offset).and_then(|digit: &char| digit.to_digit(8));
         if first.is_digit(8) && next(0).is_some() && next(1).is_some() {
@@ -405,12 +406,12 @@ impl Parser<'_> {
         }
     }
 
-    /// What `\d` and the like stand for.
+    /// Parses a category such as `\d`.
     fn category(&mut self, start: usize, character: char, flags: Flags) -> Result<Option<Class>, BadPattern> {
         if !matches!(character, 'p' | 'P') {
             return Ok(Class::of_category(character, flags.is_ascii));
         }
-        // Beyond Python's.
+        // An extension: Python has no properties.
         let mut name = String::from('\\');
         name.push(character);
         if self.skip('{') {
@@ -434,7 +435,7 @@ impl Parser<'_> {
         Ok(Some(Class::of_property(name)))
     }
 
-    /// The character that an escape is, inside of a set or not.
+    /// Parses an escape that stands for one character, inside or outside of a set.
     fn character_escape(&mut self, start: usize, character: char) -> Result<u32, BadPattern> {
         let code = match character {
             'a' => Some(0x07),
@@ -467,7 +468,7 @@ impl Parser<'_> {
         Some(code)
     }
 
-    /// A set, behind its bracket.
+    /// Parses a set, after the opening bracket.
     fn set(&mut self, start: usize, flags: Flags) -> Result<String, BadPattern> {
         let is_negated = self.skip('^');
         let mut set = Set::default();
@@ -525,7 +526,7 @@ impl Parser<'_> {
     }
 }
 
-/// A part of a set.
+/// An element of a set.
 enum Element {
     Code(u32),
     Category(Class),
@@ -537,7 +538,8 @@ fn literal(character: char, flags: Flags) -> Ast {
     Ast::One(set.written(false, flags))
 }
 
-/// Sets the flag of a letter on or off; `seen` are those set on in the same group. The error says why it cannot be.
+/// Turns the flag of a letter on or off. `seen` holds the letters already turned on in the same
+/// group. The error says why the flag is not allowed.
 fn set_flag(flags: &mut Flags, (letter, is_on): (char, bool), seen: &mut String) -> Result<(), String> {
     match letter {
         'i' => flags.ignores_case = is_on,
