@@ -1,4 +1,4 @@
-//! What do sums and extremes over a walk of rows come to?
+//! Computes the sum, the count, the least and the greatest value of a column over a walk of rows.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -47,7 +47,8 @@ impl Sums {
         self.numbers.count() + self.decimals.count()
     }
 
-    /// Whether the Decimals are what they come to one after the other, with the ints between them, and there is no float.
+    /// Whether the Decimals are what they come to one after the other, with the ints between them,
+    /// and there is no float.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         self.decimals.holds_beside(&self.numbers)
@@ -102,7 +103,8 @@ pub fn sum<S: Shapes + ?Sized>(
             Ok(Some(Slot::Float(value))) => sum.add_float(value),
             Ok(Some(Slot::Bool(value))) => sum.add_int(i64::from(value)),
             Ok(Some(Slot::Heap { tag: tag::DECIMAL, payload, .. })) if decimals.add(payload) => {}
-            // Big ints, Decimals of too many digits and NumPy's scalars are numbers too, but not ours to add.
+            // Big ints, Decimals of too many digits and NumPy's scalars are numbers too, but not
+            // ours to add.
             Ok(Some(Slot::Heap {
                 tag: tag::BIGINT | tag::DECIMAL | tag::COMPLEX | tag::NDARRAY, ..
             })) => {
@@ -117,7 +119,8 @@ pub fn sum<S: Shapes + ?Sized>(
     Ok(if foreign.is_some() || !sums.is_sure() { Outcome::Foreign } else { Outcome::Done(sums) })
 }
 
-/// How many rows have the field; None counts, a missing field does not. With `each()`, how many elements do.
+/// How many rows have the field; None counts, a missing field does not. With `each()`, how many
+/// elements do.
 ///
 /// # Errors
 /// Damage, or a stop.
@@ -171,7 +174,8 @@ pub enum Extremes {
 
 /// Finds the least or greatest value in a field; of equal ones the first.
 ///
-/// Values of unlike types, bools, NaN and whatever has no order here make it `Foreign`: Python decides.
+/// Values of unlike types, bools, NaN and whatever has no order here make it `Foreign`: Python
+/// decides.
 ///
 /// # Errors
 /// Damage, or a stop.

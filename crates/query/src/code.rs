@@ -1,8 +1,9 @@
-//! By which bytes is a value ordered, and by which is it grouped?
+//! Makes the bytes by which a value is ordered, and those by which it is grouped.
 //!
-//! Bytes whose order is that of the values, whatever their types: first what can be a key, as keys are ordered (None, bytes,
-//! strings, numbers, Decimals, dates, ...); then times; then spans of time; then what has no order (NaN, dicts, lists), all as one; then what is
-//! missing. No code is the begin of another, so that codes can follow each other.
+//! The bytes have the order of the values, whatever their types: first values that can be keys, in
+//! the order of keys (None, bytes, strings, numbers, Decimals, dates, ...); then times; then spans
+//! of time; then values without an order (NaN, dicts, lists), all with one code; then missing
+//! values. No code is a prefix of another, so that codes can follow each other.
 
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::tag;
@@ -19,7 +20,8 @@ const UNORDERED: u8 = 0xF3;
 // Before each code, never turned: what is missing is last in either order.
 pub(crate) const PRESENT: u8 = 0;
 const MISSING: u8 = 1;
-// Behind each code that a key would have: that of 2 is the begin of 2.5's, which goes on with FE. Without it, a turned 2 came first.
+// Behind each code that a key would have: that of 2 is the begin of 2.5's, which goes on with FE.
+// Without it, a turned 2 came first.
 const END: u8 = 0;
 
 /// Codes of values, one behind the other, in memory that is used again.
@@ -94,7 +96,8 @@ impl Code {
             found => {
                 let Some(value) = found.to_value(shapes)? else { return Ok(()) };
                 encoder.clear();
-                // Ordered as an index has them, so that either gives one order; grouped as keys are told apart.
+                // Ordered as an index has them, so that either gives one order; grouped as keys are
+                // told apart.
                 let is_key = if is_group { push_value(encoder, &value) } else { push_equal(encoder, &value) };
                 if !is_key {
                     *encoder = KeyEncoder::new();
@@ -111,7 +114,8 @@ impl Code {
 fn push_other(code: &mut Vec<u8>, value: &Value, is_group: bool) -> Result<(), Corrupt> {
     match value {
         Value::Time(micros, _, zone) => {
-            // A ZoneInfo has no offset without a date, so that Python compares such a time as a naive one.
+            // A ZoneInfo has no offset without a date, so that Python compares such a time as a
+            // naive one.
             let (is_aware, offset) = match zone {
                 Some(OwnedZone::Fixed(offset, _)) => (true, *offset),
                 _ => (false, 0),
@@ -138,8 +142,8 @@ fn push_other(code: &mut Vec<u8>, value: &Value, is_group: bool) -> Result<(), C
     Ok(())
 }
 
-/// Pushes what was found as a key, if it can be one; else it may have pushed a part. A bytearray is the bytes that it equals, a complex number without an
-/// imaginary part the float.
+/// Pushes what was found as a key, if it can be one; else it may have pushed a part. A bytearray is
+/// the bytes that it equals, a complex number without an imaginary part the float.
 ///
 /// # Errors
 /// Damage.

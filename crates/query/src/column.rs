@@ -1,4 +1,4 @@
-//! What does an expression come to in row after row?
+//! Computes one expression for each row.
 
 use pellucid_record::layout::tag;
 use pellucid_record::value::{NoShapes, decode_slot, encode_value};
@@ -12,7 +12,8 @@ use crate::expression::{Expression, Kind, Source};
 use crate::field::{FieldReader, Number, heap_text};
 use crate::pattern::BadPattern;
 
-/// One value for each row: that of a field, read in place, or one that is computed. Clones serve other threads.
+/// One value for each row: that of a field, read in place, or one that is computed. Clones serve
+/// other threads.
 #[derive(Clone)]
 pub struct Column {
     kind: ColumnKind,
@@ -45,7 +46,8 @@ impl Column {
         Ok(Self { kind: ColumnKind::Computed(Box::new(Evaluator::new(expression)?), Vec::new()) })
     }
 
-    /// The number, if it is an int or a float in a field and a record with the same head was met before.
+    /// The number, if it is an int or a float in a field and a record with the same head was met
+    /// before.
     #[inline]
     #[must_use]
     pub fn quick_number(&self, record: &[u8]) -> Option<Number> {
@@ -75,7 +77,8 @@ impl Column {
         }
     }
 
-    /// The string, number or bool, if it is one in a field, however deep, of a record that is made as the last one was.
+    /// The string, number or bool, if it is one in a field, however deep, of a record that is made
+    /// as the last one was.
     #[inline]
     #[must_use]
     pub fn quick_slot<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
@@ -85,7 +88,8 @@ impl Column {
         }
     }
 
-    /// The string, if it is one in a field and a record with the same head was met before. One that stands in its slot is put into `inline`.
+    /// The string, if it is one in a field and a record with the same head was met before. One that
+    /// stands in its slot is put into `inline`.
     #[inline]
     #[must_use]
     pub fn quick_text<'a>(&self, record: &'a [u8], inline: &'a mut [u8; 8]) -> Option<&'a [u8]> {
@@ -141,7 +145,8 @@ impl Column {
         }
     }
 
-    /// Shows the values in a row to `visit`: one, which may be missing, or with `each()` any number.
+    /// Shows the values in a row to `visit`: one, which may be missing, or with `each()` any
+    /// number.
     ///
     /// # Errors
     /// Damage of the record, and what `visit` returns.

@@ -1,7 +1,8 @@
 //! Keeps rows that were read from a covering index, in memory.
 //!
-//! Most are told by an index of one part, which is an int or a short name, and have a short key: these take 24 bytes each, a number for the key and one
-//! for the value, which are put in order as they are. Of all others key and record stand one behind the other.
+//! Most of them come from an index of one part that is an int or a short name, and have a short
+//! key. Such a plain row takes 24 bytes: a number for the key and one for the value. They are
+//! sorted as they are. For all other rows, key and record lie one after another in a buffer.
 
 use std::ops::ControlFlow;
 
@@ -34,7 +35,8 @@ impl Default for CoveredRows {
     }
 }
 
-/// A row with a key of eight bytes at most that needs no spelling, and one part that stands in its slot.
+/// A row with a key of eight bytes at most that needs no spelling, and one part that stands in its
+/// slot.
 #[derive(Clone, Copy)]
 struct Plain {
     prefix: u64,
@@ -130,7 +132,8 @@ impl CoveredRows {
         rows
     }
 
-    /// Adds a row, if it is a plain one among such; `record` is that of its part, which it has or has not.
+    /// Adds a row, if it is a plain one among such; `record` is that of its part, which it has or
+    /// has not.
     #[inline]
     pub(crate) fn push_plain(&mut self, key: &[u8], record: &[u8; PLAIN_SIZE], has_record: bool) -> bool {
         let (Some((tag, slot)), true) = (

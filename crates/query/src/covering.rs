@@ -1,9 +1,11 @@
-//! Makes rows of the entries of a covering index, one that has all that a query asks for.
+//! Makes rows of the entries of a covering index: an index that has all fields that a query reads.
 //!
-//! The values of the index's parts, spelled as in the row, and the row's key. Where a query asks for no more, no row is looked up: each
-//! entry becomes a small record, the tuple of its parts, and all that computes over rows runs over these, by expressions that read the
-//! tuple ([`over_entries`]). Bytes may be those of a bytearray, a complex number stands where the float does that it equals, and so does a
-//! scalar of NumPy's: an entry with such a part does not tell, and the rows are read.
+//! An entry has the values of the index's parts, spelled as in the row, and the row's key. If a
+//! query reads nothing else, no row is looked up: each entry becomes a small record, the tuple of
+//! its parts. Everything that computes over rows then runs over these records, with expressions
+//! that read the tuple ([`over_entries`]). Some entries do not tell what the row has: bytes may
+//! come from a bytearray, and a complex number or a NumPy scalar is stored as the float that it
+//! equals. If an entry has such a part, the rows are read instead.
 
 use pellucid_record::Value;
 use pellucid_record::key::{KeyPart, KeyReader, PlainKey, plain_part};
@@ -18,7 +20,8 @@ use crate::evaluate::reach::key_value;
 use crate::expression::{Chain, Expression, Kind, Node, Source, Step};
 use crate::index::{EntryParts, Keys};
 
-/// The expression that comes to the same over what entries tell as this one does over rows. None where it reads what they do not tell.
+/// The expression that comes to the same over what entries tell as this one does over rows. None
+/// where it reads what they do not tell.
 #[must_use]
 pub fn over_entries(parts: &[(Node, bool)], node: &Node) -> Option<Node> {
     let of_one = |(place, (part, _)): (usize, &(Node, bool))| {
@@ -71,7 +74,8 @@ pub struct EntryReader {
     keys: Keys,
     has_values: bool,
     is_plain: bool,
-    /// The record of the entry that was taken apart last, and its size; 0 where it has to be made yet.
+    /// The record of the entry that was taken apart last, and its size; 0 where it has to be made
+    /// yet.
     record: [u8; RECORD_SIZE_MAX],
     size: usize,
 }
@@ -113,8 +117,8 @@ impl EntryReader {
         self.keys.has_complex(entry)
     }
 
-    /// Makes the record of ints and short names, which most indexes have, and gives what is behind these parts: the key. None where a
-    /// part is something else.
+    /// Makes the record of ints and short names, which most indexes have, and gives what is behind
+    /// these parts: the key. None where a part is something else.
     #[inline]
     fn plain<'a>(&mut self, entry: &'a [u8]) -> Option<&'a [u8]> {
         let count = self.keys.count();

@@ -1,8 +1,10 @@
-//! What do Decimals come to?
+//! Computes with Decimals as Python does.
 //!
-//! As Python's `decimal` computes under its default context, which follows the General Decimal Arithmetic Specification: 28 digits, a half
-//! goes to the even neighbour, exponents of the first digit from -999,999 to 999,999. What Python raises for (`InvalidOperation`,
-//! `DivisionByZero`, `Overflow`) is None. The results are Python's to the last zero: `1.30 + 1` is `2.30`.
+//! The rules are those of Python's `decimal` under its default context, which follows the General
+//! Decimal Arithmetic Specification: 28 digits, a half is rounded to the even neighbour, and the
+//! exponent of the first digit is from -999,999 to 999,999. Where Python raises
+//! (`InvalidOperation`, `DivisionByZero`, `Overflow`), the result is None. Results equal Python's
+//! to the last zero: `1.30 + 1` is `2.30`.
 
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{One, Zero};

@@ -1,9 +1,11 @@
-//! What do Decimals add up to, as long as no digit is lost?
+//! Adds up Decimals, as long as no digit is lost.
 //!
-//! Python adds under a context of 28 digits and rounds where there are more. As long as there are not, whatever the order, a sum of ints is the same,
-//! to the last zero: that of the digits, each times ten as often as the one with most of them behind the point asks for. So the sizes of all
-//! that is added are added up, too, and the sum holds while these have no more than 28 digits; beyond that, and for what is no finite Decimal, the
-//! values have to be added one after the other by whoever knows the context.
+//! Python adds under a context of 28 digits and rounds longer results. While no result is longer,
+//! the sum does not depend on the order and equals a sum of ints, to the last zero: the digits of
+//! each value, scaled to the largest number of digits behind the point. To know this, the absolute
+//! values are added up as well: the sum holds while these have at most 28 digits. Beyond that, and
+//! for a Decimal that is not finite, the caller, which knows the context, has to add the values one
+//! after another.
 
 use pellucid_record::Value;
 
@@ -37,7 +39,8 @@ pub struct DecimalSum {
 }
 
 impl DecimalSum {
-    /// Adds the Decimal of a text, as `str()` writes it. False, and nothing added, where digits might be lost, or it has none.
+    /// Adds the Decimal of a text, as `str()` writes it. False, and nothing added, where digits
+    /// might be lost, or it has none.
     #[inline]
     #[must_use]
     pub fn add(&mut self, text: &[u8]) -> bool {
@@ -78,7 +81,8 @@ impl DecimalSum {
         self.count
     }
 
-    /// Whether no digit is lost either where ints are added to them, whatever the order; to floats Decimals are not added.
+    /// Whether no digit is lost either where ints are added to them, whatever the order; to floats
+    /// Decimals are not added.
     #[must_use]
     pub fn holds_beside(&self, ints: &Sum) -> bool {
         if self.count == 0 || ints.count() == 0 {
@@ -107,8 +111,8 @@ fn power(exponent: u32) -> Option<u128> {
     (exponent <= DIGIT_COUNT).then(|| 10_u128.pow(exponent))
 }
 
-/// Whether it is negative, its digits, and how many of them are behind the point; None where there are too many, and for what is no text of a finite
-/// Decimal.
+/// Whether it is negative, its digits, and how many of them are behind the point; None where there
+/// are too many, and for what is no text of a finite Decimal.
 #[inline]
 fn parsed(text: &[u8]) -> Option<(bool, u128, u32)> {
     let (is_negative, rest) = match text.split_first() {

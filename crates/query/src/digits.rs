@@ -1,6 +1,7 @@
-//! How are numbers of very many digits read, and counted?
+//! Reads and counts the digits of very long numbers.
 //!
-//! In less than quadratic time, which is what the ways of `num-bigint` take: halves are put together by its multiplication.
+//! It takes less than quadratic time, unlike the methods of `num-bigint`: it splits the digits in
+//! halves and joins them with that crate's multiplication.
 
 use num_bigint::BigUint;
 use num_traits::ToPrimitive;

@@ -1,9 +1,9 @@
-//! Where is a field in this record, given that it was there in the last one?
+//! Finds a field in record after record, and remembers where it was.
 //!
-//! A `FieldReader` follows one path through record after record. For a path of one field it
-//! remembers the heads of the roots it met and where the field's tag and slot stood under each: records
-//! of one shape differ in neither, so that reading the next is one comparison and two loads. A
-//! longer path is walked container by container.
+//! A `FieldReader` follows one path. For a path of one field it remembers the root heads that it
+//! met, and where the field's tag and slot are under each head. Records of one shape differ in
+//! neither, so that reading the next one takes one comparison and two loads. A longer path is
+//! walked container by container.
 
 use pellucid_record::layout::{
     NESTED_SHAPED_HEAD_SIZE, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, read_varint, slots_size, tag,
@@ -58,8 +58,8 @@ struct Place {
 /// Heads remembered. A table rarely has more shapes at its root, and then only the walk is slower.
 const PLACE_COUNT: usize = 256;
 
-/// The string on the heap of a shaped root that a slot of it refers to; None where there is none, which `FieldReader::read` tells
-/// more of.
+/// The string on the heap of a shaped root that a slot of it refers to; None where there is none,
+/// which `FieldReader::read` tells more of.
 #[inline]
 #[must_use]
 pub fn heap_text(record: &[u8], bits: u64) -> Option<&[u8]> {
@@ -82,7 +82,8 @@ const SHAPE_COUNT: usize = 16;
 /// No shape has this id.
 const NO_SHAPE: u32 = u32::MAX;
 
-/// One step, and which slot it leads to in the shapes met: looking a name up was half the time of reading a field.
+/// One step, and which slot it leads to in the shapes met: looking a name up was half the time of
+/// reading a field.
 #[derive(Clone)]
 struct Way {
     step: Step,
@@ -91,9 +92,9 @@ struct Way {
     hop: Hop,
 }
 
-/// Where a step leads in a shaped container with this head: all of them are alike but for where they stand. Looking at shapes, and at
-/// containers as a whole, took two thirds of the
-/// time of a count by a string three levels down.
+/// Where a step leads in a shaped container with this head: all of them are alike but for where
+/// they stand. Looking at shapes, and at containers as a whole, took two thirds of the time of a
+/// count by a string three levels down.
 #[derive(Clone, Copy, Default)]
 struct Hop {
     // 0 is no head of a shaped container.
@@ -131,7 +132,8 @@ impl Hop {
         })
     }
 
-    /// What is there in the container from `start` to `end`; None where that has another head, or does not fit.
+    /// What is there in the container from `start` to `end`; None where that has another head, or
+    /// does not fit.
     #[inline]
     fn land(&self, record: &[u8], head_size: usize, start: usize, end: usize) -> Option<Landing> {
         if head_at(record, start, head_size)? != self.head {
@@ -152,7 +154,8 @@ impl Hop {
     }
 }
 
-/// Whether all containers with the same head have their slots at the same places, and such a head is no other's. Of a tuple it has the size.
+/// Whether all containers with the same head have their slots at the same places, and such a head
+/// is no other's. Of a tuple it has the size.
 fn is_told_by_head(container: &Container) -> bool {
     container.kind == Kind::Shaped || container.kind == Kind::Tuple && container.start == 0
 }
@@ -168,7 +171,8 @@ fn head_at(record: &[u8], start: usize, size: usize) -> Option<u64> {
 }
 
 impl Landing {
-    /// Where the payload begins that the slot refers to; None where that lies outside of its container's heap.
+    /// Where the payload begins that the slot refers to; None where that lies outside of its
+    /// container's heap.
     #[inline]
     fn offset(&self) -> Option<usize> {
         let offset = self.start + (self.bits & 0xFFFF_FFFF) as usize;
@@ -303,7 +307,8 @@ impl FieldReader {
         }
     }
 
-    /// The number in the field, if it is an int or a float and a record with the same head was met before.
+    /// The number in the field, if it is an int or a float and a record with the same head was met
+    /// before.
     #[inline]
     #[must_use]
     pub fn quick_number(&self, record: &[u8]) -> Option<Number> {
@@ -356,10 +361,12 @@ impl FieldReader {
         Ok(Some(slot))
     }
 
-    /// The value, where each step leads to where it led the last time, and it is a string, a number, a bool or None.
+    /// The value, where each step leads to where it led the last time, and it is a string, a
+    /// number, a bool or None.
     ///
-    /// Asked before `read`: a result of that, which may be anything, goes through memory three times before it is a string in a
-    /// column, and was 40 % of the time of four columns of which one was nested.
+    /// Asked before `read`: a result of that, which may be anything, goes through memory three
+    /// times before it is a string in a column, and was 40 % of the time of four columns of which
+    /// one was nested.
     #[inline]
     #[must_use]
     pub fn hop<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {

@@ -1,4 +1,4 @@
-//! What do the rows of each group come to?
+//! Groups rows, and computes aggregates for each group.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -119,7 +119,8 @@ pub struct Extreme {
 }
 
 impl Extreme {
-    /// How a value with this code is ordered beside it: as keys are, but for numbers, among which a Decimal is what it is worth.
+    /// How a value with this code is ordered beside it: as keys are, but for numbers, among which a
+    /// Decimal is what it is worth.
     fn order_of<S: Shapes + ?Sized>(
         &self,
         found: &Found<'_>,
@@ -156,7 +157,8 @@ pub struct Group {
     pub totals: Vec<Total>,
 }
 
-/// The groups of some rows, in the order of the codes of what theirs have in common; what is missing is last.
+/// The groups of some rows, in the order of the codes of what theirs have in common; what is
+/// missing is last.
 #[derive(Debug, Default)]
 pub struct Groups {
     groups: Many<(Box<[u8]>, Group)>,
@@ -182,7 +184,8 @@ impl Room {
     }
 }
 
-/// Groups rows by columns, and computes aggregates over each group. Without columns all rows are one group, also where there are none.
+/// Groups rows by columns, and computes aggregates over each group. Without columns all rows are
+/// one group, also where there are none.
 ///
 /// # Errors
 /// Damage, a stop, or there are so many groups that they do not fit into the room.
@@ -352,8 +355,8 @@ impl Places {
 type Coded = BTreeMap<Vec<u8>, Option<Value>>;
 
 impl Places {
-    /// Finds the places of all groups of a row, where a column has many values: one for each combination of distinct ones. Whether there was room for
-    /// them.
+    /// Finds the places of all groups of a row, where a column has many values: one for each
+    /// combination of distinct ones. Whether there was room for them.
     fn places<S: Shapes + ?Sized>(
         &mut self,
         columns: &mut [Column],
@@ -410,9 +413,11 @@ impl Places {
     }
 }
 
-/// Where the groups are that were met last by a value which stands in its slot as a whole: a short string, a number, a bool, a date.
+/// Where the groups are that were met last by a value which stands in its slot as a whole: a short
+/// string, a number, a bool, a date.
 ///
-/// The same tag and bits are the same value, so that nothing is hashed but the bits, and nothing compared but them.
+/// The same tag and bits are the same value, so that nothing is hashed but the bits, and nothing
+/// compared but them.
 struct SlotPlaces {
     entries: Box<[SlotPlace; SLOT_COUNT]>,
 }
@@ -438,7 +443,8 @@ impl Default for SlotPlaces {
 impl SlotPlaces {
     #[inline]
     fn spot(bits: u64) -> usize {
-        // 2^64 by the golden ratio: neighbours go far from each other, whichever of the bits they differ in.
+        // 2^64 by the golden ratio: neighbours go far from each other, whichever of the bits they
+        // differ in.
         (bits.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SLOT_COUNT_LOG2)) as usize
     }
 
@@ -450,8 +456,8 @@ impl SlotPlaces {
         at(spot).or_else(|| at(spot ^ 1)).map(|entry| entry.place as usize)
     }
 
-    /// The one that was there before goes beside it. With one spot for each value, nine of a hundred would share theirs with another, and
-    /// were looked up by their texts in row after row.
+    /// The one that was there before goes beside it. With one spot for each value, nine of a
+    /// hundred would share theirs with another, and were looked up by their texts in row after row.
     fn set(&mut self, (tag, bits): (u8, u64), place: usize) {
         let Ok(place) = u32::try_from(place) else { return };
         let spot = Self::spot(bits);

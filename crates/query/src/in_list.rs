@@ -1,8 +1,10 @@
-//! Is a value one of many?
+//! Tests whether a value is one of many (`isin`).
 //!
-//! Strings are looked up among the strings, ints among the ints, and numbers of all types, dates and bytes by their codes, however many there
-//! are. A number and the Decimal that equals it have two codes: those of the many are kept by both. What has no code is compared with one
-//! after the other. To bring millions into this form takes seconds, so that it is done once for all who ask, and may be stopped.
+//! Strings are looked up in a set of strings, ints in a set of ints, and numbers of all types,
+//! dates and bytes in a set of codes. So a lookup takes the same time however many values there
+//! are. A number and the Decimal that equals it have two codes: the set has both. A value without a
+//! code is compared with one value after another. Building the sets for millions of values takes
+//! seconds, so that it is done once, all users share it, and it can be stopped.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -169,7 +171,8 @@ fn is_text(value: &Value) -> bool {
     matches!(value, Value::Str(_) | Value::Surrogates(_))
 }
 
-/// Bytes that are the same for equal values, but for a number and a Decimal; None for what is not told by any, as NaN, a list or a time.
+/// Bytes that are the same for equal values, but for a number and a Decimal; None for what is not
+/// told by any, as NaN, a list or a time.
 fn code_of(value: &Value) -> Option<Box<[u8]>> {
     match value {
         Value::Bool(_)

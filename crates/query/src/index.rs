@@ -1,8 +1,10 @@
-//! Which entries has a row in an index?
+//! Computes the entries that a row has in an index.
 //!
-//! One for the values that the parts of the index come to, where all of them can be keys, and its condition is true; with `each()` one for each
-//! distinct element. A part that is missing, or holds what cannot be a key (a dict, a list, NaN), leaves the row
-//! out: no comparison finds it either. [`Keys`] takes what is looked for apart into codes, and entries into values and keys.
+//! A row has one entry for the values of the index's parts, if all of them can be keys and the
+//! index's condition is true. With `each()` it has one for each distinct element. A row has no
+//! entry if a part is missing or holds a value that cannot be a key (a dict, a list, NaN): no
+//! comparison finds it either. [`Keys`] splits entries into values and keys, and makes the codes of
+//! values that are looked for.
 
 use std::fmt;
 use std::ops::Bound;
@@ -146,7 +148,8 @@ impl Derive for Entries {
     }
 }
 
-/// Adds an entry for each value of the first part, with all values of the others behind it. `has_stand_in`: a part before is not what the row has.
+/// Adds an entry for each value of the first part, with all values of the others behind it.
+/// `has_stand_in`: a part before is not what the row has.
 fn descend(
     parts: &mut [Part],
     (row, has_stand_in): (&Row<'_>, bool),
@@ -175,7 +178,8 @@ fn descend(
             return Err(error);
         }
         if is_pushed {
-            // What stands in a field is a value of its own where it is a scalar of NumPy's, of which the code is that of the number.
+            // What stands in a field is a value of its own where it is a scalar of NumPy's, of
+            // which the code is that of the number.
             let is_stand_in = is_field && matches!(found, Found::Value(_));
             descend(rest, (row, has_stand_in || is_stand_in), shapes, encoder, entries)?;
         }
@@ -198,7 +202,8 @@ pub struct EntryParts<'a> {
     pub parts: &'a [u8],
     /// Their spelling.
     pub spelling: &'a [u8],
-    /// One of them is not what stands in the row, but what that equals: it stands for a scalar of `NumPy`'s.
+    /// One of them is not what stands in the row, but what that equals: it stands for a scalar of
+    /// `NumPy`'s.
     pub has_stand_in: bool,
     /// The code of the row's key.
     pub key: &'a [u8],
@@ -242,7 +247,8 @@ impl Keys {
         self.split(entry).map(|parts| RowKey::new(parts.key, parts.key_spelling))
     }
 
-    /// Whether one of an entry's parts is a complex number: it stands where the float does that it equals, but has no order.
+    /// Whether one of an entry's parts is a complex number: it stands where the float does that it
+    /// equals, but has no order.
     #[inline]
     #[must_use]
     pub fn has_complex(&self, entry: &EntryParts<'_>) -> bool {
@@ -255,20 +261,22 @@ impl Keys {
         KeyReader::new(&tuple, entry.spelling).any(|part| matches!(part, Ok(KeyPart::Complex(_))))
     }
 
-    /// The code of the tuple of an entry's parts, which is spelled as they are; `None` where they are none.
+    /// The code of the tuple of an entry's parts, which is spelled as they are; `None` where they
+    /// are none.
     #[must_use]
     pub fn tuple(&self, parts: &[u8]) -> Option<Vec<u8>> {
         parts_as_tuple(parts, &self.descending)
     }
 }
 
-/// Pushes a value that is looked for, as the entries have what equals it; false where none can have that, and a part of it may have been pushed.
+/// Pushes a value that is looked for, as the entries have what equals it; false where none can have
+/// that, and a part of it may have been pushed.
 pub fn push_wanted(encoder: &mut KeyEncoder, value: &Value) -> bool {
     push_equal(encoder, value)
 }
 
-/// Pushes the number of the other family that equals this one: of a Decimal the int or float, of these the Decimal, which compare with each other
-/// and stand apart. False where there is none.
+/// Pushes the number of the other family that equals this one: of a Decimal the int or float, of
+/// these the Decimal, which compare with each other and stand apart. False where there is none.
 pub fn push_twin(encoder: &mut KeyEncoder, value: &Value) -> bool {
     if let Value::Complex(real, imaginary) = value {
         return imaginary.0 == 0.0 && push_twin(encoder, &Value::Float(*real));
@@ -327,7 +335,8 @@ pub fn beginning_with(parts: &[u8]) -> Range {
     range_of_parts(parts)
 }
 
-/// The entries from those of `start` on, below those of `stop`: of leading parts, in the order of the index.
+/// The entries from those of `start` on, below those of `stop`: of leading parts, in the order of
+/// the index.
 #[must_use]
 pub fn between(start: Option<Vec<u8>>, stop: Option<Vec<u8>>) -> Range {
     Range {
@@ -336,7 +345,8 @@ pub fn between(start: Option<Vec<u8>>, stop: Option<Vec<u8>>) -> Range {
     }
 }
 
-/// The entries whose first part, a descending one, is a text or a tuple that begins as this key does.
+/// The entries whose first part, a descending one, is a text or a tuple that begins as this key
+/// does.
 #[must_use]
 pub fn turned_prefix(key: &[u8], is_tuple: bool) -> Range {
     // Without its end.

@@ -1,7 +1,8 @@
-//! Which part of a table do conditions on the key leave?
+//! Finds the part of a table that conditions on the key leave.
 //!
-//! A condition that compares the row's whole key with a value is a bound of the scan, and needs no test: the codes of keys are ordered
-//! as the keys are, and comparisons never hold between unlike types, whose codes stand apart.
+//! A condition that compares the row's whole key with a value becomes a bound of the scan, and no
+//! row is tested for it. This works because the codes of keys have the order of the keys, and
+//! comparisons never hold between unlike types, whose codes lie apart.
 
 use std::ops::Bound;
 
@@ -12,14 +13,15 @@ use pellucid_store::Range;
 use crate::code::push_value;
 use crate::expression::{Comparison, Kind, Node, Part, Source};
 
-/// The codes of keys that are Decimals (format.md, "Ordered keys"): they compare with other numbers, and stand apart from them.
+/// The codes of keys that are Decimals (format.md, "Ordered keys"): they compare with other
+/// numbers, and stand apart from them.
 #[must_use]
 pub fn decimals() -> Range {
     Range::half_open(vec![0x20], vec![0x21])
 }
 
-/// The range of keys that all `conditions` leave, and those of them that have to be tested still. `has_decimals`: there may be
-/// Decimals among the keys.
+/// The range of keys that all `conditions` leave, and those of them that have to be tested still.
+/// `has_decimals`: there may be Decimals among the keys.
 #[must_use]
 pub fn of(conditions: &[Node], has_decimals: bool) -> (Range, Vec<Node>) {
     let mut range = Range::ALL;
@@ -43,8 +45,8 @@ pub fn parts(conditions: &[Node]) -> Vec<Node> {
     conditions.iter().flat_map(parts).collect()
 }
 
-/// The codes of all keys of which a condition can be true, in order, each once. None where it does not name them, or names more than so many.
-/// `has_decimals`: as in `of`.
+/// The codes of all keys of which a condition can be true, in order, each once. None where it does
+/// not name them, or names more than so many. `has_decimals`: as in `of`.
 #[must_use]
 pub fn named(condition: &Node, count_max: usize, has_decimals: bool) -> Option<Vec<Vec<u8>>> {
     let mut codes = Vec::new();
@@ -115,7 +117,8 @@ fn code_of(value: &Value) -> Option<Vec<u8>> {
     push_value(&mut encoder, value).then(|| encoder.take().0)
 }
 
-/// The keys of which a comparison with a value holds. Those of another type have codes that begin otherwise.
+/// The keys of which a comparison with a value holds. Those of another type have codes that begin
+/// otherwise.
 fn compared(comparison: Comparison, value: &Value) -> Option<(Range, bool)> {
     let code = code_of(value)?;
     let (least, end, is_number) = family(value)?;
@@ -130,8 +133,8 @@ fn compared(comparison: Comparison, value: &Value) -> Option<(Range, bool)> {
     Some((Range { start, end }, is_number))
 }
 
-/// Where the codes of all keys that compare with a value begin and end, Decimals apart, and whether they are numbers; None where
-/// only a test of each tells.
+/// Where the codes of all keys that compare with a value begin and end, Decimals apart, and whether
+/// they are numbers; None where only a test of each tells.
 fn family(value: &Value) -> Option<(Vec<u8>, Vec<u8>, bool)> {
     let first = *code_of(value)?.first()?;
     match value {

@@ -1,6 +1,6 @@
-//! How are rows read in order that were sorted in several parts?
+//! Merges sorted parts into one sequence of rows in order.
 //!
-//! Side by side: of the next ones of all parts, the least is the next one of all.
+//! It compares the next row of each part, and returns the least of these first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

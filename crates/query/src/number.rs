@@ -1,8 +1,8 @@
-//! Which of two numbers is greater, exactly, whatever their types?
+//! Compares two numbers exactly, whatever their types.
 //!
-//! Decimals are compared by their digits as they stand in the text, which takes time in proportion to these. A float, and an
-//! int of a few digits, is written as a Decimal for it, with all its digits. An int of very many digits meets the whole part of a
-//! Decimal in binary.
+//! Decimals are compared by the digits of their text, which takes time in proportion to their
+//! number. For such a comparison a float, or an int of few digits, is written as a Decimal with all
+//! its digits. An int of very many digits is compared with the whole part of a Decimal in binary.
 
 use std::cmp::Ordering;
 
@@ -28,7 +28,8 @@ pub(crate) struct Decimal<'a> {
     sign: Sign,
     whole: &'a [u8],
     fraction: &'a [u8],
-    /// The first digit that counts, and the one behind the last: positions in `whole` and `fraction` as one.
+    /// The first digit that counts, and the one behind the last: positions in `whole` and
+    /// `fraction` as one.
     first: usize,
     end: usize,
     /// The exponent of the first digit that counts.

@@ -1,7 +1,7 @@
-//! What are the numbers in a field, one behind the other?
+//! Gathers the numbers of a field in one list.
 //!
-//! The quick way to a column that has nothing but ints, or nothing but floats: without a type to be found, without nulls. Where anything
-//! else turns up it gives up, and `arrow/` is the way.
+//! This is the fast path for a column that has only ints or only floats: no type has to be found,
+//! and there are no nulls. At any other value it gives up, and `arrow/` does the work.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,8 @@ use crate::fault::Fault;
 use crate::field::Number;
 use crate::walk::{Walk, damaged, for_each};
 
-/// Numbers that lie together. To let all of them lie together, memory would be copied as often as it grows.
+/// Numbers that lie together. To let all of them lie together, memory would be copied as often as
+/// it grows.
 const PIECE_COUNT: usize = 1 << 15;
 
 /// Numbers of one type.

@@ -1,7 +1,8 @@
-//! Which value is a NumPy scalar, to expressions, orders and sums?
+//! Converts a NumPy scalar to the value that expressions, orders and sums use for it.
 //!
-//! That of the Python object which NumPy says it equals (`item()`); a time of a unit that `datetime` does not have is none. The element types are
-//! those of the array interface, <https://numpy.org/doc/stable/reference/arrays.interface.html>.
+//! It is the value of the Python object that NumPy says it equals (`item()`). A time in a unit that
+//! `datetime` does not have has no such value. The element types are those of the array interface,
+//! <https://numpy.org/doc/stable/reference/arrays.interface.html>.
 
 use pellucid_record::Value;
 use pellucid_record::layout::{MICROS_PER_DAY, tag};
@@ -14,7 +15,8 @@ const EPOCH_ORDINAL: i64 = 719_163;
 /// NumPy's "no time".
 const NOT_A_TIME: i64 = i64::MIN;
 
-/// The value of a scalar that stands in a slot; None for arrays, and for what Python's own types do not have.
+/// The value of a scalar that stands in a slot; None for arrays, and for what Python's own types do
+/// not have.
 #[cold]
 #[must_use]
 pub fn scalar(slot: &Slot<'_>, record: &[u8]) -> Option<Value> {

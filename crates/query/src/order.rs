@@ -1,7 +1,8 @@
-//! Are two values equal, and which comes first?
+//! Compares two values: whether they are equal, and which one comes first.
 //!
-//! As Python compares them, with one difference: where Python raises since types are unlike, nothing compares and the answer is
-//! None. Numbers of all types are one family and compare exactly; True is 1. NaN equals nothing.
+//! The rules are Python's, with one difference: where Python raises for unlike types, the values do
+//! not compare and the answer is None. Numbers of all types are one family and compare exactly;
+//! True is 1. NaN equals nothing.
 
 use std::cmp::Ordering;
 
@@ -102,8 +103,9 @@ pub fn equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Elements of a set, or entries of a dict, in an order in which equal ones stand side by side: two sets are compared in
-/// the time that sorting takes. To look for each element of one in the other would take the product of both.
+/// Elements of a set, or entries of a dict, in an order in which equal ones stand side by side: two
+/// sets are compared in the time that sorting takes. To look for each element of one in the other
+/// would take the product of both.
 fn arranged<T>(elements: &[T], key: impl Fn(&T) -> &Value) -> Vec<&T> {
     let mut elements: Vec<&T> = elements.iter().collect();
     elements.sort_unstable_by(|one, other| arrange(key(one), key(other)));

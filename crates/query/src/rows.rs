@@ -1,4 +1,4 @@
-//! Rows that are looked up one by one: under the keys of a list, or under those that entries of an index have.
+//! Looks rows up one by one: by a list of keys, or by the keys in entries of an index.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -12,8 +12,8 @@ use crate::walk::{RowKey, Walk};
 
 /// Rows that a reader looks up.
 pub trait Lookups<R: Reader> {
-    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end. Bytes of a snapshot's rows stay where
-    /// they are while it lives.
+    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the
+    /// end. Bytes of a snapshot's rows stay where they are while it lives.
     ///
     /// # Errors
     /// Damage, or a list of keys cannot be read.
@@ -81,7 +81,8 @@ pub struct RowsByIndex<R: Reader> {
     reversed: Option<Reversed<R>>,
 }
 
-/// Entries with the same parts that were met from the last to the first, to be given from the first to the last.
+/// Entries with the same parts that were met from the last to the first, to be given from the first
+/// to the last.
 struct Reversed<R: Reader> {
     index: TableId,
     /// Where the entries begin, and so end.
@@ -101,8 +102,8 @@ impl<R: Reader> RowsByIndex<R> {
         Self { entries, table, keys, reversed: None }
     }
 
-    /// The rows of this table to which the entries of an index in a range lead; where these come from the last to the first, those with the
-    /// same parts still come in the order of keys.
+    /// The rows of this table to which the entries of an index in a range lead; where these come
+    /// from the last to the first, those with the same parts still come in the order of keys.
     ///
     /// # Errors
     /// When the engine's pages are damaged.
@@ -144,7 +145,8 @@ impl<R: Reader> Lookups<R> for RowsByIndex<R> {
         let mut visit = Some(visit);
         loop {
             let found = reader.next(&mut self.entries, |entry| {
-                // What is no entry is found by `check`, as is what has no row, unless a transaction deletes rows while it walks.
+                // What is no entry is found by `check`, as is what has no row, unless a transaction
+                // deletes rows while it walks.
                 let Some(parts) = keys.split(&entry) else { return Ok(None) };
                 let Some(cell) = reader.get(table, parts.key)? else { return Ok(None) };
                 let row = Row { key: parts.key, spelling: parts.key_spelling, record: cell.record };
@@ -218,7 +220,8 @@ impl CopiedRows {
         self.rows.push_back((RowKey::new(row.key, row.spelling), row.record.into(), has_large));
     }
 
-    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end.
+    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the
+    /// end.
     pub fn next<T>(&mut self, visit: impl FnOnce(Row<'_>, bool) -> T) -> Option<T> {
         let (key, record, has_large) = self.rows.pop_front()?;
         Some(visit(Row { key: &key.code, spelling: &key.spelling, record: &record }, has_large))

@@ -1,7 +1,8 @@
-//! Where do sorted rows wait that are too many for memory?
+//! Writes sorted rows that do not fit into memory to a temporary file, and reads them back.
 //!
-//! In files without a name in the system's folder for such (`TMPDIR`), which are gone with the process. A run is rows in order; a
-//! [`Merge`](crate::merge::Merge) reads all of them side by side.
+//! The file has no name and lies in the system's temporary folder (`TMPDIR`). It is gone when the
+//! process ends. A run is a list of rows in order; a [`Merge`](crate::merge::Merge) reads all runs
+//! side by side.
 //!
 //! ```text
 //! file  := run ...
@@ -41,7 +42,8 @@ pub(crate) fn failed(action: &'static str, source: io::Error) -> StoreError {
 }
 
 impl Runs {
-    /// Writes the first entries of a batch, which are in order, as a run more: `count` of them, or all.
+    /// Writes the first entries of a batch, which are in order, as a run more: `count` of them, or
+    /// all.
     ///
     /// # Errors
     /// There is no room for it, or a stop.

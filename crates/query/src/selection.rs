@@ -1,4 +1,4 @@
-//! Selects the rows of a walk that pass a condition, and of these some behind the first.
+//! Selects the rows of a walk that pass a condition, with an offset and a limit.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,8 @@ use crate::evaluate::Evaluator;
 use crate::fault::Fault;
 use crate::walk::Walk;
 
-/// Which rows of a walk are wanted: those of which all conditions are true; of these, some after the first.
+/// Which rows of a walk are wanted: those of which all conditions are true; of these, some after
+/// the first.
 #[derive(Clone)]
 pub struct Selection {
     /// The condition; None is true of all rows.
@@ -80,8 +81,8 @@ impl<W: Walk, S: Shapes + ?Sized> Walk for Selected<'_, W, S> {
         &mut self,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
-        // What the walk is told is a bit; whatever is to be said is kept beside it. Handing the whole through each layer for each row
-        // took as long as the test.
+        // What the walk is told is a bit; whatever is to be said is kept beside it. Handing the
+        // whole through each layer for each row took as long as the test.
         let (selection, shapes) = (&mut *self.selection, self.shapes);
         let mut said = Ok(None);
         let step = self.rows.step(|row| match selection.takes(&row, shapes) {

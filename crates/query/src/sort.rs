@@ -1,10 +1,12 @@
-//! In which order do rows come?
+//! Sorts rows.
 //!
-//! In that of the codes of what they are ordered by (`code.rs`), so that values of unlike types have an order too. What is missing comes
-//! last, also where the order is descending. Rows that are ordered by the same come in the order of their keys, either way.
+//! Rows have the order of the codes of their sort values (`code.rs`), so that values of unlike
+//! types have an order too. Missing values come last, also in a descending order. Rows with equal
+//! sort values come in the order of their keys, in both directions.
 //!
-//! Where few rows are wanted, only those are kept. Otherwise what a [`Sort`] holds is bounded: sorted runs of rows go to a file of no name
-//! (`runs.rs`), and are merged as they are read.
+//! If few rows are wanted, only those are kept. Otherwise the memory of a [`Sort`] is bounded: it
+//! writes sorted runs of rows to a file without a name (`runs.rs`), and merges them when they are
+//! read.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -148,8 +150,8 @@ pub struct Sorted {
 }
 
 impl Sort {
-    /// A sort by `by`, of which the first `wanted` rows are of use; of those behind `after`, the code and key of a row. What does not fit into
-    /// `memory_max` bytes goes to a file.
+    /// A sort by `by`, of which the first `wanted` rows are of use; of those behind `after`, the
+    /// code and key of a row. What does not fit into `memory_max` bytes goes to a file.
     #[must_use]
     pub fn new(by: SortKey, after: Option<(Vec<u8>, Vec<u8>)>, wanted: u64, memory_max: usize) -> Self {
         Self { by, after, wanted, memory_max }
@@ -182,7 +184,8 @@ impl Sort {
         let Self { by, after, wanted, .. } = self;
         // The greatest of those that are wanted is on top.
         let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
-        // The number by which the greatest of those that are kept is ordered first: most rows are behind it.
+        // The number by which the greatest of those that are kept is ordered first: most rows are
+        // behind it.
         let mut edge: Option<Number> = None;
         for_each::<()>(rows, is_stopped, |row| {
             let number = by.quick_number(row.record);

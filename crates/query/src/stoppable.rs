@@ -1,7 +1,7 @@
-//! How does long work notice that it is to stop?
+//! Lets long work notice that it has to stop.
 //!
-//! A [`Pace`] asks often enough to answer within some 20 ms, however long a step takes. What has no steps of its own is given some: a sort is
-//! done in pieces, which are merged.
+//! A [`Pace`] asks often enough to answer within some 20 ms, however long a step takes. Work that
+//! has no steps gets some: a sort sorts pieces and merges them.
 
 use std::cmp::Ordering;
 use std::ops::{Deref, DerefMut};
@@ -16,7 +16,8 @@ const STEPS_MAX: u32 = 64;
 const STEPS_TIME_MAX: Duration = Duration::from_millis(4);
 /// Time between two questions whether to stop. Asking may take another thread's lock.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
-/// The same where to ask is to let others have their turn: as long as Python's interpreter lets a thread run that others wait for.
+/// The same where to ask is to let others have their turn: as long as Python's interpreter lets a
+/// thread run that others wait for.
 const TURN_INTERVAL: Duration = Duration::from_millis(5);
 /// Elements that are sorted at once: some milliseconds.
 const PIECE_SIZE: usize = 1 << 14;
@@ -88,7 +89,8 @@ pub fn let_go(garbage: impl Send + 'static, count: usize) {
     }
 }
 
-/// Many elements that are let go of at once, however many they are, also where each has memory of its own.
+/// Many elements that are let go of at once, however many they are, also where each has memory of
+/// its own.
 pub struct Many<T: Send + 'static>(Vec<T>);
 
 impl<T: Send + 'static> Many<T> {

@@ -1,7 +1,7 @@
-//! What do the numbers add up to?
+//! Adds up ints and floats exactly.
 //!
-//! Exactly, and rounded once at the end: so the sum is the same in whichever order, by an index or a scan, and in however many parts it was
-//! added up. Two floats hold what most sums are made of; where they do not, `Wide` does.
+//! The sum is rounded once, at the end. So it is the same in any order, by an index or a scan, and
+//! in however many parts it was added up. Two floats hold most sums; `Wide` holds the others.
 
 /// A sum: of ints exactly, of floats as `math.fsum` has it.
 ///
@@ -107,7 +107,8 @@ impl Sum {
     }
 }
 
-/// The sum of two floats, and what was lost when it was rounded: together they are the sum exactly (Knuth's `TwoSum`).
+/// The sum of two floats, and what was lost when it was rounded: together they are the sum exactly
+/// (Knuth's `TwoSum`).
 #[inline]
 fn two_sum(one: f64, other: f64) -> (f64, f64) {
     let sum = one + other;
@@ -123,8 +124,8 @@ const LIMB_COUNT: usize = 69;
 const PENDING_MAX: u32 = 1 << 30;
 const FRACTION_BITS: usize = 52;
 
-/// A number of fixed point with a place for each bit that a float may have: limbs of 32 bits from 2^-1074 on, each in 64 bits, so that carries
-/// need not be looked after with each number.
+/// A number of fixed point with a place for each bit that a float may have: limbs of 32 bits from
+/// 2^-1074 on, each in 64 bits, so that carries need not be looked after with each number.
 #[derive(Clone, Debug)]
 struct Wide {
     limbs: [i64; LIMB_COUNT],
@@ -155,7 +156,8 @@ impl Wide {
         let shifted = u128::from(mantissa) << (shift % 32);
         let (low, high) = (shifted as u64, (shifted >> 64) as i64);
         let parts = [low.cast_signed() & LIMB_MASK, (low >> LIMB_BITS).cast_signed(), high];
-        // All ones where the number is negative, for the sign is as likely one as the other: no branch can be foreseen.
+        // All ones where the number is negative, for the sign is as likely one as the other: no
+        // branch can be foreseen.
         let sign = value.to_bits().cast_signed() >> 63;
         let limbs = self.limbs.get_mut(shift / 32..).and_then(<[i64]>::first_chunk_mut::<3>);
         if let Some(limbs) = limbs {
@@ -214,16 +216,19 @@ impl Wide {
     /// The nearest float of limbs that carry nothing and have no sign.
     fn size(&self) -> f64 {
         let Some(top) = self.limbs.iter().rposition(|limb| *limb != 0) else { return 0.0 };
-        // The four limbs from the top on have all bits of a float, and the next; of the others it counts whether there is any.
+        // The four limbs from the top on have all bits of a float, and the next; of the others it
+        // counts whether there is any.
         let limb = |back: usize| top.checked_sub(back).and_then(|place| self.limbs.get(place)).copied();
         let bits = (0..4)
             .fold(0, |bits, back| bits << LIMB_BITS | u128::from(limb(back).unwrap_or(0).unsigned_abs()));
         let has_more = self.limbs.iter().take(top.saturating_sub(3)).any(|limb| *limb != 0);
         let bit_count = 128 - bits.leading_zeros() as usize;
-        // That of the first bit, counted from 2^-1074: the top limb, which is not 0, has bits 96 to 127.
+        // That of the first bit, counted from 2^-1074: the top limb, which is not 0, has bits 96 to
+        // 127.
         let place = 32 * top + bit_count - 97;
         if place <= FRACTION_BITS {
-            // A subnormal, or the least normal ones, all of whose bits are there: their code is the number itself.
+            // A subnormal, or the least normal ones, all of whose bits are there: their code is the
+            // number itself.
             return f64::from_bits((bits >> (bit_count - 1 - place)) as u64);
         }
         let shift = bit_count - 1 - FRACTION_BITS;

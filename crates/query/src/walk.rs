@@ -1,4 +1,4 @@
-//! Walks over rows, whatever their source: those of a scan, those under a list of keys, those to which an index leads.
+//! Walks over rows from any source: a scan, a list of keys, or entries of an index.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,8 @@ use crate::stoppable::Pace;
 
 /// A source of rows, one after the other.
 pub trait Walk {
-    /// Gives the next rows to `visit`, as many as are at hand, until it breaks. Returns what it said last; None at the end.
+    /// Gives the next rows to `visit`, as many as are at hand, until it breaks. Returns what it
+    /// said last; None at the end.
     ///
     /// # Errors
     /// Damage on the way.
