@@ -1,4 +1,5 @@
-//! Goes the access path of a query once more, and counts what it meets there.
+//! Follows the access path of a query once more, and counts the rows, keys or entries that it
+//! meets.
 
 use std::ops::ControlFlow;
 
@@ -25,7 +26,8 @@ pub enum Met {
 }
 
 impl<R: Reader> Executor<'_, R> {
-    /// What is met until so many rows have passed the conditions. `keys_wanted`: so many of the keys that are gathered are of use.
+    /// What is met until so many rows have passed the conditions. `keys_wanted`: so many of the
+    /// keys that are gathered are of use.
     ///
     /// # Errors
     /// Damage, or a stop.

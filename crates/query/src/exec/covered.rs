@@ -1,4 +1,4 @@
-//! Reads rows from the entries of a covering index, which has all that is asked for.
+//! Reads rows from the entries of a covering index, without looking up the rows themselves.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,8 @@ use crate::walk::{Walk, for_each};
 /// Rows for which there is room from the begin on, at most: an estimate may be far off.
 const ROOM_MAX: u64 = 1 << 16;
 
-/// Bytes of memory for rows of entries, at most. Where that is more, rows of the table are read, of which one is at hand at a time.
+/// Bytes of memory for rows of entries, at most. Where that is more, rows of the table are read, of
+/// which one is at hand at a time.
 const SIZE_MAX: usize = 256 << 20;
 
 impl<R: Reader> Executor<'_, R> {
@@ -72,9 +73,10 @@ impl<R: Reader> Executor<'_, R> {
         Ok(Some(Answer::Covered(rows, nodes)))
     }
 
-    /// The rows that the entries, or the keys, to which the best path leads have, in its order: of those of which the condition is true, and of so
-    /// many at least, where others need not be known for that. None where they do not tell, or would take too much memory. In no order where
-    /// `has_order` says that none is needed.
+    /// The rows that the entries, or the keys, to which the best path leads have, in its order: of
+    /// those of which the condition is true, and of so many at least, where others need not be
+    /// known for that. None where they do not tell, or would take too much memory. In no order
+    /// where `has_order` says that none is needed.
     fn read_entries(
         &self,
         paths: &AccessPaths,
@@ -133,7 +135,8 @@ struct ReadEntries {
     is_ordered: bool,
     /// How many there may be.
     room: usize,
-    /// Entries come from the last to the first; those with the same parts are put in the order of keys.
+    /// Entries come from the last to the first; those with the same parts are put in the order of
+    /// keys.
     is_reverse: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Follows access paths: gathers the keys of rows from indexes, counts entries, or begins a walk in the order of an index.
+//! Follows access paths: gathers the keys of rows from indexes, counts entries, or begins a walk in
+//! the order of an index.
 
 use std::ops::ControlFlow;
 
@@ -68,8 +69,9 @@ impl<R: Reader> Executor<'_, R> {
         }
     }
 
-    /// The keys of a set, in order, each once; no more than are wanted, where the others need not be known for that. None where they are too
-    /// many, or an entry does not tell whether its row is of the set: a complex number, in a range of values.
+    /// The keys of a set, in order, each once; no more than are wanted, where the others need not
+    /// be known for that. None where they are too many, or an entry does not tell whether its row
+    /// is of the set: a complex number, in a range of values.
     pub(super) fn gather(&self, set: &KeySet, wanted: u64) -> Result<Option<Vec<RowKey>>, Fault> {
         match set {
             KeySet::Section { index, section, .. } => {
@@ -118,7 +120,8 @@ impl<R: Reader> Executor<'_, R> {
         }
     }
 
-    /// How many rows the entries of a section lead to, or more than are wanted; None where a row may have several.
+    /// How many rows the entries of a section lead to, or more than are wanted; None where a row
+    /// may have several.
     pub(super) fn count_entries(
         &self,
         paths: &AccessPaths,
@@ -164,7 +167,8 @@ fn keep_common(keys: &mut Vec<RowKey>, others: &[RowKey]) {
     });
 }
 
-/// Takes the keys of rows out of the entries of an index; None where that is not how they can be found.
+/// Takes the keys of rows out of the entries of an index; None where that is not how they can be
+/// found.
 struct GatherKeys {
     keys: Keys,
     wanted: u64,
@@ -205,7 +209,8 @@ impl Work for GatherKeys {
     }
 }
 
-/// How many entries there are; None where one does not tell whether its row is one that is asked for.
+/// How many entries there are; None where one does not tell whether its row is one that is asked
+/// for.
 #[derive(Clone)]
 struct CountEntries {
     keys: Keys,

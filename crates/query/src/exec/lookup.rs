@@ -1,6 +1,8 @@
-//! Looks rows up ahead of all planning, where conditions say of each part of an index which value it equals, or which keys the rows have.
+//! Looks rows up before any planning, if the conditions give a value for each part of an index, or
+//! name the keys of the rows.
 //!
-//! To look for the entry of one value takes less than to estimate how many there are, and to look up a few keys less than to weigh other paths.
+//! Looking for the entry of one value takes less time than estimating how many there are. Looking
+//! up a few keys takes less than weighing other access paths.
 
 use std::ops::Bound;
 
@@ -23,7 +25,8 @@ const ENTRY_COUNT_FEW: usize = 2;
 const KEY_COUNT_MAX: u64 = 64;
 
 impl<R: Reader> Executor<'_, R> {
-    /// The path to rows that are looked up, with the keys of those that are there; None where they are not a few.
+    /// The path to rows that are looked up, with the keys of those that are there; None where they
+    /// are not a few.
     ///
     /// # Errors
     /// Damage.
@@ -34,7 +37,8 @@ impl<R: Reader> Executor<'_, R> {
         })
     }
 
-    /// The access paths as people are told of them: also of what is looked up ahead of planning, how it compares.
+    /// The access paths as people are told of them: also of what is looked up ahead of planning,
+    /// how it compares.
     ///
     /// # Errors
     /// Damage, or a stop.
@@ -82,11 +86,13 @@ impl<R: Reader> Executor<'_, R> {
         let Some(section) = section.filter(|section| section.point_count == candidate.parts.len()) else {
             return Ok(None);
         };
-        // Of a complex number the entry says that it equals, and not that it has no order: where one is asked for, rows are tested.
+        // Of a complex number the entry says that it equals, and not that it has no order: where
+        // one is asked for, rows are tested.
         let settled =
             if section.has_span { vec![false; self.conditions.len()] } else { section.settled.clone() };
         let is_settled = settled.iter().all(|is_settled| *is_settled);
-        // Entries with the same parts are in the order of keys, so that the first ones are those of the first rows.
+        // Entries with the same parts are in the order of keys, so that the first ones are those of
+        // the first rows.
         let is_plain = request.order.is_empty() && self.is_whole;
         let limit = usize::try_from(request.wanted()).unwrap_or(usize::MAX);
         let enough =

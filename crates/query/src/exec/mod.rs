@@ -1,8 +1,11 @@
-//! Executes queries: chooses an access path, follows it, and sorts and cuts the rows that it leads to.
+//! Executes queries: chooses an access path, follows it, and sorts and cuts the rows that it leads
+//! to.
 //!
-//! An [`Executor`] answers one [`Request`] on one table, as one reader sees it: a snapshot, or a transaction. `lookup.rs` finds next to no rows
-//! ahead of all planning, `paths.rs` has the planner choose, with what `probe.rs` learns of the rows, `follow.rs` goes an access path, and
-//! `covered.rs` reads rows from the entries of a covering index. `work.rs` and `threads.rs` run work over rows, on one thread or several.
+//! An [`Executor`] answers one [`Request`] on one table, as one reader sees it: a snapshot, or a
+//! transaction. `lookup.rs` finds a few rows before any planning. `paths.rs` asks the planner for
+//! the access paths, with what `probe.rs` learns about the rows. `follow.rs` follows a path, and
+//! `covered.rs` reads rows from the entries of a covering index. `work.rs` and `threads.rs` run
+//! work over rows, on one thread or several.
 
 pub mod analyze;
 mod covered;
@@ -46,7 +49,8 @@ pub struct Request<'a> {
     pub conditions: Vec<Node>,
     /// First to last, and whether descending; none: the order of keys.
     pub order: &'a [(Node, bool)],
-    /// The row behind which to begin: by which code it is ordered, where an order is asked for, and its key.
+    /// The row behind which to begin: by which code it is ordered, where an order is asked for, and
+    /// its key.
     pub after: Option<(Vec<u8>, Vec<u8>)>,
     /// Rows left out first.
     pub offset: u64,
@@ -90,7 +94,8 @@ pub enum RowSet<R: Reader> {
 pub enum Answer<R: Reader> {
     /// Rows, and which of them.
     Rows(RowSet<R>, Selection),
-    /// Rows as a covering index has them, and the expressions that come to what was asked for in these.
+    /// Rows as a covering index has them, and the expressions that come to what was asked for in
+    /// these.
     Covered(CoveredRows, Vec<Node>),
     /// So many rows, of which none was looked at.
     Count(u64),
@@ -128,7 +133,8 @@ impl<'a, R: Reader> Executor<'a, R> {
         Ok(Self { reader, table, indexes, request, caller, range, conditions, is_whole })
     }
 
-    /// Whether the caller need not wait: the rows are those of a scan, and nothing is to be chosen or sorted ahead of it.
+    /// Whether the caller need not wait: the rows are those of a scan, and nothing is to be chosen
+    /// or sorted ahead of it.
     ///
     /// # Errors
     /// When the catalog is damaged.
@@ -161,7 +167,8 @@ impl<'a, R: Reader> Executor<'a, R> {
             let wanted = if is_sorted { request.wanted() } else { u64::MAX };
             let (found, path) = self.follow(paths, wanted)?;
             is_sorted |= path.is_some_and(|path| matches!(path.access, AccessPath::IndexOrder { .. }));
-            // InList the entries of a range may be complex numbers, which have no order: each row is tested, where that was not done to find it.
+            // InList the entries of a range may be complex numbers, which have no order: each row
+            // is tested, where that was not done to find it.
             if let (Reached::Keys(_) | Reached::Scan, Some(path)) = (&found, path) {
                 settled.clone_from(&path.settled);
             }
@@ -263,8 +270,8 @@ impl<'a, R: Reader> Executor<'a, R> {
 }
 
 impl Request<'_> {
-    /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions. `has_decimals`:
-    /// there may be Decimals among the keys.
+    /// The part of the table in which all rows are, as far as conditions on the key tell, and what
+    /// is left of the conditions. `has_decimals`: there may be Decimals among the keys.
     #[must_use]
     pub fn key_range(&self, has_decimals: bool) -> (Range, Vec<Node>) {
         let (mut range, rest) = key_range::of(&self.conditions, has_decimals);

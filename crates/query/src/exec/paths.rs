@@ -1,4 +1,4 @@
-//! Has the planner choose among the access paths to a query's rows.
+//! Asks the planner for the access paths to a query's rows.
 
 use pellucid_store::Reader;
 
@@ -22,7 +22,8 @@ pub struct AccessPaths {
     pub paths: Vec<CostedPath>,
     /// The keys to which the best path leads, where it was found by having them.
     pub keys: Option<Vec<RowKey>>,
-    /// How many rows a probe looked at, where those that are wanted are among these; and how many these are.
+    /// How many rows a probe looked at, where those that are wanted are among these; and how many
+    /// these are.
     pub probed: Option<(u64, u64)>,
     /// The probe along an index, of whether what is wanted comes soon.
     pub index_probe: Option<IndexProbe>,
@@ -100,7 +101,8 @@ impl<R: Reader> Executor<'_, R> {
         }))
     }
 
-    /// The parts of the one index that covers a path; none where there are several, or but the keys are at hand.
+    /// The parts of the one index that covers a path; none where there are several, or but the keys
+    /// are at hand.
     pub(super) fn covering_parts(&self, paths: &AccessPaths, access: &AccessPath) -> &[(Node, bool)] {
         match access {
             _ if paths.keys.is_some() => &[],

@@ -1,4 +1,5 @@
-//! Probes rows and entries for the planner: counts of entries, a sample of rows, and the first rows of a path.
+//! Probes rows and entries for the planner: counts of entries, a sample of rows, and the first rows
+//! of a path.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -42,7 +43,8 @@ pub struct IndexProbe {
 /// What probes have found of the rows that are wanted, where they looked until they had them.
 #[derive(Default)]
 pub(super) struct Probed {
-    /// How many rows were looked at, if those that are wanted are among them, and how many these are.
+    /// How many rows were looked at, if those that are wanted are among them, and how many these
+    /// are.
     pub(super) counts: Option<(u64, u64)>,
     /// The keys of these, where that is how they are read soonest, and nothing is damaged.
     pub(super) keys: Option<Vec<RowKey>>,
@@ -54,8 +56,9 @@ pub(super) struct Probed {
 #[derive(Default)]
 struct FirstRows {
     seen: Seen,
-    /// Codes and spellings of the keys of those of which the conditions are true, one behind the other, with where each ends: mostly they are not
-    /// wanted. Nothing counts where a damaged row is among them: what reads it meets it again.
+    /// Codes and spellings of the keys of those of which the conditions are true, one behind the
+    /// other, with where each ends: mostly they are not wanted. Nothing counts where a damaged row
+    /// is among them: what reads it meets it again.
     found: Vec<u8>,
     ends: Vec<(usize, usize)>,
     is_damaged: bool,
@@ -69,8 +72,8 @@ impl<'e, 'a, R: Reader> Probes<'e, 'a, R> {
         Self { executor, wanted, sample, first_rows, along_index: None, failed: Ok(()) }
     }
 
-    /// What was found by looking at rows; where they are not counted alone, the keys of those that a scan meets where `are_wanted` says so of how many
-    /// there are.
+    /// What was found by looking at rows; where they are not counted alone, the keys of those that
+    /// a scan meets where `are_wanted` says so of how many there are.
     ///
     /// # Errors
     /// The first failure there was.

@@ -1,4 +1,4 @@
-//! The indexes of a table that queries may use, parsed once for each state of the catalog.
+//! Keeps the indexes of a table that queries may use, parsed once for each state of the catalog.
 
 use pellucid_store::{IndexInfo, Reader, StoreError};
 
@@ -19,7 +19,8 @@ pub struct TableIndex {
 }
 
 impl TableIndex {
-    /// An index of the catalog; None where a newer version has written it, and this one does not understand it.
+    /// An index of the catalog; None where a newer version has written it, and this one does not
+    /// understand it.
     #[must_use]
     pub fn parse(info: IndexInfo) -> Option<Self> {
         let definition = Definition::parse(&info.definition).ok()?;
@@ -40,7 +41,8 @@ impl TableIndex {
     }
 }
 
-/// What the planner has to know of each index; entries are counted of those alone of which conditions or order name a part.
+/// What the planner has to know of each index; entries are counted of those alone of which
+/// conditions or order name a part.
 ///
 /// # Errors
 /// When the catalog is damaged.

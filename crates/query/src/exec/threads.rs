@@ -1,8 +1,9 @@
 //! Shares a walk over a large table among several threads.
 //!
-//! The walk is cut where the tree of the file has branches, in more parts than there are threads, and each thread takes the next part as soon as
-//! it is done with one: parts are of different sizes, and other programs want the processors too. The calling thread takes its share, and asks
-//! its caller whether to stop.
+//! The walk is cut where the file's tree has branches, in more parts than there are threads. Each
+//! thread takes the next part when it is done with one, because parts differ in size and other
+//! programs use the processors too. The calling thread works as well, and asks its caller whether
+//! to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -19,14 +20,16 @@ use crate::selection::Selection;
 
 /// Tables with fewer rows are done before threads have begun.
 pub const ROW_COUNT_MIN: u64 = 100_000;
-/// Parts of a walk for each thread. Two threads that count the same rows take no more of the processors together than one does, so that
-/// nothing is shared that is waited for; what is lost is their start, and the end, when one has no part left: with 8 parts for each
-/// that was 6 % of a count of a million rows.
+/// Parts of a walk for each thread. Two threads that count the same rows take no more of the
+/// processors together than one does, so that nothing is shared that is waited for; what is lost is
+/// their start, and the end, when one has no part left: with 8 parts for each that was 6 % of a
+/// count of a million rows.
 const PARTS: usize = 16;
 /// Time between two questions whether to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A walk cut into parts, and how many threads are to share them; None where one thread walks over all.
+/// A walk cut into parts, and how many threads are to share them; None where one thread walks over
+/// all.
 ///
 /// # Errors
 /// When the engine's pages are damaged.
@@ -145,7 +148,8 @@ fn in_threads<W: Parallel, S: Shapes + Sync>(
             }
         }
         drop(alive);
-        // This thread does its share: to wake a thread takes as long as 10,000 rows do, and one fewer has to be woken.
+        // This thread does its share: to wake a thread takes as long as 10,000 rows do, and one
+        // fewer has to be woken.
         let is_told = shared.run(stop);
         loop {
             match ended.recv_timeout(STOP_INTERVAL) {

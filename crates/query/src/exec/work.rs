@@ -1,4 +1,4 @@
-//! Work over rows, whatever walk gives them, which stops when its caller says so.
+//! Runs work over rows from any walk, and stops it when the caller says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

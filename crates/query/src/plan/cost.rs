@@ -1,7 +1,8 @@
 //! Estimates what an access path costs.
 //!
-//! In nanoseconds, roughly: what counts is which way takes less, and ways that differ little may be taken for each other. The figures are
-//! rounded from what 10 to 10,000 rows of a table of 200,000 took in a warm file; how well they choose is told by
+//! Costs are in nanoseconds, roughly. They only have to tell which access path is faster; paths of
+//! nearly the same cost may be mistaken for each other. The figures are rounded from measurements
+//! of 10 to 10,000 rows of a table of 200,000 in a warm file. To see how well they choose, run
 //! `./dev bench query --only "time of the way"`.
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
@@ -19,12 +20,14 @@ pub(super) struct Costs {
 
 /// To begin with a range of an index: a search in its tree.
 const RANGE: f64 = 600.0;
-/// To go on to the next entry, take it apart and copy its key; to count it alone (5 to 9 of ints and strings, 11 to 27 of floats).
+/// To go on to the next entry, take it apart and copy its key; to count it alone (5 to 9 of ints
+/// and strings, 11 to 27 of floats).
 const ENTRY: f64 = 65.0;
 const COUNTED: f64 = 12.0;
-/// To make a row of what an entry tells, of one part, and of each more, and to add it up: 52 to 71 of an int, 72 to 90 of a string, 65 to 101 of two
-/// ints, 88 to 126 of three parts; a float with a fraction took 113 to 145, which nobody knows beforehand (30,000 and 300,000 rows, 3 and 10 of
-/// a hundred of them).
+/// To make a row of what an entry tells, of one part, and of each more, and to add it up: 52 to 71
+/// of an int, 72 to 90 of a string, 65 to 101 of two ints, 88 to 126 of three parts; a float with a
+/// fraction took 113 to 145, which nobody knows beforehand (30,000 and 300,000 rows, 3 and 10 of a
+/// hundred of them).
 const TOLD: f64 = 70.0;
 const TOLD_PART: f64 = 20.0;
 /// To look at a few rows from all over the table.
@@ -33,15 +36,17 @@ pub(super) const SAMPLE: f64 = 60_000.0;
 pub(super) const LOOK: f64 = 8_000.0;
 /// To put a key where it belongs among the others, for each power of two of them.
 const SORT_STEP: f64 = 3.0;
-/// To look at the next row of a scan, on one thread. With a test of a number in it, and one row in 10,000 that passes, that is 12 to 13 among
-/// 60,000 rows of 190 bytes and 13 to 15 among a million, whatever becomes of those that pass. What becomes of these is added whichever way has found
-/// them, and so makes no difference to which one is best: nothing for a count, 2 for a sum, 10 for a group, 30 for a record, 30 to 100 for a
-/// value in a list, 300 for a dict of two.
+/// To look at the next row of a scan, on one thread. With a test of a number in it, and one row in
+/// 10,000 that passes, that is 12 to 13 among 60,000 rows of 190 bytes and 13 to 15 among a
+/// million, whatever becomes of those that pass. What becomes of these is added whichever way has
+/// found them, and so makes no difference to which one is best: nothing for a count, 2 for a sum,
+/// 10 for a group, 30 for a record, 30 to 100 for a value in a list, 300 for a dict of two.
 const SCAN_ROW: f64 = 8.0;
-/// To test a condition on a field of the root (4 to 7); on one that is deeper; on one that is computed, or looked for in a text or a list (43 to 75);
-/// on elements.
+/// To test a condition on a field of the root (4 to 7); on one that is deeper; on one that is
+/// computed, or looked for in a text or a list (43 to 75); on elements.
 const TEST: f64 = 6.0;
-/// To test with two bounds, and each branch of an `or` behind the first one: more than a comparison does.
+/// To test with two bounds, and each branch of an `or` behind the first one: more than a comparison
+/// does.
 const TEST_MORE: f64 = 4.0;
 const TEST_DEEP: f64 = 10.0;
 const TEST_COMPUTED: f64 = 50.0;
@@ -52,14 +57,16 @@ const TOP: f64 = 8.0;
 const KEPT: f64 = 150.0;
 /// To look up a row in a table whose pages are all at hand.
 const FETCH: f64 = 100.0;
-/// More of that for each power of two by which the table has more rows than `FETCH_NEAR` has: along an index, entries and a test included, a row took
-/// 190 to 250 among 3,000 of 190 bytes, 250 to 325 among 15,000, and 490 to 930 among 60,000, where others used the caches as well; 450 among a million
-/// where nobody did.
+/// More of that for each power of two by which the table has more rows than `FETCH_NEAR` has: along
+/// an index, entries and a test included, a row took 190 to 250 among 3,000 of 190 bytes, 250 to
+/// 325 among 15,000, and 490 to 930 among 60,000, where others used the caches as well; 450 among a
+/// million where nobody did.
 const FETCH_FAR: f64 = 42.0;
 const FETCH_NEAR: f64 = 1000.0;
 /// To keep the key of an entry until those with the same parts are turned round.
 const TURNED: f64 = 50.0;
-/// Rows of a page: keys that lie closer have their rows on the same, which saves half of what is far.
+/// Rows of a page: keys that lie closer have their rows on the same, which saves half of what is
+/// far.
 const PAGE: f64 = 21.0;
 
 impl Costs {
@@ -116,7 +123,8 @@ impl Costs {
 }
 
 impl Costs {
-    /// To bring what entries have told in another order, by so many expressions; of those that are wanted each is found by its key.
+    /// To bring what entries have told in another order, by so many expressions; of those that are
+    /// wanted each is found by its key.
     pub(super) fn sort_told(order_count: usize, count: f64, wanted: f64) -> f64 {
         if order_count == 0 { 0.0 } else { Self::sort(count, wanted) + SORT_STEP * 10.0 * count.min(wanted) }
     }

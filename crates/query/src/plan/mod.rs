@@ -1,9 +1,11 @@
-//! Weighs the access paths to the rows of a query, and puts the one first that is expected to take least.
+//! Plans a query: estimates the cost of each access path to its rows, and puts the cheapest first.
 //!
-//! A scan of the table leads to all of them. An index leads to those in one section of it (`part.rs`); the keys of two sections can be
-//! intersected, and for `or` united. All of these give rows in the order of keys, as a scan does; an index whose own order is the one that is asked for
-//! gives them so. What each way would cost (`cost.rs`) follows from how many entries a section has, which is not kept as statistics, but asked of
-//! the tree itself. Whatever is chosen, the rows are the same: conditions that a section does not settle are tested on the rows.
+//! A table scan reaches all rows. An index reaches the rows of one section of it (`part.rs`). The
+//! keys of two sections can be intersected, and for `or` united. All of these give rows in the
+//! order of keys, as a scan does. An index whose own order is the one that is asked for gives rows
+//! in that order. The cost of a path (`cost.rs`) follows from the number of entries in its
+//! sections. There are no stored statistics: the planner counts in the tree itself. The choice
+//! never changes the result: conditions that a section does not settle are tested on the rows.
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
 mod cost;
@@ -22,7 +24,8 @@ use cost::Costs;
 use count::{Counted, OpenSection};
 pub use part::{Candidate, Section, section};
 
-/// Rows whose keys are gathered at most, of 64 bytes each where they are short: a scan, or an index's order, has no need of memory.
+/// Rows whose keys are gathered at most, of 64 bytes each where they are short: a scan, or an
+/// index's order, has no need of memory.
 pub const KEY_COUNT_MAX: usize = 4_000_000;
 
 /// What is asked for, as far as choosing is concerned.
@@ -97,13 +100,15 @@ pub struct CostedPath {
     pub access: AccessPath,
     /// Which of the conditions need no test.
     pub settled: Vec<bool>,
-    /// Whether keys, or the entries of the one index, tell all that is asked for, and no row is looked up.
+    /// Whether keys, or the entries of the one index, tell all that is asked for, and no row is
+    /// looked up.
     pub is_covered: bool,
     /// How many rows are expected to be looked at.
     pub estimate: f64,
     /// What it is expected to cost, in nanoseconds.
     pub cost: f64,
-    /// To its very end, where it ends with the last row that is wanted, and nobody knows where that lies.
+    /// To its very end, where it ends with the last row that is wanted, and nobody knows where that
+    /// lies.
     pub end: Option<End>,
 }
 
@@ -136,13 +141,16 @@ pub trait Statistics {
     /// How many entries an index has in a range, roughly.
     fn entries(&mut self, index: usize, range: &Range) -> u64;
 
-    /// How many entries an index has in a range, no more than `most`, which takes less than to say how many there are.
+    /// How many entries an index has in a range, no more than `most`, which takes less than to say
+    /// how many there are.
     fn first_few(&mut self, index: usize, range: &Range, most: u64) -> u64;
 
-    /// Of how many of a few rows from all over the table a condition is true, and how many these are.
+    /// Of how many of a few rows from all over the table a condition is true, and how many these
+    /// are.
     fn sample(&mut self, condition: &Node) -> (usize, usize);
 
-    /// Looks at so many more rows as a scan meets them; what all rows say that were looked at so far.
+    /// Looks at so many more rows as a scan meets them; what all rows say that were looked at so
+    /// far.
     fn look_on(&mut self, row_count: u64) -> Seen;
 
     /// Looks at so many of the first rows along an index whose order is the one that is asked for.
@@ -160,8 +168,8 @@ pub struct Seen {
     pub is_over: bool,
 }
 
-/// All ways there are, the one that is expected to cost least first; the scan alone where no index is of use, or the first rows are all that is
-/// wanted.
+/// All ways there are, the one that is expected to cost least first; the scan alone where no index
+/// is of use, or the first rows are all that is wanted.
 pub fn access_paths(
     question: &Question<'_>,
     indexes: &[Candidate],
@@ -204,7 +212,8 @@ pub fn access_paths(
     let has_few = sections.iter().any(|found| planner.is_few(found.estimate));
     let unions = if has_few { Vec::new() } else { planner.unions(open_unions) };
     let mut ways = planner.weigh(&sections, &unions);
-    // Rows are looked at to choose where the best way may take longer than that does, and there is something to choose.
+    // Rows are looked at to choose where the best way may take longer than that does, and there is
+    // something to choose.
     if planner.is_unsure && ways.len() > 1 && ways.first().is_some_and(|best| best.cost > SAMPLE_PAYS) {
         planner.may_sample = true;
         ways = planner.weigh(&sections, &unions);
@@ -272,7 +281,8 @@ impl Planner<'_, '_> {
         ways
     }
 
-    /// A section tells of which share of the rows the conditions are true that have left it; of several together, each of the same.
+    /// A section tells of which share of the rows the conditions are true that have left it; of
+    /// several together, each of the same.
     fn note_shares(&mut self, sections: &[CountedSection]) {
         for found in sections {
             let used: Vec<usize> =
@@ -290,8 +300,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// How many of so many rows pass the conditions that are not settled. Where all are wanted, nobody asks. Of a condition of which nothing is
-    /// known, the share `unknown`.
+    /// How many of so many rows pass the conditions that are not settled. Where all are wanted,
+    /// nobody asks. Of a condition of which nothing is known, the share `unknown`.
     fn passing(&mut self, count: f64, settled: &[bool], unknown: f64) -> f64 {
         if self.question.wanted == u64::MAX && self.question.order.is_empty() {
             return count;
@@ -302,7 +312,8 @@ impl Planner<'_, '_> {
         let known = match left[..] {
             [] => Some(1.0),
             [(place, _)] => self.shares.get(place).copied().flatten(),
-            // That each says nothing of the others would be a guess, and is far off where one age is asked for, and those above another.
+            // That each says nothing of the others would be a guess, and is far off where one age
+            // is asked for, and those above another.
             _ => None,
         };
         let known =
@@ -341,7 +352,8 @@ impl Planner<'_, '_> {
             }
         }
         let share = match count {
-            // A few may be more than there mostly are, and none is none as far as is known: to look at all rows in vain is worse than to sort them.
+            // A few may be more than there mostly are, and none is none as far as is known: to look
+            // at all rows in vain is worse than to sort them.
             ..3 => (count as f64 - (count as f64).sqrt() / 2.0) / all.max(1) as f64,
             _ => count as f64 / all as f64,
         };
@@ -349,12 +361,14 @@ impl Planner<'_, '_> {
         share
     }
 
-    /// Of what is not known it is taken that it costs most: all rows are sorted, or looked at in vain.
+    /// Of what is not known it is taken that it costs most: all rows are sorted, or looked at in
+    /// vain.
     fn unknown(&self) -> f64 {
         if self.question.order.is_empty() { 0.0 } else { 1.0 }
     }
 
-    /// What it costs to test the conditions that are not settled, one after the other up to the first that is not true.
+    /// What it costs to test the conditions that are not settled, one after the other up to the
+    /// first that is not true.
     fn tests(&self, settled: &[bool]) -> f64 {
         let (mut cost, mut left) = (0.0, 1.0);
         for (place, condition) in self.question.conditions.iter().enumerate() {
@@ -453,7 +467,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Whether entries are counted, and none is looked at: nothing but keys is asked for, and nothing is left to test.
+    /// Whether entries are counted, and none is looked at: nothing but keys is asked for, and
+    /// nothing is left to test.
     fn is_counted(&self, settled: &[bool]) -> bool {
         self.question.reads.is_some_and(<[Node]>::is_empty) && settled.iter().all(|is_settled| *is_settled)
     }

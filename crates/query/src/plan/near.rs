@@ -1,6 +1,7 @@
-//! Which number is a Decimal, or between which ones does it lie?
+//! Finds the number that a Decimal equals, or the two adjacent numbers that it lies between.
 //!
-//! Ints and floats have one order of codes, in which a Decimal has no place: with the numbers next to it a comparison with it is one with these.
+//! Ints and floats have one order of codes, in which a Decimal has no place. With these neighbours,
+//! a comparison with a Decimal becomes a comparison with ints or floats.
 
 use std::cmp::Ordering;
 
@@ -27,7 +28,8 @@ const EXPONENT_MAX: i64 = 400;
 /// Below this there is no float but 0 and the least one.
 const EXPONENT_MIN: i64 = -1500;
 
-/// Where the Decimal of a text is; None for NaN, and where it has too many digits to be worth finding out.
+/// Where the Decimal of a text is; None for NaN, and where it has too many digits to be worth
+/// finding out.
 pub(super) fn near(text: &str) -> Option<Near> {
     let float = |value: f64| Value::Float(Double(value));
     let decimal = Value::Decimal(text.to_owned());

@@ -1,8 +1,11 @@
-//! Finds the entries of one index that all rows have of which some conditions are true.
+//! Finds the section of one index that has an entry for every row for which some conditions are
+//! true.
 //!
-//! Conditions on the first parts leave ranges of its codes, as long as each part but the last one is left with single codes. A row has no entry
-//! where a part is missing, or can be no key, or where the index's own condition is not true of it: so an index is of use only where the
-//! conditions of the query make sure that it has an entry for each row that is looked for, or where it is known to have one for every row.
+//! Conditions on the first parts leave ranges of codes, as long as each part but the last one is
+//! left with single codes. A row has no entry if a part is missing or cannot be a key, or if the
+//! index's own condition is not true for it. So an index can be used only in two cases: the
+//! conditions of the query make sure that each wanted row has an entry, or every row of the table
+//! has one.
 
 use pellucid_store::Range;
 
@@ -53,8 +56,8 @@ pub struct Section {
     pub ranges: Vec<Range>,
     /// Of the first parts, how many are left with a single code by each range.
     pub point_count: usize,
-    /// Whether an order was asked for, also where it leaves a part with single codes: among its entries may be complex numbers, which equal numbers, but
-    /// compare with none.
+    /// Whether an order was asked for, also where it leaves a part with single codes: among its
+    /// entries may be complex numbers, which equal numbers, but compare with none.
     pub has_span: bool,
     /// Which of the conditions have left it.
     pub used: Vec<bool>,
@@ -69,7 +72,8 @@ impl Section {
         self.ranges == [Range::ALL]
     }
 
-    /// Whether its entries come in the order of the rows' keys: there are single codes for all parts, of which the index has so many.
+    /// Whether its entries come in the order of the rows' keys: there are single codes for all
+    /// parts, of which the index has so many.
     #[must_use]
     pub fn is_in_key_order(&self, part_count: usize) -> bool {
         self.ranges.len() == 1 && self.point_count == part_count
@@ -79,8 +83,8 @@ impl Section {
 /// Ranges that are worth being looked up one by one.
 const RANGE_COUNT_MAX: usize = 1000;
 
-/// The part of an index with the entries of all rows of which `conditions` are true; None where it may lack some. `row_count` is that of the
-/// table.
+/// The part of an index with the entries of all rows of which `conditions` are true; None where it
+/// may lack some. `row_count` is that of the table.
 #[must_use]
 pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option<Section> {
     let mut used = vec![false; conditions.len()];

@@ -1,8 +1,9 @@
-//! Which codes may the part of an index have where a condition is true?
+//! Finds the codes that the part of an index may have where a condition is true.
 //!
-//! A condition that compares the part with a value leaves spans of codes: one for the numbers and one for the Decimals, which compare with each
-//! other and stand apart; one for each value of `isin`. Whatever compares otherwise leaves none, and the index is of no use to it. Spans are in the
-//! order of elements of a tuple (`pellucid_record::key`), where a code is followed by bytes below FE.
+//! A condition that compares the part with a value leaves spans of codes: one for the numbers and
+//! one for the Decimals, which compare with each other but have codes apart; and one for each value
+//! of `isin`. Any other condition leaves no spans, and the index cannot serve it. Spans have the
+//! order of elements of a tuple (`pellucid_record::key`), where a byte below FE follows each code.
 
 use num_bigint::{BigInt, Sign};
 use pellucid_record::Value;
@@ -120,10 +121,12 @@ impl Spans {
     }
 }
 
-/// Of more values than these none are looked up one by one: to find out how many entries each has would take longer than Ctrl-C may wait.
+/// Of more values than these none are looked up one by one: to find out how many entries each has
+/// would take longer than Ctrl-C may wait.
 pub const LOOKED_UP_MAX: usize = 1 << 14;
 
-/// What `condition` leaves of `part`; None where it is no comparison of that with a value that an index could have.
+/// What `condition` leaves of `part`; None where it is no comparison of that with a value that an
+/// index could have.
 #[must_use]
 pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
     if operand(condition)? != part {
@@ -204,7 +207,8 @@ fn compared(comparison: Comparison, value: &Value) -> Option<Spans> {
     Some(Spans::of(spans, is_exact))
 }
 
-/// The codes of the numbers that compare so with what lies between two of them that are next to each other.
+/// The codes of the numbers that compare so with what lies between two of them that are next to
+/// each other.
 fn beside(comparison: Comparison, below: &Value, above: &Value) -> Option<Span> {
     match comparison {
         Comparison::Less | Comparison::LessOrEqual => span(Comparison::LessOrEqual, below),
@@ -213,7 +217,8 @@ fn beside(comparison: Comparison, below: &Value, above: &Value) -> Option<Span> 
     }
 }
 
-/// The codes of all numbers but Decimals, from -inf to +inf, and the one behind (format.md, "Ordered keys").
+/// The codes of all numbers but Decimals, from -inf to +inf, and the one behind (format.md,
+/// "Ordered keys").
 const NUMBERS: (u8, u8) = (0x0A, 0x1F);
 
 /// The codes of the value's own family for which a comparison with it holds.
@@ -276,7 +281,8 @@ pub(crate) fn decimal_text(value: &Value) -> Option<String> {
             }
         }
         Value::Float(value) => {
-            // As many digits behind the point as bits, which are exact: to write all that any float may have took longer than to count entries.
+            // As many digits behind the point as bits, which are exact: to write all that any float
+            // may have took longer than to count entries.
             let text = format!("{:.*}", bits_behind_point(value.0), value.0);
             if text.contains('.') {
                 text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,8 +1,9 @@
-//! Which index has the order that is asked for, and how far is it walked along?
+//! Plans walks along an index that has the order that is asked for.
 //!
-//! What is wanted of it may come soon, or at the very end: how many rows pass says nothing of where they lie. So where it is not known to come soon,
-//! rows are looked at along the index for no longer than the best of those ways would take that are over for sure. If they are all that is wanted,
-//! they are the answer; if not, that way is gone, and no more than its own time is lost.
+//! The wanted rows may come soon, or at the very end: how many rows pass says nothing about where
+//! they lie. If it is not known that they come soon, the planner probes rows along the index, for
+//! no longer than the best path with a known cost would take. If it finds all wanted rows, they are
+//! the answer. If not, it drops this path, and only the time of the probe is lost.
 #![allow(clippy::cast_precision_loss, reason = "rough numbers of rows")]
 
 use super::cost::Costs;
@@ -46,8 +47,8 @@ impl Planner<'_, '_> {
         Some(CostedPath { access, settled, is_covered, estimate: read, cost: to(read), end })
     }
 
-    /// Walks along the best index that has the order, where nobody knows whether what is wanted comes soon: it is put first where it does, and priced to its end
-    /// where it does not.
+    /// Walks along the best index that has the order, where nobody knows whether what is wanted
+    /// comes soon: it is put first where it does, and priced to its end where it does not.
     pub(super) fn walks_on(&mut self, ways: &mut [CostedPath]) {
         let question = self.question;
         if question.order.is_empty() || question.wanted > WANTED_MAX {
@@ -73,7 +74,8 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Whether a section of an index has the order that is asked for: `Some(true)` from its end to its begin.
+/// Whether a section of an index has the order that is asked for: `Some(true)` from its end to its
+/// begin.
 fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)]) -> Option<bool> {
     if order.is_empty() || candidate.is_multi_valued() || section.ranges.len() != 1 {
         return None;
@@ -85,7 +87,8 @@ fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)])
     let mut direction = None;
     for (part, is_descending) in candidate.parts.iter().skip(section.point_count) {
         let Some((node, is_wanted_descending)) = wanted.next() else {
-            // Rows of which all that is the same come in the order of keys, not of what the index has besides.
+            // Rows of which all that is the same come in the order of keys, not of what the index
+            // has besides.
             return None;
         };
         let is_turned = is_descending != is_wanted_descending;
