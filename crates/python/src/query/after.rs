@@ -1,4 +1,4 @@
-//! Where does a page of rows begin that goes on behind a record?
+//! Finds where the next page of rows begins: after a record that was read before.
 
 use pellucid_query::sort::SortKey;
 use pellucid_record::Damage;

@@ -1,7 +1,8 @@
-//! How are the rows of a query changed or deleted?
+//! Updates and deletes the rows of a query.
 //!
-//! In one transaction: the keys of its rows are found in the state at its start, then each is changed. New values are computed in
-//! the row as it was; a scalar that fits its slot is written over the old one.
+//! This is done in one transaction: first the keys of the rows are found in the state at its start,
+//! then each row is changed. New values are computed from the row as it was. A scalar that fits its
+//! slot is written over the old one.
 
 use std::ops::{ControlFlow, Range};
 
@@ -114,8 +115,9 @@ struct Edits<'a> {
     paths: Vec<Vec<PathStep<'a>>>,
     /// One for each path.
     values: Vec<NewValue>,
-    /// A row's record, and what it was before: in memory that is used again. Memory of its own for each row, its key, its paths and the
-    /// record of a new number was a third of the time of an update, and more than the disk was waited for.
+    /// A row's record, and what it was before: in memory that is used again. Memory of its own for
+    /// each row, its key, its paths and the record of a new number was a third of the time of an
+    /// update, and more than the disk was waited for.
     record: Vec<u8>,
     before: Vec<u8>,
     /// The path that could not be changed.
@@ -172,7 +174,8 @@ impl Constant {
         }
     }
 
-    /// The record to be stored, and the ids of the values that lie apart from it: each row has its own.
+    /// The record to be stored, and the ids of the values that lie apart from it: each row has its
+    /// own.
     fn settle(
         &mut self,
         (py, core): (Python<'_>, &Core),
@@ -242,7 +245,8 @@ fn check_class(table: &Bound<'_, Table>, keys: &Keys, some: Range<usize>) -> PyR
     Ok(())
 }
 
-/// Does `work` with each row and `after` with the keys of some, in one transaction; how many rows were still there.
+/// Does `work` with each row and `after` with the keys of some, in one transaction; how many rows
+/// were still there.
 fn in_each(
     query: &Bound<'_, Query>,
     mut work: impl FnMut(&mut Transaction, TableId, KeyOf<'_>) -> Result<Result<bool, Unfit>, StoreError>,
@@ -358,7 +362,8 @@ enum Broken<'a> {
 /// Rows between two looks at what was learnt, and at their class.
 const CHUNK: usize = 4096;
 
-/// The keys of rows, one behind the other: memory of its own for each would be most of what it takes to find them.
+/// The keys of rows, one behind the other: memory of its own for each would be most of what it
+/// takes to find them.
 #[derive(Default)]
 struct Keys {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What does a query come to?
+//! Runs a query: iterators, lists, columns, single rows and counts.
 
 use std::ops::ControlFlow;
 

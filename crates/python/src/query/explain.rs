@@ -1,6 +1,6 @@
 //! Explains what a query does when it is iterated.
 //!
-//! What it meets then, and how long that takes, is in `measured.rs`; what is remarkable about it in `remarks.rs`.
+//! `measured.rs` measures what the query meets and how long it takes; `remarks.rs` adds remarks.
 
 use pellucid_query::exec::table_index::TableIndex;
 use pellucid_query::exec::{AccessPaths, Executor, IndexProbe, Request};
@@ -260,8 +260,8 @@ fn set_text(indexes: &[TableIndex], set: &KeySet) -> String {
     }
 }
 
-/// On how many threads the rows are walked over when the query is iterated; and on how many by ends that look at no order and leave nothing out, if
-/// these have to scan as well.
+/// On how many threads the rows are walked over when the query is iterated; and on how many by ends
+/// that look at no order and leave nothing out, if these have to scan as well.
 fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, paths: Option<&AccessPaths>) -> PyResult<String> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let on = |count| format!("on {}", errors::counted(count, "thread"));

@@ -1,4 +1,4 @@
-//! How does Python ask what the rows of each group come to?
+//! Implements `group_by` and `agg`: groups of rows, and aggregates for each group.
 
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> Py
     })
 }
 
-/// For `agg`: how many rows there are; with an expression or a field path, how many have it (None counts, a missing field does not).
+/// For `agg`: how many rows there are; with an expression or a field path, how many have it (None
+/// counts, a missing field does not).
 ///
 /// >>> import pellucid
 /// >>> from pellucid import count
@@ -123,7 +124,8 @@ impl Groups {
         Err(errors::type_error(format!("groups have no parts by name or index; {AGG_ALONE}")))
     }
 
-    /// A dict for each group, in the order of what its rows have in common: that, and these aggregates.
+    /// A dict for each group, in the order of what its rows have in common: that, and these
+    /// aggregates.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F, count
@@ -183,7 +185,8 @@ fn list_of(node: &Node) -> Option<&[Step]> {
     node.kind().parts().into_iter().find_map(|part| list_of(part))
 }
 
-/// Refuses an aggregate over elements of a list by whose elements rows are grouped: it would be over all of them in each group.
+/// Refuses an aggregate over elements of a list by whose elements rows are grouped: it would be
+/// over all of them in each group.
 fn refuse_same_list(by: &[(String, Node)], aggregate: &Aggregate) -> PyResult<()> {
     let Some(node) = aggregate.node.as_ref().filter(|node| node.branches()) else { return Ok(()) };
     let list = list_of(node);
@@ -308,7 +311,8 @@ struct GroupUp {
 }
 
 impl GroupUp {
-    /// The groups by the first few of these expressions; the others are those of the aggregates, in order.
+    /// The groups by the first few of these expressions; the others are those of the aggregates, in
+    /// order.
     fn new(
         (nodes, decimals): (&[Node], &Decimals),
         by_count: usize,
@@ -362,7 +366,8 @@ pub fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Boun
     Table::plain_record(table, &change::record_of(value)?, None)
 }
 
-/// Says of whose values Python's own error tells that they cannot be added, or divided; `shown` is what was wanted of them.
+/// Says of whose values Python's own error tells that they cannot be added, or divided; `shown` is
+/// what was wanted of them.
 fn unlike(table: &Bound<'_, Table>, shown: &str, error: PyErr) -> PyErr {
     let (py, name) = (table.py(), table.get().name(table.py()));
     if !error.is_instance_of::<PyTypeError>(py) {
@@ -389,7 +394,8 @@ fn object_of_total<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = table.py();
     let sum_of = |sum: &Sum, decimals: &Decimals, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
-        // Big ints and Decimals, which Python adds: the ints first, for so they come to the same in any order.
+        // Big ints and Decimals, which Python adds: the ints first, for so they come to the same in
+        // any order.
         let (large, others): (Vec<_>, Vec<_>) =
             others.iter().partition(|other| matches!(other, Value::BigInt(_)));
         let mut ints = 0i64.into_pyobject(py)?.into_any();

@@ -1,7 +1,8 @@
 //! Measures a query: what it meets when it is iterated, and how long that takes.
 //!
-//! The time is that of iterating it, once and first, as whoever asked would: rows as objects, or the dicts that were selected. What was met on the
-//! way is found out afterwards, by going the same way again without making objects.
+//! The time is that of iterating the query once, before anything else, as the caller would: with
+//! rows as objects, or the dicts that were selected. The counts come afterwards, from following the
+//! same access path again without making objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +23,8 @@ use crate::query::reader::TableReader;
 use crate::work::threads::caller;
 use crate::work::walks::{Queried, of_fault};
 
-/// How many rows or entries were met on the way, as many as the query meets, how many of them passed the conditions; how many are left in the
-/// end, and in what time.
+/// How many rows or entries were met on the way, as many as the query meets, how many of them
+/// passed the conditions; how many are left in the end, and in what time.
 pub fn lines(query: &Bound<'_, Query>, explained: &Explained<'_>) -> PyResult<Vec<String>> {
     let plan = &query.get().plan;
     let is_free = plan.filters.is_empty();
@@ -102,7 +103,8 @@ fn count_passed(query: &Bound<'_, Query>, wanted: u64) -> PyResult<u64> {
     ends::count(&Bound::new(py, bare)?)
 }
 
-/// What was met until so many rows have passed; and how many have, where that was found out by the way.
+/// What was met until so many rows have passed; and how many have, where that was found out by the
+/// way.
 fn met(query: &Bound<'_, Query>, explained: &Explained<'_>, wanted: u64) -> PyResult<(String, Option<u64>)> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let is_plain = plan.order.is_empty() && plan.filters.is_empty();

@@ -1,4 +1,4 @@
-//! The methods of `Query` that Python sees.
+//! Defines the methods of `Query` that Python sees.
 
 use crate::arrow::ArrowStream;
 use crate::errors;
@@ -50,7 +50,8 @@ impl Query {
 
     /// The rows for which a Python function returns something true: the slow, honest way out.
     ///
-    /// It is called with each row that the other conditions leave, in order. What it raises ends the iteration.
+    /// It is called with each row that the other conditions leave, in order. What it raises ends
+    /// the iteration.
     pub fn filter(&self, function: &Bound<'_, PyAny>) -> PyResult<Self> {
         operand::refuse_unready(function)?;
         if function.is_callable() && !function.is_instance_of::<Expression>() {
@@ -65,10 +66,12 @@ impl Query {
         )))
     }
 
-    /// The same rows in the order of these expressions, or field paths, first to last; `F.age.desc()` turns one round.
+    /// The same rows in the order of these expressions, or field paths, first to last;
+    /// `F.age.desc()` turns one round.
     ///
-    /// Values of unlike types are ordered as keys are: None, bytes, strings, numbers, Decimals, dates; then what has no order;
-    /// what is missing comes last, either way. Rows of which all that is the same come in the order of their keys.
+    /// Values of unlike types are ordered as keys are: None, bytes, strings, numbers, Decimals,
+    /// dates; then what has no order; what is missing comes last, either way. Rows of which all
+    /// that is the same come in the order of their keys.
     #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
     pub fn order_by(
         &self,
@@ -87,7 +90,8 @@ impl Query {
         })
     }
 
-    /// The first `count` of these rows, at most; behind those that `offset` leaves out, whichever is called first.
+    /// The first `count` of these rows, at most; behind those that `offset` leaves out, whichever
+    /// is called first.
     pub fn limit(&self, count: &Bound<'_, PyAny>) -> PyResult<Self> {
         let limit = plan::count_of(count, "limit")?;
         self.with(count.py(), |plan| {
@@ -105,7 +109,8 @@ impl Query {
         })
     }
 
-    /// The rows that come behind this one, a record of the same table that was read before: the next page.
+    /// The rows that come behind this one, a record of the same table that was read before: the
+    /// next page.
     ///
     /// Rows that were put or deleted meanwhile move no other one from page to page.
     ///
@@ -124,7 +129,8 @@ impl Query {
         })
     }
 
-    /// Instead of records, dicts of these expressions: fields under their paths, others under the names given.
+    /// Instead of records, dicts of these expressions: fields under their paths, others under the
+    /// names given.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -204,7 +210,8 @@ impl Query {
         ends::exists(slf)
     }
 
-    /// How many rows there are; with an expression or a field path, how many have it (None counts, a missing field does not).
+    /// How many rows there are; with an expression or a field path, how many have it (None counts,
+    /// a missing field does not).
     #[pyo3(signature = (path=None))]
     fn count<'py>(slf: &Bound<'py, Self>, path: Option<&Bound<'py, PyAny>>) -> PyResult<u64> {
         match path {
@@ -241,10 +248,11 @@ impl Query {
         crate::column::column(slf, path)
     }
 
-    /// The rows as columns, which any library that knows Arrow takes without a copy: an `ArrowStream`.
+    /// The rows as columns, which any library that knows Arrow takes without a copy: an
+    /// `ArrowStream`.
     ///
-    /// The columns are those that were selected; without `select`, all fields that any row has, in the order in which they were
-    /// met. What has no Arrow type in common becomes text.
+    /// The columns are those that were selected; without `select`, all fields that any row has, in
+    /// the order in which they were met. What has no Arrow type in common becomes text.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ArrowStream>> {
         ends::to_arrow(slf)
     }
@@ -273,12 +281,13 @@ impl Query {
         crate::numpy::to_numpy(slf, path)
     }
 
-    /// Change the rows, in one transaction: each field to a value, or to what an expression comes to in the row as it
-    /// was. Returns how many rows there were.
+    /// Change the rows, in one transaction: each field to a value, or to what an expression comes
+    /// to in the row as it was. Returns how many rows there were.
     ///
-    /// A field to which an expression gives nothing, since something in it is missing, stays as it is. A dict as the one argument
-    /// names fields by their paths: `{"address.city": "York"}`, or tuples. Where a table has a type, each row is made into an
-    /// instance afterwards, and nothing is changed where that raises.
+    /// A field to which an expression gives nothing, since something in it is missing, stays as it
+    /// is. A dict as the one argument names fields by their paths: `{"address.city": "York"}`, or
+    /// tuples. Where a table has a type, each row is made into an instance afterwards, and nothing
+    /// is changed where that raises.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -302,8 +311,9 @@ impl Query {
         change::delete(slf)
     }
 
-    /// What the query does, in lines for people; with `analyze`, it is run, and how many rows were found in what time is
-    /// said as well. It remarks on what makes a query find nothing: a field that no record has, a type that no record has there, a table that is not there.
+    /// What the query does, in lines for people; with `analyze`, it is run, and how many rows were
+    /// found in what time is said as well. It remarks on what makes a query find nothing: a field
+    /// that no record has, a type that no record has there, a table that is not there.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -383,7 +393,8 @@ impl Query {
         slf.as_ptr() as u64
     }
 
-    // A query has no length before it is asked, and is true as any object: `if query` would hide a whole scan.
+    // A query has no length before it is asked, and is true as any object: `if query` would hide a
+    // whole scan.
     #[expect(clippy::unused_self, reason = "a slot")]
     fn __bool__(&self) -> PyResult<bool> {
         Err(errors::type_error(

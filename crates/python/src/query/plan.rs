@@ -1,4 +1,4 @@
-//! What does a query ask for?
+//! Holds what a query asks for, and checks the arguments of its methods.
 
 use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Step};
 use pyo3::exceptions::PyOverflowError;

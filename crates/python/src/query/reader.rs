@@ -24,7 +24,8 @@ pub enum TableReader {
     Transaction(TableId),
 }
 
-/// Runs `$work` with what a [`TableReader`] reads from, and the table's id there; it is compiled for each of the two.
+/// Runs `$work` with what a [`TableReader`] reads from, and the table's id there; it is compiled
+/// for each of the two.
 macro_rules! read {
     ($of:expr, $table:expr, |$reader:ident, $id:ident| $work:expr) => {{
         let (py, table) = ($table.py(), $table.get());
@@ -107,8 +108,8 @@ pub fn copied(
     Ok(copied)
 }
 
-/// Rows of the table among which are those with the least or the greatest values of these expressions, the first ones that have these; `None` where indexes do
-/// not tell which.
+/// Rows of the table among which are those with the least or the greatest values of these
+/// expressions, the first ones that have these; `None` where indexes do not tell which.
 pub fn rows_of_extremes(table: &Bound<'_, Table>, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;

@@ -1,8 +1,9 @@
-//! What is remarkable about a query, so that somebody who finds nothing sees why?
+//! Remarks on a query in `explain()`, to show why it finds nothing.
 //!
-//! A table that is not there; a field that no record has, at any depth; a comparison with a type that no record has in that field; an order by the
-//! negative of what is no number; something computed that comes to nothing, whatever the row; a condition on an indexed field that no index
-//! serves. Rows are walked over until all of it was met.
+//! There is a remark for each of these: a table that does not exist; a field that no record has, at
+//! any depth; a comparison with a type that no record has in that field; an order by the negative
+//! of a value that is no number; a computed value that is missing in every row; a condition on an
+//! indexed field that no index serves. Rows are walked over until each of these is ruled out.
 
 mod computed;
 mod indexed;
@@ -232,7 +233,8 @@ impl Work for Looked {
     }
 }
 
-/// The kind of a value, of which all compare with each other; none for what is of no kind of its own.
+/// The kind of a value, of which all compare with each other; none for what is of no kind of its
+/// own.
 fn kind_of(value: &Value) -> Option<&'static str> {
     Some(match value {
         Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) | Value::Decimal(_) => "number",

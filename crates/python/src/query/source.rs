@@ -1,4 +1,4 @@
-//! Finds the rows of a query: the executor does it, and Python functions filter what it finds.
+//! Finds the rows of a query: the executor finds them, and Python functions filter the result.
 
 use pellucid_query::exec::{Answer, Executor, Request, RowSet};
 use pellucid_query::expression::Node;
@@ -83,7 +83,8 @@ pub enum Found {
     Count(u64),
 }
 
-/// What the executor is asked for: with functions of Python's all rows, whole, since what those leave of them is not known.
+/// What the executor is asked for: with functions of Python's all rows, whole, since what those
+/// leave of them is not known.
 pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
     let is_free = plan.filters.is_empty();
     let (offset, limit) = if is_free { (plan.offset, plan.limit) } else { (0, u64::MAX) };

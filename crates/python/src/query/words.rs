@@ -1,6 +1,7 @@
-//! What is meant by a name that a query does not have?
+//! Suggests pellucid's name for a method that a query does not have.
 //!
-//! Other libraries have methods by these names; an `AttributeError` says what does the same here.
+//! Other libraries have methods with these names. The `AttributeError` says what does the same
+//! here.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;

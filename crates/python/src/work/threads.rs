@@ -1,4 +1,4 @@
-//! Says on how many threads work over a large table runs.
+//! Decides how many threads work over a large table uses.
 
 use std::num::NonZero;
 use std::sync::OnceLock;
@@ -21,11 +21,12 @@ const THREAD_COUNT_MAX: usize = 16;
 /// What `set_threads` was told; 0: as many as there are processors for this process.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Says how many threads a query or an aggregate over a large table runs on; None, which it begins with: as many as there are processors
-/// for this process, 16 at most. Raises `ValueError` where it is less than 1.
+/// Says how many threads a query or an aggregate over a large table runs on; None, which it begins
+/// with: as many as there are processors for this process, 16 at most. Raises `ValueError` where it
+/// is less than 1.
 ///
-/// It holds for the whole process, from the next query on. Tables of fewer than 100,000 rows, tables in memory and the changed tables of
-/// a running transaction are walked by one thread.
+/// It holds for the whole process, from the next query on. Tables of fewer than 100,000 rows,
+/// tables in memory and the changed tables of a running transaction are walked by one thread.
 ///
 /// >>> import pellucid
 /// >>> pellucid.set_threads(1)
@@ -57,7 +58,8 @@ pub fn set_threads(count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 }
 
 fn thread_count() -> usize {
-    // The system is asked once: it looks into several files for that, which takes as long as to find some rows by an index.
+    // The system is asked once: it looks into several files for that, which takes as long as to
+    // find some rows by an index.
     static AVAILABLE: OnceLock<usize> = OnceLock::new();
     match WANTED.load(Ordering::Relaxed) {
         0 => *AVAILABLE

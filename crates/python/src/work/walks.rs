@@ -1,6 +1,7 @@
-//! How does native work run over the rows of a table or a query?
+//! Runs native work over the rows of a table or a query.
 //!
-//! With the GIL released, over any kind of walk, and answering signals; over a large table of a file on several threads (`threads.rs`).
+//! The work runs with the GIL released, over any kind of walk, and answers signals. Over a large
+//! table in a file it runs on several threads (`threads.rs`).
 
 use pellucid_query::expression::Node;
 use pellucid_query::{Extremes, Fault, LookedUp, Scanned, Selection};
@@ -44,14 +45,15 @@ pub trait Queried<'py> {
     /// What looking for them raises.
     fn source(&self, walked: Walked) -> PyResult<Option<Source>>;
 
-    /// A few of the rows, in their order, among which are those with the least or the greatest values of these expressions; None where that is not known.
+    /// A few of the rows, in their order, among which are those with the least or the greatest
+    /// values of these expressions; None where that is not known.
     ///
     /// # Errors
     /// As `source`.
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>>;
 
-    /// Rows of which nothing but these expressions is read, and the expressions that come to the same over them: what an index tells may
-    /// stand for the rows.
+    /// Rows of which nothing but these expressions is read, and the expressions that come to the
+    /// same over them: what an index tells may stand for the rows.
     ///
     /// # Errors
     /// As `source`.

@@ -1,6 +1,6 @@
-//! What is computed of values that cannot be computed with?
+//! Remarks on expressions that compute with values of the wrong kind.
 //!
-//! Where that is so in all rows, nothing is found, and nothing else says so.
+//! If that is so in every row, the query finds nothing, and nothing else says why.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
-//! Which indexes would serve a query, and why do they not?
+//! Remarks on indexes that almost serve a query, and why they do not.
 //!
-//! Conditions that no index serves as they are said, and indexes that lack rows that may be looked for. Where the query goes along an index anyway,
-//! no more is remarked on than conditions of a kind that no index ever serves.
+//! It remarks on conditions that no index serves as they are written, and on indexes that lack rows
+//! that the query may look for. If the query uses an index anyway, it remarks only on conditions of
+//! a kind that no index ever serves.
 
 use pellucid_query::exec::ROW_COUNT_MIN;
 use pellucid_query::exec::table_index::{TableIndex, candidates};
@@ -202,7 +203,8 @@ impl OfQuery<'_, '_> {
         let all = snapshot.indexes(*id).map_err(|error| store_errors::of_store(self.py, error))?;
         let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(TableIndex::parse);
         let remark = |ready: TableIndex| {
-            // Whether all rows come to have an entry, so that it serves without its other parts as well, is not known yet.
+            // Whether all rows come to have an entry, so that it serves without its other parts as
+            // well, is not known yet.
             let is_total = Candidate { entries: u64::MAX, ..ready.candidate.clone() };
             let condition = match (&ready.candidate, &is_total) {
                 (known, _) if serves(known, self.conditions, u64::MAX) => "",
@@ -217,7 +219,8 @@ impl OfQuery<'_, '_> {
         Ok(building.filter_map(remark).collect())
     }
 
-    /// An index of several parts that has no entry for rows without one that the conditions say nothing of.
+    /// An index of several parts that has no entry for rows without one that the conditions say
+    /// nothing of.
     fn lacking(&self, candidate: &Candidate, row_count: u64) -> Option<String> {
         let is_said = |part: &Node| self.conditions.iter().any(|node| spans(node, part).is_some());
         let first = candidate.parts.first().map(|(part, _)| part).filter(|part| is_said(part))?;
@@ -248,7 +251,8 @@ impl OfQuery<'_, '_> {
         ))
     }
 
-    /// An index of some rows, which the conditions do not say are those that are asked for; unless they say the contrary.
+    /// An index of some rows, which the conditions do not say are those that are asked for; unless
+    /// they say the contrary.
     fn partial(&self, candidate: &Candidate) -> Option<String> {
         let condition = candidate.condition.as_ref()?;
         if !serves(&Candidate { condition: None, ..candidate.clone() }, self.conditions, u64::MAX) {
@@ -277,7 +281,8 @@ impl OfQuery<'_, '_> {
     }
 }
 
-/// Whether no row of which `condition` is true is one of which `wanted` is, as far as that can be told.
+/// Whether no row of which `condition` is true is one of which `wanted` is, as far as that can be
+/// told.
 fn excludes(condition: &Node, wanted: &Node) -> bool {
     match (condition.kind(), wanted.kind()) {
         (Kind::And(parts), _) => return parts.iter().any(|part| excludes(part, wanted)),
