@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::stoppable::{self, Many, Pace};
 use crate::walk::RowKey;
 
-/// A row and what it is ordered by: the code, then the key's, which settles what is the same.
+/// A row and its sort code. The key decides between equal codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry<'a> {
     pub(crate) code: &'a [u8],
@@ -26,7 +26,7 @@ impl Entry<'_> {
     }
 }
 
-/// Entries, as they came or in order.
+/// Entries, sorted or as they came.
 #[derive(Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -61,7 +61,7 @@ impl Batch {
         self.places.len()
     }
 
-    /// Bytes of memory that it needs.
+    /// The number of bytes of memory that it takes.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.places.len() * size_of::<Place>()
     }
@@ -70,7 +70,7 @@ impl Batch {
         self.places.get(index).map(|place| entry_at(&self.bytes, place))
     }
 
-    /// Puts its entries in order.
+    /// Sorts the entries.
     ///
     /// # Errors
     /// A stop.
@@ -91,9 +91,9 @@ fn entry_at<'a>(bytes: &'a [u8], place: &Place) -> Entry<'a> {
     Entry { code, key, spelling: rest.get(..place.spelling_size).unwrap_or_default() }
 }
 
-/// A number that is less for one code than for another only if the code is: its bytes behind the
-/// first one, which says whether there is a value; the greatest number where there is none, since
-/// those come last.
+/// A number that is less for one code than for another only if the code is less. It has the bytes
+/// after the first, which says whether there is a value. Codes of missing values come last and have
+/// the greatest number.
 pub(crate) fn first_of(code: &[u8]) -> u64 {
     let Some((&PRESENT, code)) = code.split_first() else { return u64::MAX };
     let mut first = [0; 8];

@@ -296,7 +296,7 @@ fn has_decimals<R: Reader>(reader: &R, table: TableId) -> Result<bool, Fault> {
 /// Joins all conditions into one evaluator; None if there are no conditions.
 ///
 /// # Errors
-/// They nest too deep, or a regular expression in one is none.
+/// They nest too deep, or a regular expression in one is invalid.
 pub fn evaluator_of_all(mut conditions: Vec<Node>) -> Result<Option<Evaluator>, Fault> {
     let whole = match conditions.len() {
         0 | 1 => conditions.pop(),
