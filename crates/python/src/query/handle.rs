@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use crate::query::plan::Plan;
 use crate::table::handle::Table;
 
-/// Rows of a table, chosen by what is in them: a lazy, immutable question.
+/// Rows of a table, chosen by conditions on their fields: a lazy, immutable query.
 ///
 /// Made by `where`, `find`, `filter`, `order_by`, `limit`, `select` of a table, and refined by the
-/// same methods. Iterating it gives records, attached as those of a table. Each iteration asks
-/// anew.
+/// same methods. Iterating it gives records, attached as those of a table. Each iteration runs the
+/// query again.
 ///
 /// >>> import pellucid
 /// >>> from pellucid import F

@@ -27,7 +27,7 @@ use crate::query::handle::Query;
 use crate::store_errors;
 use crate::work::walks::{Queried, Stop, Walked, Work, over};
 
-/// Remarks, a line each.
+/// The remarks, a line each.
 pub fn of(query: &Bound<'_, Query>, name: &str, explained: &Explained<'_>) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(source) = table.source(Walked::ByOne)? else {
@@ -74,14 +74,14 @@ struct Looked {
     is_empty: bool,
 }
 
-/// A field, and how far down its path there is something in some record.
+/// A field, and how far down its path some record has a value.
 struct Field {
     path: Vec<Step>,
     exists: Vec<Evaluator>,
     met: usize,
 }
 
-/// What kinds of values a field has, and what kinds are wanted there.
+/// The kinds of values that a field has, and those that the query compares it with.
 struct Kinds {
     path: Vec<Step>,
     column: Column,
@@ -149,12 +149,12 @@ impl Looked {
         }
     }
 
-    /// Wants any of these kinds in a field.
+    /// Notes that any of these kinds is looked for in a field.
     fn want<'a>(&mut self, field: &Node, values: impl Iterator<Item = &'a Value>, beside: &[&'static str]) {
         let Some(path) = field_of(field) else { return };
         let mut wanted: BTreeSet<_> = beside.iter().copied().collect();
         for value in values {
-            // None is often looked for among others.
+            // None is often looked for among other values.
             let Some(kind) = kind_of(value).filter(|_| *value != Value::None) else { return };
             wanted.insert(kind);
         }
@@ -198,7 +198,7 @@ impl Work for Looked {
                 *is_empty = false;
                 let mut is_done = true;
                 for field in fields.iter_mut() {
-                    // A damaged record may have it.
+                    // A damaged record may have the field.
                     while let Some(exists) = field.exists.get_mut(field.met)
                         && exists.is_true(&row, shapes).unwrap_or(true)
                     {
@@ -214,7 +214,7 @@ impl Work for Looked {
                             Some(kind) => {
                                 met.insert(kind);
                             }
-                            // What may be any of them.
+                            // A value that may be any of them.
                             None => *is_met = !found.is_missing() && !found.is_none() || *is_met,
                         }
                         Ok(())
@@ -233,8 +233,8 @@ impl Work for Looked {
     }
 }
 
-/// The kind of a value, of which all compare with each other; none for what is of no kind of its
-/// own.
+/// The kind of a value; values of one kind compare with each other. None for a value without such a
+/// kind.
 fn kind_of(value: &Value) -> Option<&'static str> {
     Some(match value {
         Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) | Value::Decimal(_) => "number",
@@ -270,7 +270,7 @@ fn kind_found<S: Shapes + ?Sized>(found: &Found<'_>, shapes: &S) -> Result<Optio
     })
 }
 
-/// With its article.
+/// The kind with its article.
 fn a(kind: &str) -> String {
     if kind.starts_with('a') { format!("an {kind}") } else { format!("a {kind}") }
 }
@@ -338,7 +338,7 @@ impl Kinds {
                  F.{place}.desc()"
             ));
         }
-        // Other libraries mean any of them.
+        // In other libraries, this means any of the values.
         let is_several = self.wanted.iter().all(|kind| matches!(*kind, "list" | "tuple" | "set"));
         let advice = if is_several {
             format!("; where(F.{place}.isin([...])) finds any of several values")
@@ -354,7 +354,7 @@ impl Kinds {
     }
 }
 
-/// The names in the dicts that a column has, of the first rows.
+/// The names in the dicts of a column, from the first rows.
 struct NamesIn(Column);
 
 impl Work for NamesIn {
@@ -372,7 +372,7 @@ impl Work for NamesIn {
             rows,
             || stop.is_set(),
             |row| {
-                // What is damaged has no names.
+                // A damaged record adds no names.
                 let _ = self.0.visit(&row, shapes, &mut |found| {
                     if let Some(Value::Dict(entries)) = found.to_value(shapes)? {
                         names.extend(entries.into_iter().filter_map(|(key, _)| match key {
@@ -390,7 +390,7 @@ impl Work for NamesIn {
     }
 }
 
-/// The names of the fields of records, as far as their shapes tell.
+/// The names of the fields of records, from their shapes.
 struct FieldNames;
 
 impl Work for FieldNames {
