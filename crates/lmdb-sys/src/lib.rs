@@ -1,7 +1,8 @@
-//! What of LMDB's C interface does the store call?
+//! Declares the part of LMDB's C interface that the store calls.
 //!
-//! Types, constants and functions as `lmdb/lmdb.h` declares them, and describes them. The library behind them makes some of its system
-//! calls in another way than LMDB does (`system.c`), so an environment that uses locks needs [`lock_context`] before it is opened.
+//! Types, constants and functions are those of `lmdb/lmdb.h`, which also documents them. The
+//! library behind them makes some of its system calls in another way than LMDB does (`system.c`).
+//! So an environment that uses locks needs [`lock_context`] before it is opened.
 #![allow(non_camel_case_types, missing_docs, reason = "the names are those of lmdb.h, which describes them")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -145,16 +146,18 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn mdb_cursor_del(cursor: *mut MDB_cursor, flags: c_uint) -> c_int;
 
-    /// How many pages the file will have when a write transaction, with those in it, is committed.
+    /// The number of pages that the file will have when a write transaction, with the nested
+    /// transactions in it, is committed.
     pub fn pellucid_txn_pages(txn: *const MDB_txn) -> usize;
 
-    /// As `mdb_cursor_put` with `MDB_APPEND` and `MDB_RESERVE`, where the cursor stands on the tree's last entry and the page has
-    /// room for another one; `MDB_NOTFOUND`, and nothing is done, elsewhere.
+    /// Like `mdb_cursor_put` with `MDB_APPEND` and `MDB_RESERVE`, if the cursor is on the tree's
+    /// last entry and the page has room for another one. Otherwise it does nothing and returns
+    /// `MDB_NOTFOUND`.
     pub fn pellucid_append(cursor: *mut MDB_cursor, key: *mut MDB_val, data: *mut MDB_val) -> c_int;
 }
 
-/// The context to give an environment (`mdb_env_set_userctx`) that has its locks on this descriptor of its lock file. The descriptor must stay
-/// open for as long as the environment is.
+/// The user context (`mdb_env_set_userctx`) for an environment that has its locks on this
+/// descriptor of its lock file. The descriptor must stay open as long as the environment.
 #[must_use]
 pub fn lock_context(descriptor: RawFd) -> *mut c_void {
     // Plus one, so that an environment without a context has the descriptor -1.

@@ -1,4 +1,4 @@
-//! What do sums and extremes over a walk of rows come to?
+//! Computes the sum, the count, the least and the greatest value of a column over a walk of rows.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -18,23 +18,24 @@ use crate::walk::{Walk, damaged, for_each};
 /// How a walk ended.
 #[derive(Debug)]
 pub enum Outcome<T> {
-    /// All rows were seen.
+    /// All rows were read.
     Done(T),
-    /// A value of a type that only the caller can handle; it has to walk by itself.
+    /// There is a value of a type that only the caller can handle: the caller has to walk over the
+    /// rows itself.
     Foreign,
 }
 
-/// What numbers add up to: the Decimals among them apart.
+/// A sum of numbers, with the Decimals apart.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
-    /// Of ints and floats.
+    /// The sum of ints and floats.
     pub numbers: Sum,
-    /// Of Decimals.
+    /// The sum of Decimals.
     pub decimals: DecimalSum,
 }
 
 impl Sums {
-    /// Adds what later rows come to; whether that can be.
+    /// Adds the sums of later rows. Returns whether that was possible.
     #[must_use]
     pub fn add(&mut self, later: &Self) -> bool {
         self.numbers.add(&later.numbers);
@@ -47,7 +48,8 @@ impl Sums {
         self.numbers.count() + self.decimals.count()
     }
 
-    /// Whether the Decimals are what they come to one after the other, with the ints between them, and there is no float.
+    /// Whether the sum of the Decimals is what adding them and the ints one after another would
+    /// give, and there is no float.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         self.decimals.holds_beside(&self.numbers)
@@ -102,7 +104,8 @@ pub fn sum<S: Shapes + ?Sized>(
             Ok(Some(Slot::Float(value))) => sum.add_float(value),
             Ok(Some(Slot::Bool(value))) => sum.add_int(i64::from(value)),
             Ok(Some(Slot::Heap { tag: tag::DECIMAL, payload, .. })) if decimals.add(payload) => {}
-            // Big ints, Decimals of too many digits and NumPy's scalars are numbers too, but not ours to add.
+            // Big ints, Decimals of too many digits and NumPy's scalars are numbers too, but this
+            // function cannot add them.
             Ok(Some(Slot::Heap {
                 tag: tag::BIGINT | tag::DECIMAL | tag::COMPLEX | tag::NDARRAY, ..
             })) => {
@@ -117,7 +120,8 @@ pub fn sum<S: Shapes + ?Sized>(
     Ok(if foreign.is_some() || !sums.is_sure() { Outcome::Foreign } else { Outcome::Done(sums) })
 }
 
-/// How many rows have the field; None counts, a missing field does not. With `each()`, how many elements do.
+/// Counts the rows that have the field. None counts, a missing field does not. With `each()`,
+/// counts elements.
 ///
 /// # Errors
 /// Damage, or a stop.
@@ -160,7 +164,7 @@ pub enum Extreme {
     Datetime(i64),
 }
 
-/// Which end of the order is wanted.
+/// Which extreme is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extremes {
     /// The least value.
@@ -169,9 +173,10 @@ pub enum Extremes {
     Greatest,
 }
 
-/// Finds the least or greatest value in a field; of equal ones the first.
+/// Finds the least or the greatest value in a field; of equal ones the first.
 ///
-/// Values of unlike types, bools, NaN and whatever has no order here make it `Foreign`: Python decides.
+/// Values of unlike types, bools, NaN and other values that it cannot order give `Foreign`: Python
+/// decides.
 ///
 /// # Errors
 /// Damage, or a stop.
@@ -185,7 +190,7 @@ pub fn extreme<S: Shapes + ?Sized>(
     let wanted = if which == Extremes::Least { Ordering::Less } else { Ordering::Greater };
     let mut best: Option<Extreme> = None;
     if column.branches() {
-        // Seldom asked for: the way of groups has them all.
+        // This is rare: the code for groups handles it.
         return Ok(Outcome::Foreign);
     }
     let foreign = for_each(rows, is_stopped, |row| {
@@ -218,7 +223,7 @@ pub fn extreme<S: Shapes + ?Sized>(
     Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(best) })
 }
 
-/// The better of what two walks have found, of which the first came first.
+/// The better of the results of two walks, of which `one` came first.
 #[must_use]
 pub fn better(
     one: Outcome<Option<Extreme>>,
@@ -249,7 +254,7 @@ impl Extreme {
     }
 }
 
-/// Compares a slot with the best value so far. None: not ours to compare.
+/// Compares a slot with the best value so far. None if this function cannot compare them.
 fn compare(slot: &Slot<'_>, best: &Extreme) -> Option<Ordering> {
     match (slot, best) {
         (Slot::Int(value), Extreme::Int(best)) => Some(value.cmp(best)),
@@ -258,7 +263,7 @@ fn compare(slot: &Slot<'_>, best: &Extreme) -> Option<Ordering> {
         (Slot::Float(value), Extreme::Int(best)) => exact_cmp(*best, *value).map(Ordering::reverse),
         (Slot::Str(value), Extreme::Str(best)) => Some(value.cmp(&best.as_slice())),
         (Slot::Date(value), Extreme::Date(best)) => Some(value.cmp(best)),
-        // Fold does not take part in a comparison.
+        // A comparison ignores fold.
         (Slot::Datetime(value), Extreme::Datetime(best)) => Some((value >> 1).cmp(&(best >> 1))),
         _ => None,
     }

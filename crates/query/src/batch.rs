@@ -1,8 +1,9 @@
-//! How do many rows get into order in memory?
+//! Sorts many rows in memory.
 //!
-//! What a row is ordered by, its key and its spelling stand one behind the other in one piece of memory, row behind row. Sorted are places in
-//! there, each with the first bytes as a number, which decide nearly always. With memory of its own for each row, asking for that, giving it
-//! back and waiting for it in each comparison were two thirds of a sort.
+//! One buffer holds the rows one after another: for each its sort code, its key and the key's
+//! spelling. The sort moves only places in this buffer. Each place holds the first bytes of the
+//! code as a number, which decides nearly every comparison. With an allocation for each row,
+//! allocating, freeing and the cache misses of comparisons took two thirds of a sort.
 
 use std::cmp::Ordering;
 
@@ -11,7 +12,7 @@ use crate::fault::Fault;
 use crate::stoppable::{self, Many, Pace};
 use crate::walk::RowKey;
 
-/// A row and what it is ordered by: the code, then the key's, which settles what is the same.
+/// A row and its sort code. The key decides between equal codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry<'a> {
     pub(crate) code: &'a [u8],
@@ -25,7 +26,7 @@ impl Entry<'_> {
     }
 }
 
-/// Entries, as they came or in order.
+/// Entries, sorted or as they came.
 #[derive(Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -60,7 +61,7 @@ impl Batch {
         self.places.len()
     }
 
-    /// Bytes of memory that it needs.
+    /// The number of bytes of memory that it takes.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.places.len() * size_of::<Place>()
     }
@@ -69,7 +70,7 @@ impl Batch {
         self.places.get(index).map(|place| entry_at(&self.bytes, place))
     }
 
-    /// Puts its entries in order.
+    /// Sorts the entries.
     ///
     /// # Errors
     /// A stop.
@@ -90,8 +91,9 @@ fn entry_at<'a>(bytes: &'a [u8], place: &Place) -> Entry<'a> {
     Entry { code, key, spelling: rest.get(..place.spelling_size).unwrap_or_default() }
 }
 
-/// A number that is less for one code than for another only if the code is: its bytes behind the first one, which says whether there is
-/// a value; the greatest number where there is none, since those come last.
+/// A number that is less for one code than for another only if the code is less. It has the bytes
+/// after the first, which says whether there is a value. Codes of missing values come last and have
+/// the greatest number.
 pub(crate) fn first_of(code: &[u8]) -> u64 {
     let Some((&PRESENT, code)) = code.split_first() else { return u64::MAX };
     let mut first = [0; 8];

@@ -1,8 +1,9 @@
-//! By which bytes is a value ordered, and by which is it grouped?
+//! Makes the bytes by which a value is ordered, and those by which it is grouped.
 //!
-//! Bytes whose order is that of the values, whatever their types: first what can be a key, as keys are ordered (None, bytes,
-//! strings, numbers, Decimals, dates, ...); then times; then spans of time; then what has no order (NaN, dicts, lists), all as one; then what is
-//! missing. No code is the begin of another, so that codes can follow each other.
+//! The bytes have the order of the values, whatever their types: first values that can be keys, in
+//! the order of keys (None, bytes, strings, numbers, Decimals, dates, ...); then times; then spans
+//! of time; then values without an order (NaN, dicts, lists), all with one code; then missing
+//! values. No code is a prefix of another, so that codes can follow each other.
 
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::tag;
@@ -12,17 +13,18 @@ use pellucid_record::{Corrupt, Damage, Shapes, Slot, Value};
 
 use crate::evaluate::found::Found;
 
-// Behind all codes of keys (format.md, "Ordered keys").
+// These come after all codes of keys (format.md, "Ordered keys").
 const TIME: u8 = 0xF1;
 const SPAN: u8 = 0xF2;
 const UNORDERED: u8 = 0xF3;
-// Before each code, never turned: what is missing is last in either order.
+// The byte before each code. It is never inverted: missing values come last in either order.
 pub(crate) const PRESENT: u8 = 0;
 const MISSING: u8 = 1;
-// Behind each code that a key would have: that of 2 is the begin of 2.5's, which goes on with FE. Without it, a turned 2 came first.
+// The byte after each code that a key would have. The code of 2 is a prefix of that of 2.5, which
+// goes on with FE. Without this byte, an inverted 2 came first.
 const END: u8 = 0;
 
-/// Codes of values, one behind the other, in memory that is used again.
+/// Codes of values, one after another, in a buffer that is reused.
 #[derive(Clone, Default)]
 pub struct Code {
     bytes: Vec<u8>,
@@ -30,18 +32,18 @@ pub struct Code {
 }
 
 impl Code {
-    /// Forgets all of them.
+    /// Removes all codes.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no codes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -53,7 +55,7 @@ impl Code {
         &self.bytes
     }
 
-    /// Turns the order of the code that begins at `start`; what is missing stays behind the others.
+    /// Inverts the order of the code that begins at `start`. Missing values stay last.
     pub fn turn(&mut self, start: usize) {
         for byte in self.bytes.get_mut(start + 1..).unwrap_or_default() {
             *byte = !*byte;
@@ -68,7 +70,7 @@ impl Code {
         self.push_as(found, shapes, false)
     }
 
-    /// Adds bytes that are the same for equal values alone, also where these have no order.
+    /// Adds bytes that are the same only for equal values, also for values without an order.
     ///
     /// # Errors
     /// Damage.
@@ -94,7 +96,8 @@ impl Code {
             found => {
                 let Some(value) = found.to_value(shapes)? else { return Ok(()) };
                 encoder.clear();
-                // Ordered as an index has them, so that either gives one order; grouped as keys are told apart.
+                // Sorting uses the codes of indexes, so that both give one order. Grouping uses
+                // codes that tell keys apart.
                 let is_key = if is_group { push_value(encoder, &value) } else { push_equal(encoder, &value) };
                 if !is_key {
                     *encoder = KeyEncoder::new();
@@ -111,7 +114,8 @@ impl Code {
 fn push_other(code: &mut Vec<u8>, value: &Value, is_group: bool) -> Result<(), Corrupt> {
     match value {
         Value::Time(micros, _, zone) => {
-            // A ZoneInfo has no offset without a date, so that Python compares such a time as a naive one.
+            // A ZoneInfo has no offset without a date, so that Python compares such a time as a
+            // naive one.
             let (is_aware, offset) = match zone {
                 Some(OwnedZone::Fixed(offset, _)) => (true, *offset),
                 _ => (false, 0),
@@ -138,8 +142,9 @@ fn push_other(code: &mut Vec<u8>, value: &Value, is_group: bool) -> Result<(), C
     Ok(())
 }
 
-/// Pushes what was found as a key, if it can be one; else it may have pushed a part. A bytearray is the bytes that it equals, a complex number without an
-/// imaginary part the float.
+/// Pushes a value of a row as a key, if it can be one. If it cannot, a part may have been pushed. A
+/// bytearray becomes the bytes that it equals, and a complex number without an imaginary part the
+/// float.
 ///
 /// # Errors
 /// Damage.
@@ -168,7 +173,7 @@ pub fn push_found<S: Shapes + ?Sized>(
     Ok(true)
 }
 
-/// Pushes a value as a key that equals it.
+/// Pushes the key that equals a value.
 pub(crate) fn push_equal(encoder: &mut KeyEncoder, value: &Value) -> bool {
     match value {
         Value::Bytearray(bytes) => encoder.bytes(bytes),
@@ -178,7 +183,7 @@ pub(crate) fn push_equal(encoder: &mut KeyEncoder, value: &Value) -> bool {
     true
 }
 
-/// Pushes a value as a key, if it can be one; else it may have pushed a part.
+/// Pushes a value as a key, if it can be one. If it cannot, a part may have been pushed.
 pub fn push_value(encoder: &mut KeyEncoder, value: &Value) -> bool {
     match value {
         Value::None => encoder.none(),

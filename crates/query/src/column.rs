@@ -1,4 +1,4 @@
-//! What does an expression come to in row after row?
+//! Computes one expression for each row.
 
 use pellucid_record::layout::tag;
 use pellucid_record::value::{NoShapes, decode_slot, encode_value};
@@ -12,7 +12,7 @@ use crate::expression::{Expression, Kind, Source};
 use crate::field::{FieldReader, Number, heap_text};
 use crate::pattern::BadPattern;
 
-/// One value for each row: that of a field, read in place, or one that is computed. Clones serve other threads.
+/// One value for each row: a field, read in place, or a computed value. Clones serve other threads.
 #[derive(Clone)]
 pub struct Column {
     kind: ColumnKind,
@@ -21,7 +21,7 @@ pub struct Column {
 #[derive(Clone)]
 enum ColumnKind {
     Field(FieldReader),
-    /// And the record of the value computed last.
+    /// With the record of the value that was computed last.
     Computed(Box<Evaluator>, Vec<u8>),
 }
 
@@ -35,7 +35,7 @@ impl Column {
     /// The column of an expression.
     ///
     /// # Errors
-    /// A regular expression in it is none.
+    /// A regular expression in it is invalid.
     pub fn new(expression: &Expression) -> Result<Self, BadPattern> {
         if let Kind::Field(Source::Record, path) = expression.kind()
             && let Some(reader) = FieldReader::of(path)
@@ -45,7 +45,8 @@ impl Column {
         Ok(Self { kind: ColumnKind::Computed(Box::new(Evaluator::new(expression)?), Vec::new()) })
     }
 
-    /// The number, if it is an int or a float in a field and a record with the same head was met before.
+    /// The number, if the column is a field that holds an int or a float, and a record with the
+    /// same head was met before.
     #[inline]
     #[must_use]
     pub fn quick_number(&self, record: &[u8]) -> Option<Number> {
@@ -55,7 +56,7 @@ impl Column {
         }
     }
 
-    /// As `quick_number`, for ints alone.
+    /// Like `quick_number`, but only for ints.
     #[inline]
     #[must_use]
     pub fn quick_int(&self, record: &[u8]) -> Option<i64> {
@@ -65,7 +66,8 @@ impl Column {
         }
     }
 
-    /// The tag and the slot, if it is a field and a record with the same head was met before.
+    /// The tag and the slot, if the column is a field, and a record with the same head was met
+    /// before.
     #[inline]
     #[must_use]
     pub fn quick_bits(&self, record: &[u8]) -> Option<(u8, u64)> {
@@ -75,7 +77,8 @@ impl Column {
         }
     }
 
-    /// The string, number or bool, if it is one in a field, however deep, of a record that is made as the last one was.
+    /// The string, number or bool, if the column is a field, nested or not, and the record has the
+    /// same layout as the last one.
     #[inline]
     #[must_use]
     pub fn quick_slot<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
@@ -85,7 +88,8 @@ impl Column {
         }
     }
 
-    /// The string, if it is one in a field and a record with the same head was met before. One that stands in its slot is put into `inline`.
+    /// The string, if the column is a field that holds one, and a record with the same head was met
+    /// before. A string that stands in its slot is copied into `inline`.
     #[inline]
     #[must_use]
     pub fn quick_text<'a>(&self, record: &'a [u8], inline: &'a mut [u8; 8]) -> Option<&'a [u8]> {
@@ -99,7 +103,7 @@ impl Column {
         }
     }
 
-    /// The value in a row, and the record in which it stands; None where it is missing.
+    /// The value in a row, and the record that holds it. None if it is missing.
     ///
     /// # Errors
     /// Damage of the record.
@@ -112,7 +116,7 @@ impl Column {
             ColumnKind::Field(reader) => Ok(reader.read(row.record, shapes)?.map(|slot| (slot, row.record))),
             ColumnKind::Computed(evaluator, record) => {
                 let Some(value) = evaluator.value(row, shapes)? else { return Ok(None) };
-                // What stands in a slot needs no record around it.
+                // A value that fits a slot needs no record around it.
                 let slot = match value {
                     Value::None => Some(Slot::None),
                     Value::Bool(value) => Some(Slot::Bool(value)),
@@ -132,7 +136,7 @@ impl Column {
         }
     }
 
-    /// Whether a row may have many values of it: with `each()`.
+    /// Whether a row may have many values, because the expression has `each()`.
     #[must_use]
     pub fn branches(&self) -> bool {
         match &self.kind {
@@ -141,7 +145,8 @@ impl Column {
         }
     }
 
-    /// Shows the values in a row to `visit`: one, which may be missing, or with `each()` any number.
+    /// Calls `visit` with the values in a row: one, which may be missing, or with `each()` any
+    /// number.
     ///
     /// # Errors
     /// Damage of the record, and what `visit` returns.
@@ -162,7 +167,7 @@ impl Column {
         }
     }
 
-    /// The value in a row; None where it is missing. With `each()` it is the list of them.
+    /// The value in a row; None if it is missing. With `each()` it is the list of the values.
     ///
     /// # Errors
     /// Damage of the record.
@@ -173,7 +178,7 @@ impl Column {
         }
     }
 
-    /// The value in a row as a record of its own; None where it is missing.
+    /// The value in a row, as a record of its own; None if it is missing.
     ///
     /// # Errors
     /// Damage of the record.

@@ -1,7 +1,8 @@
 //! Keeps rows that were read from a covering index, in memory.
 //!
-//! Most are told by an index of one part, which is an int or a short name, and have a short key: these take 24 bytes each, a number for the key and one
-//! for the value, which are put in order as they are. Of all others key and record stand one behind the other.
+//! Most of them come from an index of one part that is an int or a short name, and have a short
+//! key. Such a plain row takes 24 bytes: a number for the key and one for the value. They are
+//! sorted as they are. For all other rows, key and record lie one after another in a buffer.
 
 use std::ops::ControlFlow;
 
@@ -11,20 +12,21 @@ use pellucid_store::Row;
 use crate::fault::Fault;
 use crate::walk::{RowKey, Walk};
 
-/// Bytes of the record of one part that stands in its slot.
+/// The size of a record of one part that stands in its slot.
 pub(crate) const PLAIN_SIZE: usize = ROOT_HEAD_SIZE + 9;
 
-/// Rows as entries tell them, in memory.
+/// Rows from entries, in memory.
 #[derive(Clone)]
 pub struct CoveredRows {
-    /// The rows, as long as all are plain; afterwards none.
+    /// The rows, as long as all are plain; empty after that.
     plain: Vec<Plain>,
-    /// The rows, once one is not plain, and of each its key, the key's spelling and its record.
+    /// The rows, from the first one that is not plain on. `bytes` has the key, the key's spelling
+    /// and the record of each.
     places: Vec<Place>,
     bytes: Vec<u8>,
-    /// They were added in the order of their keys, each key once.
+    /// Whether the rows were added in the order of their keys, each key once.
     is_in_order: bool,
-    /// The row that is given next.
+    /// The row to return next.
     next: usize,
 }
 
@@ -34,21 +36,21 @@ impl Default for CoveredRows {
     }
 }
 
-/// A row with a key of eight bytes at most that needs no spelling, and one part that stands in its slot.
+/// A row whose key has at most eight bytes and no spelling, and whose one part stands in its slot.
 #[derive(Clone, Copy)]
 struct Plain {
     prefix: u64,
-    /// The slot, its tag, and the key's size.
+    /// The slot, its tag, and the size of the key.
     bits: u64,
     tag: u8,
     key: u8,
 }
 
-/// The tag of what has no record.
+/// The tag of a row without a record.
 const NO_RECORD: u8 = u8::MAX;
 
 impl Plain {
-    /// In which order it is among others.
+    /// The row's position in the order of keys.
     #[inline]
     fn order(&self) -> (u64, u8) {
         (self.prefix, self.key)
@@ -69,13 +71,13 @@ impl Plain {
     }
 }
 
-/// The head of the record of one part.
+/// The head of a record of one part.
 const PLAIN_HEAD: u64 = root_head(Container::Tuple, ROOT_WIDTH_LOG2, 0, 1);
 
 /// A row of any other kind.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The first bytes of the key, in whose order most rows are.
+    /// The first bytes of the key, which decide nearly every comparison.
     prefix: u64,
     start: usize,
     key: u32,
@@ -83,7 +85,7 @@ struct Place {
     record: u32,
 }
 
-/// The first bytes of a key, as a number that is ordered as they are.
+/// The first bytes of a key, as a number with the same order.
 #[inline]
 fn prefix_of(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk() {
@@ -91,7 +93,7 @@ fn prefix_of(key: &[u8]) -> u64 {
     }
     let unused = 8 * (8 - key.len() as u32);
     match (key.first_chunk(), key.last_chunk()) {
-        // They overlap, in what is the same.
+        // The two chunks overlap, and the bits of both are the same there.
         (Some(first), Some(last)) => {
             u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
         }
@@ -114,13 +116,13 @@ impl Place {
 }
 
 impl CoveredRows {
-    /// No rows, with room for so many of one part.
+    /// An empty list, with room for this many plain rows.
     #[must_use]
     pub fn with_room(count: usize) -> Self {
         Self { plain: Vec::with_capacity(count), ..Self::default() }
     }
 
-    /// Rows of which nothing but the key is told.
+    /// Rows that have only their keys.
     #[must_use]
     pub fn of_keys(keys: Vec<RowKey>) -> Self {
         let mut rows = Self::default();
@@ -130,7 +132,8 @@ impl CoveredRows {
         rows
     }
 
-    /// Adds a row, if it is a plain one among such; `record` is that of its part, which it has or has not.
+    /// Adds a row, if it and all others are plain. `record` is the record of its part, if
+    /// `has_record`.
     #[inline]
     pub(crate) fn push_plain(&mut self, key: &[u8], record: &[u8; PLAIN_SIZE], has_record: bool) -> bool {
         let (Some((tag, slot)), true) = (
@@ -147,7 +150,7 @@ impl CoveredRows {
         true
     }
 
-    /// Adds a row, whose record `fill` adds to the bytes; nothing where that says no.
+    /// Adds a row, whose record `fill` appends to the bytes. Adds nothing if `fill` returns false.
     pub(crate) fn push_with(
         &mut self,
         key: &[u8],
@@ -173,7 +176,7 @@ impl CoveredRows {
         true
     }
 
-    /// Keeps plain rows as the others are kept, among which they are to be.
+    /// Converts plain rows to the general form, to keep them with other rows.
     fn spread(&mut self) {
         if self.plain.is_empty() {
             return;
@@ -190,27 +193,27 @@ impl CoveredRows {
         self.is_in_order = is_in_order;
     }
 
-    /// How many bytes of memory they take.
+    /// The number of bytes of memory that the rows take.
     #[inline]
     #[must_use]
     pub fn size(&self) -> usize {
         self.bytes.len() + self.places.len() * size_of::<Place>() + self.plain.len() * size_of::<Plain>()
     }
 
-    /// How many there are.
+    /// How many rows there are.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.plain.len() + self.places.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What `visit` makes of the one that was added last.
+    /// Calls `visit` with the row that was added last.
     pub fn with_last<R>(&self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
         self.with_row(self.len().checked_sub(1)?, visit)
     }
@@ -223,7 +226,7 @@ impl CoveredRows {
         self.places.get(index).map(|place| visit(place.row(&self.bytes)))
     }
 
-    /// The values of the rows from the next one on, where each is an int, the only part.
+    /// The values of the rows from the next one on, if the one part of each is an int.
     #[must_use]
     pub fn ints(&self) -> Option<impl ExactSizeIterator<Item = i64>> {
         let rest = self.plain.get(self.next..)?;
@@ -231,7 +234,7 @@ impl CoveredRows {
         is_int.then(|| rest.iter().map(|row| row.bits.cast_signed()))
     }
 
-    /// Takes the one back that was added last.
+    /// Removes the row that was added last.
     pub fn pop(&mut self) {
         if self.plain.pop().is_none()
             && let Some(place) = self.places.pop()
@@ -240,14 +243,14 @@ impl CoveredRows {
         }
     }
 
-    /// Turns the order round of those from this one on.
+    /// Reverses the order of the rows from this one on.
     pub fn turn(&mut self, from: usize) {
         self.plain.get_mut(from..).unwrap_or_default().reverse();
         self.places.get_mut(from..).unwrap_or_default().reverse();
         self.is_in_order = false;
     }
 
-    /// Adds others behind them.
+    /// Appends other rows.
     pub fn append(&mut self, mut others: Self) {
         if self.is_empty() {
             *self = others;
@@ -266,7 +269,7 @@ impl CoveredRows {
         self.places.extend(others.places.into_iter().map(moved));
     }
 
-    /// Leaves the first few out, and takes so many at most of the rest.
+    /// Skips the first `offset` rows, and keeps at most `limit` of the rest.
     pub fn cut(&mut self, offset: u64, limit: u64) {
         let start = offset.min(self.len() as u64) as usize;
         let count = limit.min((self.len() - start) as u64) as usize;
@@ -276,14 +279,14 @@ impl CoveredRows {
         self.places.truncate(count);
     }
 
-    /// Brings them in the order of keys, each key once.
+    /// Sorts the rows by key, and keeps each key once.
     pub fn put_in_order(&mut self) {
         if self.is_in_order {
             return;
         }
         self.is_in_order = true;
         let bytes = &self.bytes;
-        // Entries come in runs that are in order, which a stable sort makes use of.
+        // Entries come in sorted runs, which make a stable sort faster.
         self.plain.sort_by_key(Plain::order);
         self.plain.dedup_by_key(|row| row.order());
         self.places.sort_by(|one, other| {
@@ -292,10 +295,11 @@ impl CoveredRows {
         self.places.dedup_by(|one, other| one.prefix == other.prefix && one.key(bytes) == other.key(bytes));
     }
 
-    /// Brings them, which are in the order of keys, in that of these keys, those alone.
+    /// Keeps only the rows with these keys, in the order of these keys. The rows must be sorted by
+    /// key.
     ///
     /// # Errors
-    /// What the keys come with.
+    /// An error of the keys' iterator.
     pub fn pick<E>(&mut self, keys: impl Iterator<Item = Result<RowKey, E>>) -> Result<(), E> {
         let (mut plain, mut places) = (Vec::new(), Vec::new());
         for key in keys {
@@ -314,7 +318,7 @@ impl CoveredRows {
         Ok(())
     }
 
-    /// Gives the next row to `visit`; None at the end.
+    /// Calls `visit` with the next row; None at the end.
     pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
         let found = self.with_row(self.next, visit)?;
         self.next += 1;
@@ -401,7 +405,7 @@ mod tests {
             };
             assert!(plain.push_plain(key, &record, true));
             assert!(any.push_with(key, &[], fill));
-            // Once one is not plain, all others are not either.
+            // After the first row that is not plain, all rows are kept in the general form.
             let is_plain = late.push_plain(key, &record, true);
             assert_eq!(is_plain, value <= 3);
             if !is_plain || value == 3 {

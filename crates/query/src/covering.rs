@@ -1,9 +1,11 @@
-//! Makes rows of the entries of a covering index, one that has all that a query asks for.
+//! Makes rows of the entries of a covering index: an index that has all fields that a query reads.
 //!
-//! The values of the index's parts, spelled as in the row, and the row's key. Where a query asks for no more, no row is looked up: each
-//! entry becomes a small record, the tuple of its parts, and all that computes over rows runs over these, by expressions that read the
-//! tuple ([`over_entries`]). Bytes may be those of a bytearray, a complex number stands where the float does that it equals, and so does a
-//! scalar of NumPy's: an entry with such a part does not tell, and the rows are read.
+//! An entry has the values of the index's parts, spelled as in the row, and the row's key. If a
+//! query reads nothing else, no row is looked up: each entry becomes a small record, the tuple of
+//! its parts. Everything that computes over rows then runs over these records, with expressions
+//! that read the tuple ([`over_entries`]). Some entries do not tell what the row has: bytes may
+//! come from a bytearray, and a complex number or a NumPy scalar is stored as the float that it
+//! equals. If an entry has such a part, the rows are read instead.
 
 use pellucid_record::Value;
 use pellucid_record::key::{KeyPart, KeyReader, PlainKey, plain_part};
@@ -18,12 +20,13 @@ use crate::evaluate::reach::key_value;
 use crate::expression::{Chain, Expression, Kind, Node, Source, Step};
 use crate::index::{EntryParts, Keys};
 
-/// The expression that comes to the same over what entries tell as this one does over rows. None where it reads what they do not tell.
+/// The expression that gives over records of entries what `node` gives over rows. None if it reads
+/// something that entries do not have.
 #[must_use]
 pub fn over_entries(parts: &[(Node, bool)], node: &Node) -> Option<Node> {
     let of_one = |(place, (part, _)): (usize, &(Node, bool))| {
         let rest = if part == node { Some(&[][..]) } else { rest_of(node, part) }?;
-        // Of what branches an entry has one value.
+        // If a part branches, an entry has only one of its values.
         let place = i64::try_from(place).ok().filter(|_| !part.branches())?;
         Some(std::iter::once(Step::Index(place)).chain(rest.iter().cloned()).collect::<Vec<_>>())
     };
@@ -52,7 +55,7 @@ pub fn over_entries(parts: &[(Node, bool)], node: &Node) -> Option<Node> {
     Expression::new(kind).ok()
 }
 
-/// The steps that lead on from a field to what is read in it.
+/// The steps that lead from the indexed field to the field that is read in it.
 fn rest_of<'a>(node: &'a Expression, part: &Expression) -> Option<&'a [Step]> {
     match (node.kind(), part.kind()) {
         (Kind::Field(Source::Record, path), Kind::Field(Source::Record, field)) => {
@@ -62,7 +65,7 @@ fn rest_of<'a>(node: &'a Expression, part: &Expression) -> Option<&'a [Step]> {
     }
 }
 
-/// Bytes of the record of as many parts as one block of slots has, without a heap.
+/// The size of a record whose parts fill one block of slots, without a heap.
 const RECORD_SIZE_MAX: usize = ROOT_HEAD_SIZE + BLOCK_SLOTS as usize * 9;
 
 /// Makes rows of entries.
@@ -71,13 +74,13 @@ pub struct EntryReader {
     keys: Keys,
     has_values: bool,
     is_plain: bool,
-    /// The record of the entry that was taken apart last, and its size; 0 where it has to be made yet.
+    /// The record of the entry that was split last, and its size; 0 if it is not made yet.
     record: [u8; RECORD_SIZE_MAX],
     size: usize,
 }
 
 impl EntryReader {
-    /// Of the entries of an index; without values, where keys are all that is asked for.
+    /// A reader of the entries of an index. Without `has_values`, only keys are needed.
     #[must_use]
     pub fn new(keys: Keys, has_values: bool) -> Self {
         let is_plain = keys.count() <= BLOCK_SLOTS as usize;
@@ -90,7 +93,7 @@ impl EntryReader {
         Self { keys, has_values, is_plain, record, size: 0 }
     }
 
-    /// Takes an entry apart, which `tell` is given next; None where it is none.
+    /// Splits an entry, which `tell` takes next. None if the bytes are no entry.
     #[inline]
     #[must_use]
     pub fn split<'a>(&mut self, entry: &Row<'a>) -> Option<EntryParts<'a>> {
@@ -113,8 +116,8 @@ impl EntryReader {
         self.keys.has_complex(entry)
     }
 
-    /// Makes the record of ints and short names, which most indexes have, and gives what is behind these parts: the key. None where a
-    /// part is something else.
+    /// Makes the record of parts that are ints and short names, as in most indexes, and returns the
+    /// bytes after these parts: the key. None if a part is of another kind.
     #[inline]
     fn plain<'a>(&mut self, entry: &'a [u8]) -> Option<&'a [u8]> {
         let count = self.keys.count();
@@ -137,7 +140,7 @@ impl EntryReader {
         Some(rest)
     }
 
-    /// Adds the row of an entry; false where the entry does not tell it.
+    /// Adds the row of an entry. False if the entry does not tell what the row has.
     #[inline]
     pub fn tell(&self, entry: &EntryParts<'_>, rows: &mut CoveredRows) -> bool {
         if let (PLAIN_SIZE, Some(record), true) =
@@ -156,7 +159,7 @@ impl EntryReader {
         rows.push_with(entry.key, entry.key_spelling, |out| !self.has_values || fill(out))
     }
 
-    /// The record of any parts; false where they do not tell it.
+    /// Makes the record of any parts. False if they do not tell what the row has.
     fn any(&self, entry: &EntryParts<'_>, out: &mut Vec<u8>) -> bool {
         let count = self.keys.count();
         if entry.has_stand_in {
@@ -192,7 +195,7 @@ impl EntryReader {
     }
 }
 
-/// Sets a slot and its tag; None where the text has no room there.
+/// Sets a slot and its tag. None if the text does not fit a slot.
 #[inline]
 fn set_plain(tag: &mut u8, slot: &mut [u8; 8], part: PlainKey<'_>) -> Option<()> {
     match part {
@@ -206,7 +209,7 @@ fn set_plain(tag: &mut u8, slot: &mut [u8; 8], part: PlainKey<'_>) -> Option<()>
     Some(())
 }
 
-/// The slots of a tuple that is being made, the last thing in some bytes.
+/// The slots of a tuple that is being written at the end of a buffer.
 struct Slots<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
@@ -248,7 +251,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Sets what stands in a slot, or is a text; false of other values.
+    /// Sets a value that stands in a slot, or a text. False for other values.
     fn set_part(&mut self, place: usize, part: &KeyPart<'_>) -> bool {
         match part {
             KeyPart::None => self.set(place, tag::NONE, 0),

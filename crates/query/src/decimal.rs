@@ -1,8 +1,10 @@
-//! What do Decimals come to?
+//! Computes with Decimals as Python does.
 //!
-//! As Python's `decimal` computes under its default context, which follows the General Decimal Arithmetic Specification: 28 digits, a half
-//! goes to the even neighbour, exponents of the first digit from -999,999 to 999,999. What Python raises for (`InvalidOperation`,
-//! `DivisionByZero`, `Overflow`) is None. The results are Python's to the last zero: `1.30 + 1` is `2.30`.
+//! The rules are those of Python's `decimal` under its default context, which follows the General
+//! Decimal Arithmetic Specification: 28 digits, a half is rounded to the even neighbour, and the
+//! exponent of the first digit is from -999,999 to 999,999. Where Python raises
+//! (`InvalidOperation`, `DivisionByZero`, `Overflow`), the result is None. Results equal Python's
+//! to the last zero: `1.30 + 1` is `2.30`.
 
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{One, Zero};
@@ -11,14 +13,14 @@ use crate::arrow::written;
 use crate::digits;
 
 const DIGIT_COUNT: i64 = 28;
-/// Of the first digit.
+/// The largest exponent of the first digit.
 const EXPONENT_MAX: i64 = 999_999;
-/// Of the last digit of the numbers that are nearest to 0.
+/// The exponent of the last digit of the numbers nearest to 0.
 const EXPONENT_LEAST: i64 = -999_999 - (DIGIT_COUNT - 1);
-/// Beyond any exponent that Python takes, and far from what an i64 has no room for.
+/// Beyond any exponent that Python takes, and far below the limit of an i64.
 const EXPONENT_WRITTEN_MAX: u64 = 2_000_000_000_000_000_000;
 
-/// A Decimal that is no signaling NaN, with which nothing can be computed.
+/// A Decimal that is no signaling NaN, as nothing can be computed with that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decimal {
     is_negative: bool,
@@ -30,7 +32,7 @@ enum Kind {
     /// Digits, times ten to the power of the exponent.
     Finite(BigUint, i64),
     Infinite,
-    /// With the digits that stand behind it.
+    /// NaN, with the digits that follow it.
     Nan(String),
 }
 
@@ -61,13 +63,13 @@ impl Decimal {
         is_pythons.then_some(Self { is_negative, kind: Finite(digits, exponent) })
     }
 
-    /// The Decimal of an int, all of whose digits it has.
+    /// The Decimal of an int, with all its digits.
     #[must_use]
     pub fn of_int(value: &BigInt) -> Self {
         Self { is_negative: value.sign() == Sign::Minus, kind: Finite(value.magnitude().clone(), 0) }
     }
 
-    /// As Python's `str()` writes it.
+    /// The text that Python's `str()` writes.
     #[must_use]
     pub fn text(&self) -> String {
         let sign = if self.is_negative { "-" } else { "" };
@@ -134,7 +136,7 @@ impl Decimal {
                 if digits.is_zero() {
                     return rounded(is_negative, BigUint::ZERO, ideal);
                 }
-                // One digit more than there will be, if not two.
+                // One digit more than the result has, or two.
                 let shift = digits::count(other_digits) - digits::count(digits) + DIGIT_COUNT + 1;
                 let (whole, part) = (scaled(digits, shift), scaled(other_digits, -shift));
                 let (mut quotient, rest) = (&whole / &part, &whole % &part);
@@ -145,7 +147,8 @@ impl Decimal {
                         exponent += 1;
                     }
                 } else if (&quotient % 5u8).is_zero() {
-                    // What looks like a half, or like nothing, is a little more.
+                    // There is a remainder: digits that look like exactly a half, or like an exact
+                    // result, stand for a little more.
                     quotient += 1u8;
                 }
                 rounded(is_negative, quotient, exponent)
@@ -171,7 +174,7 @@ impl Decimal {
                 }
                 let distance = (exponent + digits::count(digits))
                     .checked_sub(other_exponent + digits::count(other_digits))?;
-                // The whole quotient has to have no more digits than a Decimal.
+                // The whole quotient must not have more digits than a Decimal.
                 if distance > DIGIT_COUNT {
                     return None;
                 }
@@ -188,7 +191,7 @@ impl Decimal {
         }
     }
 
-    /// The number with the other sign; 0 has none then.
+    /// The number with the other sign; 0 then has none.
     #[must_use]
     pub fn negated(&self) -> Option<Self> {
         match &self.kind {
@@ -214,7 +217,7 @@ impl Decimal {
         Self { is_negative, kind: self.kind.clone() }
     }
 
-    /// NaN with no more digits behind it than a result has: the last ones.
+    /// A NaN with only its last digits, as many as a result may have.
     fn as_result(&self) -> Self {
         let Nan(digits) = &self.kind else { return self.clone() };
         let cut = digits.len().saturating_sub(DIGIT_COUNT as usize);
@@ -223,7 +226,7 @@ impl Decimal {
     }
 }
 
-/// Sign, digits, exponent.
+/// A number's sign, digits and exponent.
 type Number<'a> = (bool, &'a BigUint, i64);
 
 fn finite_sum(one: Number<'_>, other: Number<'_>) -> Option<Decimal> {
@@ -236,7 +239,7 @@ fn finite_sum(one: Number<'_>, other: Number<'_>) -> Option<Decimal> {
         let exponent = lower.2.max(number.2 - DIGIT_COUNT - 1);
         return rounded(number.0, scaled(number.1, number.2 - exponent), exponent);
     }
-    // What is too small to be more than a reason to round is as good as a 1 behind the digits.
+    // A number so small that it matters only for rounding is replaced by a 1 after the digits.
     let last = upper.2 + (digits::count(upper.1) - DIGIT_COUNT - 2).min(-1);
     let small = BigUint::one();
     let lower = if lower.2 + digits::count(lower.1) - 1 < last { (lower.0, &small, last) } else { lower };
@@ -248,7 +251,7 @@ fn finite_sum(one: Number<'_>, other: Number<'_>) -> Option<Decimal> {
     rounded(sign == Sign::Minus, digits, lower.2)
 }
 
-/// The number with as many digits as a result has; None where it is too large.
+/// The number, rounded to the digits of a result. None if it is too large.
 fn rounded(is_negative: bool, digits: BigUint, exponent: i64) -> Option<Decimal> {
     if digits.is_zero() {
         let exponent = exponent.clamp(EXPONENT_LEAST, EXPONENT_MAX);
@@ -271,7 +274,7 @@ fn rounded(is_negative: bool, digits: BigUint, exponent: i64) -> Option<Decimal>
             kept += 1u8;
         }
     }
-    // 99...9 has become 100...0.
+    // Rounding turned 99...9 into 100...0.
     if digits::count(&kept) > DIGIT_COUNT {
         kept /= 10u8;
         exponent += 1;
@@ -280,7 +283,7 @@ fn rounded(is_negative: bool, digits: BigUint, exponent: i64) -> Option<Decimal>
     fits.then_some(Decimal { is_negative, kind: Finite(kept, exponent) })
 }
 
-/// Times ten to the power of `exponent`, if that is above 0.
+/// The digits times ten to the power of `exponent`, if that is above 0.
 fn scaled(digits: &BigUint, exponent: i64) -> BigUint {
     match u32::try_from(exponent) {
         Ok(exponent) => digits * digits::power(u64::from(exponent)),

@@ -1,20 +1,22 @@
-//! What do Decimals add up to, as long as no digit is lost?
+//! Adds up Decimals, as long as no digit is lost.
 //!
-//! Python adds under a context of 28 digits and rounds where there are more. As long as there are not, whatever the order, a sum of ints is the same,
-//! to the last zero: that of the digits, each times ten as often as the one with most of them behind the point asks for. So the sizes of all
-//! that is added are added up, too, and the sum holds while these have no more than 28 digits; beyond that, and for what is no finite Decimal, the
-//! values have to be added one after the other by whoever knows the context.
+//! Python adds under a context of 28 digits and rounds longer results. While no result is longer,
+//! the sum does not depend on the order and equals a sum of ints, to the last zero: the digits of
+//! each value, scaled to the largest number of digits behind the point. To know this, the absolute
+//! values are added up as well: the sum holds while these have at most 28 digits. Beyond that, and
+//! for a Decimal that is not finite, the caller, which knows the context, has to add the values one
+//! after another.
 
 use pellucid_record::Value;
 
 use crate::arrow::written;
 use crate::sum::Sum;
 
-/// Of the digits that Python's default context has.
+/// The number of digits in Python's default context.
 const DIGIT_COUNT: u32 = 28;
-/// The first number that has more.
+/// The first number with more digits.
 const END: u128 = 10_u128.pow(DIGIT_COUNT);
-/// Behind the point; of 0 there may be more than it has digits.
+/// The largest number of digits behind the point; 0 may have more of these than it has digits.
 const SCALE_MAX: u32 = 60;
 
 /// A sum of Decimals.
@@ -29,15 +31,16 @@ const SCALE_MAX: u32 = 60;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecimalSum {
     digits: i128,
-    /// Those of all that was added, without its sign.
+    /// The sum of the absolute values, in the same digits.
     size: u128,
-    /// How many of them are behind the point.
+    /// How many digits are behind the point.
     scale: u32,
     count: u64,
 }
 
 impl DecimalSum {
-    /// Adds the Decimal of a text, as `str()` writes it. False, and nothing added, where digits might be lost, or it has none.
+    /// Adds the Decimal of a text, as `str()` writes it. Returns false, and adds nothing, if digits
+    /// might be lost, or if it is not finite.
     #[inline]
     #[must_use]
     pub fn add(&mut self, text: &[u8]) -> bool {
@@ -46,7 +49,7 @@ impl DecimalSum {
         self.put(Self { digits, size, scale, count: 1 })
     }
 
-    /// Adds what another sum has come to. False, and nothing added, as for `add`.
+    /// Adds another sum. Returns false, and adds nothing, as `add` does.
     #[must_use]
     pub fn put(&mut self, other: Self) -> bool {
         let (mut one, mut other) = (*self, other);
@@ -72,13 +75,14 @@ impl DecimalSum {
         true
     }
 
-    /// How many were added.
+    /// How many Decimals were added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether no digit is lost either where ints are added to them, whatever the order; to floats Decimals are not added.
+    /// Whether no digit is lost if these ints are added as well, in any order. Decimals are not
+    /// added to floats.
     #[must_use]
     pub fn holds_beside(&self, ints: &Sum) -> bool {
         if self.count == 0 || ints.count() == 0 {
@@ -89,7 +93,7 @@ impl DecimalSum {
         ints.int().is_some() && size < END && all.put(Self { digits: 0, ..*self })
     }
 
-    /// The sum, with that of ints that it holds beside.
+    /// The sum, with a sum of ints added for which `holds_beside` is true.
     #[must_use]
     pub fn value_with(&self, ints: i128) -> Value {
         let power = power(self.scale).unwrap_or(1).cast_signed();
@@ -107,8 +111,8 @@ fn power(exponent: u32) -> Option<u128> {
     (exponent <= DIGIT_COUNT).then(|| 10_u128.pow(exponent))
 }
 
-/// Whether it is negative, its digits, and how many of them are behind the point; None where there are too many, and for what is no text of a finite
-/// Decimal.
+/// Whether it is negative, its digits, and how many of them are behind the point. None if there are
+/// too many digits, or if the text is no finite Decimal.
 #[inline]
 fn parsed(text: &[u8]) -> Option<(bool, u128, u32)> {
     let (is_negative, rest) = match text.split_first() {
@@ -132,7 +136,7 @@ fn parsed(text: &[u8]) -> Option<(bool, u128, u32)> {
                 return moved((size, scale), bytes.as_slice())
                     .map(|(size, scale)| (is_negative, size, scale));
             }
-            // NaN, infinity, damage.
+            // NaN, infinity, or damage.
             _ => return None,
         }
         is_behind_digit = *byte != b'.';
@@ -140,14 +144,14 @@ fn parsed(text: &[u8]) -> Option<(bool, u128, u32)> {
     is_behind_digit.then_some((is_negative, size, scale))
 }
 
-/// Digits, and how many of them are behind the point, with the point moved by an exponent.
+/// Digits and the number of them behind the point, after an exponent has moved the point.
 fn moved((size, scale): (u128, u32), exponent: &[u8]) -> Option<(u128, u32)> {
     let exponent: i64 = std::str::from_utf8(exponent).ok()?.parse().ok()?;
     let moved = i64::from(scale).checked_sub(exponent)?;
     if moved >= 0 {
         return u32::try_from(moved).ok().filter(|scale| *scale <= SCALE_MAX).map(|scale| (size, scale));
     }
-    // An int 0 is what Python begins with, so that all digits before the point are written.
+    // Python's sum begins with the int 0, so that all digits before the point are written.
     let size = if size == 0 { 0 } else { size.checked_mul(power(u32::try_from(-moved).ok()?)?)? };
     (size < END).then_some((size, 0))
 }
@@ -180,7 +184,7 @@ mod tests {
             (&["1E+28"], None),
             (&[&nines], Some(&nines)),
             (&[&nines, "1"], None),
-            // They would be rounded one after the other, whatever is left of them in the end.
+            // Adding these one after another rounds, whatever is left in the end.
             (&[&nines, "-1"], None),
             (&["5", "0E-30"], None),
             (&["1E-61"], None),

@@ -1,16 +1,17 @@
-//! How are numbers of very many digits read, and counted?
+//! Reads and counts the digits of very long numbers.
 //!
-//! In less than quadratic time, which is what the ways of `num-bigint` take: halves are put together by its multiplication.
+//! It takes less than quadratic time, unlike the methods of `num-bigint`: it splits the digits in
+//! halves and joins them with that crate's multiplication.
 
 use num_bigint::BigUint;
 use num_traits::ToPrimitive;
 
 /// Digits that a u64 holds.
 const PART: usize = 19;
-/// Numbers of fewer digits are read at once.
+/// Numbers with fewer digits are read at once.
 const SHORT: usize = 8 * PART;
 
-/// The number of some ASCII digits; None where there is none, or another character.
+/// The number of some ASCII digits. None if there is no digit, or any other character.
 pub(crate) fn parse(digits: &[u8]) -> Option<BigUint> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -18,7 +19,7 @@ pub(crate) fn parse(digits: &[u8]) -> Option<BigUint> {
     if digits.len() <= SHORT {
         return BigUint::parse_bytes(digits, 10);
     }
-    // The least first.
+    // The least significant part first.
     let mut parts: Vec<BigUint> = digits
         .rchunks(PART)
         .map(|part| part.iter().fold(0, |number: u64, digit| number * 10 + u64::from(digit - b'0')).into())
@@ -39,7 +40,7 @@ pub(crate) fn parse(digits: &[u8]) -> Option<BigUint> {
     parts.pop()
 }
 
-/// Ten to the power of an exponent, whose digits have to have room in memory.
+/// Ten to the power of an exponent. The digits must fit into memory.
 pub(crate) fn power(exponent: u64) -> BigUint {
     BigUint::from(10u8).pow(u32::try_from(exponent).unwrap_or(u32::MAX))
 }
@@ -47,12 +48,12 @@ pub(crate) fn power(exponent: u64) -> BigUint {
 /// The logarithm of 2 in base 10, with 64 bits behind the point.
 const LOG10_2: u128 = 0x4D10_4D42_7DE7_FBCC;
 
-/// How many digits a number has; 0 has one.
+/// The number of digits of a number; 0 has one.
 pub(crate) fn count(number: &BigUint) -> i64 {
     if let Some(number) = number.to_u128() {
         return i64::from(number.checked_ilog10().unwrap_or(0)) + 1;
     }
-    // As many as the bits say, or one more or fewer where the estimate was rounded.
+    // The bits give the number of digits, or one more or fewer if the estimate was rounded.
     let estimate = ((u128::from(number.bits() - 1) * LOG10_2) >> 64) as u64;
     let power = power(estimate);
     let digits = if *number < power {

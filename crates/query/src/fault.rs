@@ -6,7 +6,7 @@ use pellucid_store::StoreError;
 /// Why a walk broke off.
 #[derive(Debug)]
 pub enum Fault {
-    /// The store.
+    /// An error of the store.
     Store(StoreError),
     /// A damaged record, under this key.
     Record(Vec<u8>, Corrupt),
@@ -19,7 +19,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What an expression is refused for.
+    /// A fault for an expression that was refused.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     pub fn of_expression<E: ToString>(error: E) -> Self {
@@ -33,11 +33,11 @@ impl From<StoreError> for Fault {
     }
 }
 
-/// More groups than memory should hold.
+/// There are more groups than memory should hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyGroups {
-    /// How many there were when there were too many.
+    /// The number of groups when the limit was passed.
     pub count: usize,
-    /// How many bytes they may take.
+    /// The number of bytes that groups may take.
     pub size_max: usize,
 }

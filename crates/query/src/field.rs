@@ -1,9 +1,9 @@
-//! Where is a field in this record, given that it was there in the last one?
+//! Finds a field in record after record, and remembers where it was.
 //!
-//! A `FieldReader` follows one path through record after record. For a path of one field it
-//! remembers the heads of the roots it met and where the field's tag and slot stood under each: records
-//! of one shape differ in neither, so that reading the next is one comparison and two loads. A
-//! longer path is walked container by container.
+//! A `FieldReader` follows one path. For a path of one field it remembers the root heads that it
+//! met, and where the field's tag and slot are under each head. Records of one shape differ in
+//! neither, so that reading the next one takes one comparison and two loads. A longer path is
+//! walked container by container.
 
 use pellucid_record::layout::{
     NESTED_SHAPED_HEAD_SIZE, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, read_varint, slots_size, tag,
@@ -26,7 +26,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The same, borrowed.
+    /// The same step, borrowed.
     #[must_use]
     pub fn borrowed(&self) -> PathStep<'_> {
         match self {
@@ -46,26 +46,27 @@ pub enum Number {
     Float(f64),
 }
 
-/// Where the field stands in records with one head.
+/// The place of the field in records with one head.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    // 0 is no head of a record.
+    // No record has the head 0.
     head: u64,
     tag_offset: u32,
     slot_offset: u32,
 }
 
-/// Heads remembered. A table rarely has more shapes at its root, and then only the walk is slower.
+/// The number of heads that are remembered. A table rarely has more shapes at its root; if it has,
+/// only the walk gets slower.
 const PLACE_COUNT: usize = 256;
 
-/// The string on the heap of a shaped root that a slot of it refers to; None where there is none, which `FieldReader::read` tells
-/// more of.
+/// The string on the heap of a shaped root that a slot refers to. None if there is none;
+/// `FieldReader::read` then tells why.
 #[inline]
 #[must_use]
 pub fn heap_text(record: &[u8], bits: u64) -> Option<&[u8]> {
     let head = u64::from_le_bytes(*record.first_chunk()?);
     let (offset, size) = ((bits & 0xFFFF_FFFF) as usize, (bits >> 32) as usize);
-    // Where the heap begins, which `Container` would check.
+    // The begin of the heap, which `Container` would check.
     let start = ROOT_HEAD_SIZE + slots_size((head >> 16) as u32 & 0xFFFF, ROOT_WIDTH_LOG2) as usize;
     if offset < start { None } else { record.get(offset..offset + size) }
 }
@@ -77,28 +78,29 @@ pub struct FieldReader {
     places: Box<[Place; PLACE_COUNT]>,
 }
 
-/// Shapes whose slot a step remembers.
+/// The number of shapes whose slots a step remembers.
 const SHAPE_COUNT: usize = 16;
 /// No shape has this id.
 const NO_SHAPE: u32 = u32::MAX;
 
-/// One step, and which slot it leads to in the shapes met: looking a name up was half the time of reading a field.
+/// One step, and the slot that it leads to in each shape that was met. Looking a name up was half
+/// the time of reading a field.
 #[derive(Clone)]
 struct Way {
     step: Step,
     slots: [(u32, Option<u32>); SHAPE_COUNT],
-    /// Where it led in the container in which it was made the last time.
+    /// Where the step led in the last container with a known layout.
     hop: Hop,
 }
 
-/// Where a step leads in a shaped container with this head: all of them are alike but for where they stand. Looking at shapes, and at
-/// containers as a whole, took two thirds of the
-/// time of a count by a string three levels down.
+/// Where a step leads in a shaped container with this head. All containers with this head have the
+/// same layout; only their positions differ. Reading shapes and whole containers took two thirds of
+/// the time of a count by a string three levels down.
 #[derive(Clone, Copy, Default)]
 struct Hop {
-    // 0 is no head of a shaped container.
+    // No shaped container has the head 0.
     head: u64,
-    // These count from the container's begin on.
+    // These offsets count from the begin of the container.
     tag_offset: u32,
     slot_offset: u32,
     heap: u32,
@@ -110,7 +112,7 @@ struct Landing {
     tag: u8,
     bits: u64,
     slot: usize,
-    /// Of the container in which it was found.
+    /// The bounds of the container in which it was found.
     start: usize,
     heap: usize,
     end: usize,
@@ -131,7 +133,8 @@ impl Hop {
         })
     }
 
-    /// What is there in the container from `start` to `end`; None where that has another head, or does not fit.
+    /// What a hop finds in the container from `start` to `end`. None if that has another head, or
+    /// is too short.
     #[inline]
     fn land(&self, record: &[u8], head_size: usize, start: usize, end: usize) -> Option<Landing> {
         if head_at(record, start, head_size)? != self.head {
@@ -152,7 +155,8 @@ impl Hop {
     }
 }
 
-/// Whether all containers with the same head have their slots at the same places, and such a head is no other's. Of a tuple it has the size.
+/// Whether all containers with the same head have their slots at the same places, and no other
+/// container has such a head. The head of a tuple has its size.
 fn is_told_by_head(container: &Container) -> bool {
     container.kind == Kind::Shaped || container.kind == Kind::Tuple && container.start == 0
 }
@@ -168,14 +172,15 @@ fn head_at(record: &[u8], start: usize, size: usize) -> Option<u64> {
 }
 
 impl Landing {
-    /// Where the payload begins that the slot refers to; None where that lies outside of its container's heap.
+    /// The begin of the payload that the slot refers to. None if it lies outside the heap of its
+    /// container.
     #[inline]
     fn offset(&self) -> Option<usize> {
         let offset = self.start + (self.bits & 0xFFFF_FFFF) as usize;
         (self.heap <= offset && offset <= self.end).then_some(offset)
     }
 
-    /// From where to where the container reaches that the slot refers to.
+    /// The begin and the end of the container that the slot refers to.
     #[inline]
     fn container(&self) -> Option<(usize, usize)> {
         let offset = self.offset().filter(|_| self.tag == tag::CONTAINER)?;
@@ -183,7 +188,7 @@ impl Landing {
         (end <= self.end).then_some((offset, end))
     }
 
-    /// The value, where that is a string, a number, a bool or None.
+    /// The value, if it is a string, a number, a bool or None.
     #[inline]
     fn value<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
         Some(match self.tag {
@@ -255,7 +260,7 @@ impl Way {
 
 #[inline]
 fn spot(head: u64) -> usize {
-    // The shape id stands from bit 32 on; ids are dense, so neighbours do not meet.
+    // The shape id begins at bit 32. Ids are dense, so that neighbours get different places.
     (head >> 32) as usize % PLACE_COUNT
 }
 
@@ -293,7 +298,7 @@ impl FieldReader {
         Some((tag, *record.get(place.slot_offset as usize..)?.first_chunk()?))
     }
 
-    /// The int in the field, if it is one and a record with the same head was met before.
+    /// The int in the field, if it holds one and a record with the same head was met before.
     #[inline]
     #[must_use]
     pub fn quick_int(&self, record: &[u8]) -> Option<i64> {
@@ -303,7 +308,8 @@ impl FieldReader {
         }
     }
 
-    /// The number in the field, if it is an int or a float and a record with the same head was met before.
+    /// The number in the field, if it holds an int or a float and a record with the same head was
+    /// met before.
     #[inline]
     #[must_use]
     pub fn quick_number(&self, record: &[u8]) -> Option<Number> {
@@ -321,7 +327,7 @@ impl FieldReader {
         self.quick(record).map(|(tag, slot)| (tag, u64::from_le_bytes(slot)))
     }
 
-    /// What is in the field; None where the record has no such field.
+    /// The value in the field. None if the record does not have the field.
     ///
     /// # Errors
     /// Damage on the way to it.
@@ -356,10 +362,12 @@ impl FieldReader {
         Ok(Some(slot))
     }
 
-    /// The value, where each step leads to where it led the last time, and it is a string, a number, a bool or None.
+    /// The value, if each step leads to where it led the last time, and the value is a string, a
+    /// number, a bool or None.
     ///
-    /// Asked before `read`: a result of that, which may be anything, goes through memory three times before it is a string in a
-    /// column, and was 40 % of the time of four columns of which one was nested.
+    /// Callers try this before `read`. A result of `read`, which may be any value, is copied
+    /// through memory three times before it is a string in a column. That was 40 % of the time of
+    /// four columns of which one was nested.
     #[inline]
     #[must_use]
     pub fn hop<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {

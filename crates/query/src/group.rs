@@ -1,4 +1,4 @@
-//! What do the rows of each group come to?
+//! Groups rows, and computes aggregates for each group.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -21,31 +21,31 @@ use crate::stoppable::{self, Many, Pace, let_go};
 use crate::sum::Sum;
 use crate::walk::{Walk, damaged, for_each};
 
-/// What is made of the values of a group.
+/// An aggregate over the rows of a group.
 #[derive(Clone)]
 pub enum Aggregate {
-    /// How many rows there are.
+    /// The number of rows.
     Count,
-    /// How many rows have a value; None is one.
+    /// The number of rows that have a value; None counts as one.
     CountOf(Column),
-    /// What the numbers add up to.
+    /// The sum of the numbers.
     Sum(Column, Decimals),
     /// The mean of the numbers.
     Mean(Column, Decimals),
     /// The least value that is not None, in the order of keys.
     Least(Column),
-    /// The greatest.
+    /// The greatest value, likewise.
     Greatest(Column),
 }
 
-/// What becomes of the Decimals among the numbers of a group.
+/// How the Decimals among the numbers of a group are added.
 #[derive(Clone, Debug)]
 pub enum Decimals {
-    /// They are added up; None where there was none so far.
+    /// They are added up here; None if there was none so far.
     Added(Option<Box<DecimalSum>>),
-    /// They are kept for the caller to add.
+    /// They are kept, for the caller to add.
     Kept,
-    /// They were added up, and digits may be lost: they have to be kept, from the first one on.
+    /// They were added up here, and digits may be lost: the walk has to be repeated with `Kept`.
     Lost,
 }
 
@@ -65,7 +65,7 @@ impl Decimals {
     fn put(&mut self, later: Self) {
         let is_lost = match (&mut *self, later) {
             (Self::Added(sum), Self::Added(Some(other))) => !sum.get_or_insert_default().put(*other),
-            // Else both are kept, or there is nothing to add.
+            // Otherwise both are kept, or there is nothing to add.
             (_, later) => matches!(later, Self::Lost),
         };
         if is_lost {
@@ -73,7 +73,7 @@ impl Decimals {
         }
     }
 
-    /// What was added up; None where that is no Decimal.
+    /// The sum of the Decimals, if they were added up and there is one.
     #[must_use]
     pub fn sum(&self) -> Option<&DecimalSum> {
         match self {
@@ -82,10 +82,10 @@ impl Decimals {
         }
     }
 
-    /// Whether they have to be kept to know what they and the others come to.
+    /// Whether the Decimals have to be kept to compute the whole sum.
     fn are_lost(&self, sum: &Sum, others: &[Value]) -> bool {
         match self {
-            // A sum of Decimals and floats is none, whatever they are.
+            // A sum of Decimals and floats raises in Python, whatever their values are.
             Self::Added(Some(decimals)) => {
                 !others.is_empty() || sum.int().is_some() && !decimals.holds_beside(sum)
             }
@@ -95,22 +95,22 @@ impl Decimals {
     }
 }
 
-/// What an aggregate has come to.
+/// The result of an aggregate.
 #[derive(Clone, Debug)]
 pub enum Total {
     /// A count.
     Count(u64),
-    /// A sum; that of Decimals; and numbers that only the caller can add.
+    /// The sum of ints and floats, the sum of Decimals, and numbers that only the caller can add.
     Sum(Sum, Decimals, Vec<Value>),
-    /// A mean, likewise.
+    /// A mean, from the same three.
     Mean(Sum, Decimals, Vec<Value>),
-    /// The least value so far; None where there was none.
+    /// The least value so far; None if there was none.
     Least(Option<Extreme>),
-    /// The greatest.
+    /// The greatest value so far; None if there was none.
     Greatest(Option<Extreme>),
 }
 
-/// A value, and the code by which it is compared.
+/// A value, and the code that orders it.
 #[derive(Clone, Debug)]
 pub struct Extreme {
     code: Vec<u8>,
@@ -119,7 +119,8 @@ pub struct Extreme {
 }
 
 impl Extreme {
-    /// How a value with this code is ordered beside it: as keys are, but for numbers, among which a Decimal is what it is worth.
+    /// The order of a value with this code beside this one. It is the order of keys, but a Decimal
+    /// among numbers is compared by its value.
     fn order_of<S: Shapes + ?Sized>(
         &self,
         found: &Found<'_>,
@@ -139,30 +140,32 @@ impl Extreme {
         Ok(code.cmp(&self.code))
     }
 
-    /// How it is ordered beside another one.
+    /// The order of this extreme beside another one.
     fn order(&self, other: &Self) -> Ordering {
         let found = Found::Value(Cow::Borrowed(&self.value));
-        // There is nothing in it that could be damaged.
+        // An owned value cannot be damaged.
         other.order_of(&found, &self.code, &NoShapes).unwrap_or_else(|_| self.code.cmp(&other.code))
     }
 }
 
-/// A group: what its rows have in common, None where it is missing; and what they come to.
+/// A group: the values that its rows have in common, None for a missing one, and the results of its
+/// aggregates.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// One for each expression that rows were grouped by.
+    /// One for each expression that rows are grouped by.
     pub values: Vec<Option<Value>>,
     /// One for each aggregate.
     pub totals: Vec<Total>,
 }
 
-/// The groups of some rows, in the order of the codes of what theirs have in common; what is missing is last.
+/// The groups of some rows, in the order of the codes of the values that their rows have in common.
+/// Missing values come last.
 #[derive(Debug, Default)]
 pub struct Groups {
     groups: Many<(Box<[u8]>, Group)>,
 }
 
-/// The memory that groups may take, those of several walks together.
+/// The memory that groups may take. Several walks may share it.
 #[derive(Debug)]
 pub struct Room {
     used: AtomicUsize,
@@ -170,22 +173,23 @@ pub struct Room {
 }
 
 impl Room {
-    /// About so many bytes.
+    /// About this many bytes.
     #[must_use]
     pub fn new(size_max: usize) -> Self {
         Self { used: AtomicUsize::new(0), size_max }
     }
 
-    /// Takes some of it; false where that is more than there is.
+    /// Takes some of the memory. False if there is not as much left.
     fn take(&self, size: usize) -> bool {
         self.used.fetch_add(size, atomic::Ordering::Relaxed) + size <= self.size_max
     }
 }
 
-/// Groups rows by columns, and computes aggregates over each group. Without columns all rows are one group, also where there are none.
+/// Groups rows by columns, and computes aggregates over each group. Without columns all rows are
+/// one group, also if there are no rows.
 ///
 /// # Errors
-/// Damage, a stop, or there are so many groups that they do not fit into the room.
+/// Damage, a stop, or the groups do not fit into the room.
 pub fn grouped<S: Shapes + ?Sized>(
     rows: &mut impl Walk,
     shapes: &S,
@@ -257,7 +261,7 @@ pub fn grouped<S: Shapes + ?Sized>(
     in_order(found.by_code, groups, &mut Pace::new(is_stopped))
 }
 
-/// The groups in the order of their codes, of which each has its place in the list.
+/// The groups in the order of their codes. `places` has the place of each in the list.
 fn in_order(
     places: HashMap<Box<[u8]>, usize>,
     groups: Vec<Group>,
@@ -273,19 +277,19 @@ fn in_order(
     Ok(Groups { groups: sorted })
 }
 
-/// Which group has which place in the list of them.
+/// The place of each group in the list of groups.
 #[derive(Default)]
 struct Places {
     by_code: HashMap<Box<[u8]>, usize>,
-    /// Groups of one string each, which need no code to be found.
+    /// Groups of one string each, which are found without making a code.
     by_text: HashMap<Box<[u8]>, usize>,
     by_slot: SlotPlaces,
     code: Code,
-    /// Those of one row that is in several groups.
+    /// The places of the groups of one row, if it is in several.
     several: Vec<usize>,
 }
 
-/// The groups so far, and what is needed for another one.
+/// The groups so far, and what is needed to make another one.
 struct Made<'a> {
     groups: &'a mut Vec<Group>,
     aggregates: &'a [Aggregate],
@@ -293,7 +297,7 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Makes a group; whether there was room for it.
+    /// Makes a group. Returns whether there was room for it.
     fn make(&mut self, code: &[u8], values: Vec<Option<Value>>) -> bool {
         self.groups.push(Group { values, totals: self.aggregates.iter().map(Total::of).collect() });
         self.room.take(size_of_group(code, self.aggregates.len()))
@@ -301,7 +305,7 @@ impl Made<'_> {
 }
 
 impl Places {
-    /// The place of a row's group; `next`, and noted, where it is a new one.
+    /// The place of a row's group. If the group is new, its place becomes `next`.
     fn place<S: Shapes + ?Sized>(
         &mut self,
         columns: &mut [Column],
@@ -348,12 +352,12 @@ impl Places {
     }
 }
 
-/// A value of a column in a row, by its code.
+/// The values of a column in one row, by their codes.
 type Coded = BTreeMap<Vec<u8>, Option<Value>>;
 
 impl Places {
-    /// Finds the places of all groups of a row, where a column has many values: one for each combination of distinct ones. Whether there was room for
-    /// them.
+    /// Finds the places of all groups of a row, if a column has many values: there is one group for
+    /// each combination of distinct values. Returns whether there was room for them.
     fn places<S: Shapes + ?Sized>(
         &mut self,
         columns: &mut [Column],
@@ -410,9 +414,10 @@ impl Places {
     }
 }
 
-/// Where the groups are that were met last by a value which stands in its slot as a whole: a short string, a number, a bool, a date.
+/// A cache of the groups that were met last, by a value that stands in its slot as a whole: a short
+/// string, a number, a bool, a date.
 ///
-/// The same tag and bits are the same value, so that nothing is hashed but the bits, and nothing compared but them.
+/// The same tag and bits mean the same value, so that only the bits are hashed and compared.
 struct SlotPlaces {
     entries: Box<[SlotPlace; SLOT_COUNT]>,
 }
@@ -424,13 +429,13 @@ struct SlotPlace {
     place: u32,
 }
 
-/// Slots remembered: 16 KiB, a third of what is nearest to a processor.
+/// The number of slots in the cache: 16 KiB, a third of a processor's first-level cache.
 const SLOT_COUNT: usize = 1 << SLOT_COUNT_LOG2;
 const SLOT_COUNT_LOG2: u32 = 10;
 
 impl Default for SlotPlaces {
     fn default() -> Self {
-        // No value in a slot has a tag of the heap's.
+        // No value in a slot has the tag `HEAP`, so that the entries are empty.
         Self { entries: Box::new([SlotPlace { bits: 0, tag: tag::HEAP, place: 0 }; SLOT_COUNT]) }
     }
 }
@@ -438,7 +443,8 @@ impl Default for SlotPlaces {
 impl SlotPlaces {
     #[inline]
     fn spot(bits: u64) -> usize {
-        // 2^64 by the golden ratio: neighbours go far from each other, whichever of the bits they differ in.
+        // 2^64 divided by the golden ratio: neighbours get spots far from each other, whichever of
+        // their bits differ.
         (bits.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SLOT_COUNT_LOG2)) as usize
     }
 
@@ -450,8 +456,9 @@ impl SlotPlaces {
         at(spot).or_else(|| at(spot ^ 1)).map(|entry| entry.place as usize)
     }
 
-    /// The one that was there before goes beside it. With one spot for each value, nine of a hundred would share theirs with another, and
-    /// were looked up by their texts in row after row.
+    /// Stores a place. The entry that was in its spot moves to the spot beside it. With one spot
+    /// for each value, 9 of 100 values shared a spot with another one, and were looked up by their
+    /// texts in row after row.
     fn set(&mut self, (tag, bits): (u8, u64), place: usize) {
         let Ok(place) = u32::try_from(place) else { return };
         let spot = Self::spot(bits);
@@ -464,21 +471,21 @@ impl SlotPlaces {
     }
 }
 
-/// About how much memory a group takes.
+/// Roughly how much memory a group takes.
 fn size_of_group(code: &[u8], aggregate_count: usize) -> usize {
     const ALLOCATIONS: usize = 6 * 16;
-    // Its code stands in two tables, and its values in another form.
+    // Its code stands in two tables, and its values are the same bytes in another form.
     size_of::<Group>() + 3 * code.len() + aggregate_count * size_of::<Total>() + ALLOCATIONS
 }
 
 impl Groups {
-    /// The one group of rows that are not told apart.
+    /// The only group, if rows are not grouped by any value.
     #[must_use]
     pub fn one(group: Group) -> Self {
         Self { groups: Many::new(vec![(Box::default(), group)]) }
     }
 
-    /// Whether Decimals have to be kept to know what some group comes to.
+    /// Whether Decimals have to be kept to compute the result of some group.
     #[must_use]
     pub fn lose_digits(&self) -> bool {
         let is_lost = |total: &Total| match total {
@@ -495,7 +502,7 @@ impl Groups {
         self.groups.into_rest().map(|(_, group)| group)
     }
 
-    /// The groups of all rows, from those of parts of them that follow each other.
+    /// Merges the groups of parts that follow each other into the groups of all rows.
     ///
     /// # Errors
     /// A stop.
@@ -538,7 +545,7 @@ impl Group {
         Ok(())
     }
 
-    /// Adds what later rows of the same group come to.
+    /// Adds the results of later rows of the same group.
     fn add(&mut self, later: Self) {
         for (total, other) in self.totals.iter_mut().zip(later.totals) {
             total.add(other);
@@ -557,7 +564,7 @@ impl Total {
         }
     }
 
-    /// Adds what later rows come to.
+    /// Adds the result of later rows.
     fn add(&mut self, later: Self) {
         match (self, later) {
             (Total::Count(count), Total::Count(other)) => *count += other,
@@ -577,14 +584,14 @@ impl Total {
             {
                 *best = Some(other);
             }
-            // None is better; both were made of one aggregate.
+            // The other result has no value. Both are of the same aggregate.
             _ => {}
         }
     }
 }
 
 impl Aggregate {
-    /// Adds a row of which that takes no thought; whether it was one.
+    /// Adds a row if the fast path can. Returns whether it could.
     #[inline]
     fn add_quickly(&self, total: &mut Total, record: &[u8]) -> bool {
         match (self, total) {
@@ -634,7 +641,7 @@ impl Aggregate {
                     take_better(found, best, Ordering::Greater, shapes, scratch)
                 })?;
             }
-            // A total was made of its aggregate.
+            // A total is always of its own aggregate's kind.
             _ => {}
         }
         Ok(())

@@ -1,8 +1,10 @@
-//! Is a value one of many?
+//! Tests whether a value is one of many (`isin`).
 //!
-//! Strings are looked up among the strings, ints among the ints, and numbers of all types, dates and bytes by their codes, however many there
-//! are. A number and the Decimal that equals it have two codes: those of the many are kept by both. What has no code is compared with one
-//! after the other. To bring millions into this form takes seconds, so that it is done once for all who ask, and may be stopped.
+//! Strings are looked up in a set of strings, ints in a set of ints, and numbers of all types,
+//! dates and bytes in a set of codes. So a lookup takes the same time however many values there
+//! are. A number and the Decimal that equals it have two codes: the set has both. A value without a
+//! code is compared with one value after another. Building the sets for millions of values takes
+//! seconds, so that it is done once, all users share it, and it can be stopped.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -31,17 +33,17 @@ struct Many {
 struct Sets {
     ints: HashSet<i64>,
     texts: HashSet<Box<[u8]>>,
-    /// Of all that has one.
+    /// The codes of all values that have one.
     codes: HashSet<Box<[u8]>>,
-    /// Which of the values are no strings, and which of these have no code.
+    /// The places of the values that are no strings, and of those among them that have no code.
     others: Vec<usize>,
     rest: Vec<usize>,
-    /// Whether some are no ints, and may equal one: numbers of other types.
+    /// Whether some values are numbers of other types, which may equal an int.
     has_numbers: bool,
 }
 
 impl InList {
-    /// These values.
+    /// A list of these values.
     #[must_use]
     pub fn new(values: Vec<Value>) -> Self {
         let mut sets = Sets::with_room(&values);
@@ -51,7 +53,7 @@ impl InList {
         Self(Arc::new(Many { values, sets }))
     }
 
-    /// These values, which may be millions.
+    /// A list of these values, which may be millions.
     ///
     /// # Errors
     /// A stop.
@@ -71,18 +73,18 @@ impl InList {
         Ok(Self(Arc::new(Many { values, sets })))
     }
 
-    /// Whether an int is one of them; None where numbers of other types have to be looked at.
+    /// Whether an int is in the list. None if numbers of other types have to be compared.
     pub(crate) fn has_int(&self, value: i64) -> Option<bool> {
         let Sets { ints, has_numbers, .. } = &self.0.sets;
         if ints.contains(&value) { Some(true) } else { (!has_numbers).then_some(false) }
     }
 
-    /// Whether a string is one of them: it equals strings alone.
+    /// Whether a string is in the list. It can only equal strings.
     pub(crate) fn has_text(&self, text: &[u8]) -> bool {
         self.0.sets.texts.contains(text)
     }
 
-    /// Whether a value that is no string equals one of them.
+    /// Whether a value that is no string equals a value of the list.
     pub(crate) fn has(&self, value: &Value) -> bool {
         let sets = &self.0.sets;
         let places = match code_of(value) {
@@ -95,7 +97,8 @@ impl InList {
 }
 
 impl Sets {
-    /// With room for all of it: to grow a set of millions is a long step.
+    /// Empty sets with room for all values: growing a set of millions is one long step, which
+    /// cannot be stopped.
     fn with_room(values: &[Value]) -> Self {
         let texts = values.iter().filter(|value| is_text(value)).count();
         let ints = values.iter().filter(|value| matches!(value, Value::Int(_))).count();
@@ -169,7 +172,8 @@ fn is_text(value: &Value) -> bool {
     matches!(value, Value::Str(_) | Value::Surrogates(_))
 }
 
-/// Bytes that are the same for equal values, but for a number and a Decimal; None for what is not told by any, as NaN, a list or a time.
+/// Bytes that are the same for equal values, except for a number and a Decimal. None for values
+/// without a code: NaN, a list, a time.
 fn code_of(value: &Value) -> Option<Box<[u8]>> {
     match value {
         Value::Bool(_)

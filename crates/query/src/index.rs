@@ -1,8 +1,10 @@
-//! Which entries has a row in an index?
+//! Computes the entries that a row has in an index.
 //!
-//! One for the values that the parts of the index come to, where all of them can be keys, and its condition is true; with `each()` one for each
-//! distinct element. A part that is missing, or holds what cannot be a key (a dict, a list, NaN), leaves the row
-//! out: no comparison finds it either. [`Keys`] takes what is looked for apart into codes, and entries into values and keys.
+//! A row has one entry for the values of the index's parts, if all of them can be keys and the
+//! index's condition is true. With `each()` it has one for each distinct element. A row has no
+//! entry if a part is missing or holds a value that cannot be a key (a dict, a list, NaN): no
+//! comparison finds it either. [`Keys`] splits entries into values and keys, and makes the codes of
+//! values that are looked for.
 
 use std::fmt;
 use std::ops::Bound;
@@ -23,12 +25,12 @@ use crate::expression::{IndexParts, Kind, Node, Source, parse_index};
 use crate::plan::spans::decimal_text;
 use crate::walk::RowKey;
 
-/// What an index is made of.
+/// The parsed definition of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// What its entries are ordered by, and whether descending.
+    /// The expressions that its entries are ordered by, each with whether it is descending.
     pub parts: Vec<(Node, bool)>,
-    /// Which rows have entries; `None`: all.
+    /// The condition on rows that have entries; `None`: all rows have them.
     pub condition: Option<Node>,
 }
 
@@ -46,7 +48,7 @@ impl fmt::Display for Definition {
 }
 
 impl Definition {
-    /// What an index is made of; the text says why it cannot be.
+    /// Makes a definition of its parts, or says why they cannot be one.
     ///
     /// # Errors
     /// There is no part, one that reads nothing, or more than one with `each()`.
@@ -68,15 +70,15 @@ impl Definition {
         Ok(Self { parts, condition })
     }
 
-    /// The definition of a text.
+    /// Parses the text of a definition.
     ///
     /// # Errors
-    /// The text says why it is none.
+    /// The text is no definition; the error says why.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::new(parse_index(text).map_err(|error| error.to_string())?)
     }
 
-    /// Whether rows may have more than one entry.
+    /// Whether a row may have more than one entry.
     #[must_use]
     pub fn branches(&self) -> bool {
         self.parts.iter().any(|(node, _)| node.branches())
@@ -87,7 +89,7 @@ fn reads(node: &Node) -> bool {
     matches!(node.kind(), Kind::Field(..)) || node.kind().parts().into_iter().any(reads)
 }
 
-/// Makes definitions ready for rows: what a store is opened with.
+/// Prepares definitions for computing entries; a store is opened with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expressions;
 
@@ -113,7 +115,7 @@ impl Deriver for Expressions {
 #[derive(Clone)]
 struct Part {
     evaluator: Evaluator,
-    /// One that stands in the row, of which an entry tells all.
+    /// Whether the part is a field of the row, of which an entry has the value itself.
     is_field: bool,
     is_descending: bool,
 }
@@ -146,7 +148,8 @@ impl Derive for Entries {
     }
 }
 
-/// Adds an entry for each value of the first part, with all values of the others behind it. `has_stand_in`: a part before is not what the row has.
+/// Adds an entry for each value of the first part, followed by all values of the other parts.
+/// `has_stand_in`: the value of an earlier part is not the one in the row.
 fn descend(
     parts: &mut [Part],
     (row, has_stand_in): (&Row<'_>, bool),
@@ -175,7 +178,8 @@ fn descend(
             return Err(error);
         }
         if is_pushed {
-            // What stands in a field is a value of its own where it is a scalar of NumPy's, of which the code is that of the number.
+            // A field that is found as an owned value is a NumPy scalar. Its code is that of the
+            // value that it equals.
             let is_stand_in = is_field && matches!(found, Found::Value(_));
             descend(rest, (row, has_stand_in || is_stand_in), shapes, encoder, entries)?;
         }
@@ -185,29 +189,30 @@ fn descend(
     Ok(())
 }
 
-/// The orders of an index's parts: what takes its entries apart.
+/// The directions of an index's parts. It splits the index's entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     descending: Box<[bool]>,
 }
 
-/// An entry, taken apart.
+/// An entry, split into its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryParts<'a> {
     /// The codes of the parts.
     pub parts: &'a [u8],
-    /// Their spelling.
+    /// The spelling of the parts.
     pub spelling: &'a [u8],
-    /// One of them is not what stands in the row, but what that equals: it stands for a scalar of `NumPy`'s.
+    /// Whether a part is not the value in the row but the one that this equals: it stands for a
+    /// NumPy scalar.
     pub has_stand_in: bool,
     /// The code of the row's key.
     pub key: &'a [u8],
-    /// Its spelling.
+    /// The spelling of the row's key.
     pub key_spelling: &'a [u8],
 }
 
 impl Keys {
-    /// Those of a definition.
+    /// The keys of a definition.
     #[must_use]
     pub fn of(definition: &Definition) -> Self {
         Self { descending: definition.parts.iter().map(|(_, is_descending)| *is_descending).collect() }
@@ -225,7 +230,7 @@ impl Keys {
         self.descending.get(part).copied().unwrap_or(false)
     }
 
-    /// The entry that stands in a row of the index; `None` where it is none.
+    /// Splits a row of the index. `None` if it is no entry.
     #[inline]
     #[must_use]
     pub fn split<'a>(&self, row: &Row<'a>) -> Option<EntryParts<'a>> {
@@ -242,7 +247,8 @@ impl Keys {
         self.split(entry).map(|parts| RowKey::new(parts.key, parts.key_spelling))
     }
 
-    /// Whether one of an entry's parts is a complex number: it stands where the float does that it equals, but has no order.
+    /// Whether one of an entry's parts is a complex number: it has the code of the float that it
+    /// equals, but no order.
     #[inline]
     #[must_use]
     pub fn has_complex(&self, entry: &EntryParts<'_>) -> bool {
@@ -255,20 +261,22 @@ impl Keys {
         KeyReader::new(&tuple, entry.spelling).any(|part| matches!(part, Ok(KeyPart::Complex(_))))
     }
 
-    /// The code of the tuple of an entry's parts, which is spelled as they are; `None` where they are none.
+    /// The code of the tuple of an entry's parts, which has their spelling. `None` if the bytes are
+    /// no parts.
     #[must_use]
     pub fn tuple(&self, parts: &[u8]) -> Option<Vec<u8>> {
         parts_as_tuple(parts, &self.descending)
     }
 }
 
-/// Pushes a value that is looked for, as the entries have what equals it; false where none can have that, and a part of it may have been pushed.
+/// Pushes the code that entries have for a value that is looked for. False if no entry can have it;
+/// a part of the code may have been pushed.
 pub fn push_wanted(encoder: &mut KeyEncoder, value: &Value) -> bool {
     push_equal(encoder, value)
 }
 
-/// Pushes the number of the other family that equals this one: of a Decimal the int or float, of these the Decimal, which compare with each other
-/// and stand apart. False where there is none.
+/// Pushes the equal number of the other family: for a Decimal the int or float, for these the
+/// Decimal. The two compare with each other, but their codes lie apart. False if there is none.
 pub fn push_twin(encoder: &mut KeyEncoder, value: &Value) -> bool {
     if let Value::Complex(real, imaginary) = value {
         return imaginary.0 == 0.0 && push_twin(encoder, &Value::Float(*real));
@@ -290,9 +298,9 @@ pub fn push_twin(encoder: &mut KeyEncoder, value: &Value) -> bool {
     whole_number(text).is_some_and(|(is_negative, magnitude)| encoder.bigint(is_negative, &magnitude).is_ok())
 }
 
-/// The int that a Decimal's text is: its sign and its bytes, the greatest first.
+/// The int that a Decimal's text equals: its sign, and its bytes, the most significant first.
 fn whole_number(text: &str) -> Option<(bool, Vec<u8>)> {
-    // No int of more digits is a key, and none that has fewer is large.
+    // No int with more digits is a key, and none with fewer digits is large.
     const DIGIT_COUNT_MAX: i64 = 100_000;
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (is_negative, mantissa) = match mantissa.strip_prefix('-') {
@@ -318,7 +326,7 @@ fn whole_number(text: &str) -> Option<(bool, Vec<u8>)> {
     Some((is_negative, number.to_bytes_be()))
 }
 
-/// The entries that begin with these parts.
+/// The range of entries that begin with these parts.
 #[must_use]
 pub fn beginning_with(parts: &[u8]) -> Range {
     if parts.is_empty() {
@@ -327,7 +335,8 @@ pub fn beginning_with(parts: &[u8]) -> Range {
     range_of_parts(parts)
 }
 
-/// The entries from those of `start` on, below those of `stop`: of leading parts, in the order of the index.
+/// The range of entries from those of `start` on, below those of `stop`. Both are leading parts, in
+/// the order of the index.
 #[must_use]
 pub fn between(start: Option<Vec<u8>>, stop: Option<Vec<u8>>) -> Range {
     Range {
@@ -336,27 +345,28 @@ pub fn between(start: Option<Vec<u8>>, stop: Option<Vec<u8>>) -> Range {
     }
 }
 
-/// The entries whose first part, a descending one, is a text or a tuple that begins as this key does.
+/// The range of entries whose first part is descending, and is a text or a tuple that begins as
+/// this key does.
 #[must_use]
 pub fn turned_prefix(key: &[u8], is_tuple: bool) -> Range {
-    // Without its end.
+    // Without the byte that ends it.
     let open = key.split_last().map_or(key, |(_, open)| open);
     let turned: Vec<u8> = std::iter::once(0).chain(open.iter().map(|byte| !byte)).collect();
     let end = successor(turned.clone());
     let mut start = turned;
     if is_tuple {
-        // What goes on with FE or FF is another element: turned 01 and 00.
+        // A byte FE or FF after it begins another element: inverted, these are 01 and 00.
         start.push(0x02);
     }
     Range::half_open(start, end)
 }
 
-/// The first bytes that are behind all that begin with these, which begin a part.
+/// The least bytes that come after all bytes that begin with these, which begin a part.
 pub(crate) fn successor(mut bytes: Vec<u8>) -> Vec<u8> {
     while bytes.last() == Some(&0xFF) {
         bytes.pop();
     }
-    // A part's first byte is never FF.
+    // The first byte of a part is never FF.
     if let Some(byte) = bytes.last_mut() {
         *byte += 1;
     }

@@ -1,7 +1,8 @@
-//! Which part of a table do conditions on the key leave?
+//! Finds the part of a table that conditions on the key leave.
 //!
-//! A condition that compares the row's whole key with a value is a bound of the scan, and needs no test: the codes of keys are ordered
-//! as the keys are, and comparisons never hold between unlike types, whose codes stand apart.
+//! A condition that compares the row's whole key with a value becomes a bound of the scan, and no
+//! row is tested for it. This works because the codes of keys have the order of the keys, and
+//! comparisons never hold between unlike types, whose codes lie apart.
 
 use std::ops::Bound;
 
@@ -12,14 +13,15 @@ use pellucid_store::Range;
 use crate::code::push_value;
 use crate::expression::{Comparison, Kind, Node, Part, Source};
 
-/// The codes of keys that are Decimals (format.md, "Ordered keys"): they compare with other numbers, and stand apart from them.
+/// The codes of keys that are Decimals (format.md, "Ordered keys"): they compare with other
+/// numbers, but lie apart from them.
 #[must_use]
 pub fn decimals() -> Range {
     Range::half_open(vec![0x20], vec![0x21])
 }
 
-/// The range of keys that all `conditions` leave, and those of them that have to be tested still. `has_decimals`: there may be
-/// Decimals among the keys.
+/// The range of keys that all `conditions` leave, and the conditions that still have to be tested.
+/// `has_decimals`: there may be Decimals among the keys.
 #[must_use]
 pub fn of(conditions: &[Node], has_decimals: bool) -> (Range, Vec<Node>) {
     let mut range = Range::ALL;
@@ -33,7 +35,7 @@ pub fn of(conditions: &[Node], has_decimals: bool) -> (Range, Vec<Node>) {
     (range, rest)
 }
 
-/// Conditions that are all to be true, each by itself.
+/// Splits conditions that must all be true into single ones.
 #[must_use]
 pub fn parts(conditions: &[Node]) -> Vec<Node> {
     let parts = |condition: &Node| match condition.kind() {
@@ -43,8 +45,8 @@ pub fn parts(conditions: &[Node]) -> Vec<Node> {
     conditions.iter().flat_map(parts).collect()
 }
 
-/// The codes of all keys of which a condition can be true, in order, each once. None where it does not name them, or names more than so many.
-/// `has_decimals`: as in `of`.
+/// The codes of all keys for which a condition can be true, in order, each once. None if it does
+/// not name them, or names more than `count_max`. `has_decimals`: as in `of`.
 #[must_use]
 pub fn named(condition: &Node, count_max: usize, has_decimals: bool) -> Option<Vec<Vec<u8>>> {
     let mut codes = Vec::new();
@@ -58,7 +60,8 @@ pub fn named(condition: &Node, count_max: usize, has_decimals: bool) -> Option<V
 fn add_named(condition: &Node, (count_max, has_decimals): (usize, bool), codes: &mut Vec<Vec<u8>>) -> bool {
     let is_key = |node: &Node| matches!(node.kind(), Kind::Field(Source::Key, path) if path.is_empty());
     let mut add = |value: &Value| {
-        // Where only a test of each key tells which ones equal the value, it names none.
+        // If each key has to be tested to know whether it equals the value, the condition names no
+        // keys.
         let (Some(code), Some((_, _, is_number))) = (code_of(value), family(value)) else { return false };
         codes.push(code);
         codes.len() <= count_max && !(is_number && has_decimals)
@@ -75,7 +78,7 @@ fn add_named(condition: &Node, (count_max, has_decimals): (usize, bool), codes: 
     }
 }
 
-/// The range, and whether it is one of numbers.
+/// The range that a condition leaves, and whether it is a range of numbers.
 fn bounds(kind: &Kind) -> Option<(Range, bool)> {
     match kind {
         Kind::Compare(comparison, one, other) => match (one.kind(), other.kind()) {
@@ -115,7 +118,8 @@ fn code_of(value: &Value) -> Option<Vec<u8>> {
     push_value(&mut encoder, value).then(|| encoder.take().0)
 }
 
-/// The keys of which a comparison with a value holds. Those of another type have codes that begin otherwise.
+/// The range of keys for which a comparison with a value holds. Keys of another type have codes
+/// that begin otherwise.
 fn compared(comparison: Comparison, value: &Value) -> Option<(Range, bool)> {
     let code = code_of(value)?;
     let (least, end, is_number) = family(value)?;
@@ -130,8 +134,8 @@ fn compared(comparison: Comparison, value: &Value) -> Option<(Range, bool)> {
     Some((Range { start, end }, is_number))
 }
 
-/// Where the codes of all keys that compare with a value begin and end, Decimals apart, and whether they are numbers; None where
-/// only a test of each tells.
+/// The begin and the end of the codes of all keys that compare with a value, without Decimals, and
+/// whether they are numbers. None if only a test of each key tells.
 fn family(value: &Value) -> Option<(Vec<u8>, Vec<u8>, bool)> {
     let first = *code_of(value)?.first()?;
     match value {
@@ -142,7 +146,7 @@ fn family(value: &Value) -> Option<(Vec<u8>, Vec<u8>, bool)> {
         Value::Str(_) | Value::Bytes(_) | Value::Date(_) | Value::Uuid(_) | Value::Datetime(..) => {
             Some((vec![first], vec![first + 1], false))
         }
-        // Tuples of unlike elements do not compare; an aware datetime's code has its zone.
+        // Tuples of unlike elements do not compare. The code of an aware datetime has its zone.
         _ => None,
     }
 }
@@ -153,7 +157,7 @@ fn narrow(range: &mut Range, other: Range) {
         Bound::Excluded(key) => Some((key.clone(), true)),
         Bound::Unbounded => None,
     };
-    // Of two starts at one key, the one that leaves it out is behind.
+    // If both starts are at one key, the one that excludes it is later.
     if key(&other.start) > key(&range.start) {
         range.start = other.start;
     }

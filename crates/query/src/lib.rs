@@ -1,9 +1,10 @@
-//! What is in the fields of many records?
+//! Runs queries over the fields of many records, without Python.
 //!
-//! Runs over the rows of a table without Python: a field is found once for each shape, not for each
-//! row. Useful for: conditions, orders, groups, sums, extremes and columns.
+//! It finds a field once for each shape, not once for each row. It evaluates conditions, orders,
+//! groups, sums, extremes and columns.
 //!
-//! Invariant: this crate knows no Python and no engine; it sees rows of the store and views of records.
+//! Invariant: this crate knows no Python and no engine. It sees rows of the store and views of
+//! records.
 #![forbid(unsafe_code)]
 
 pub mod aggregate;

@@ -1,6 +1,6 @@
-//! How are rows read in order that were sorted in several parts?
+//! Merges sorted parts into one sequence of rows in order.
 //!
-//! Side by side: of the next ones of all parts, the least is the next one of all.
+//! It compares the next row of each part, and returns the least of these first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,13 +13,13 @@ use crate::walk::RowKey;
 
 /// Rows that were sorted in parts, in memory and in files.
 pub struct Merge {
-    /// The next one of each part that is not at its end; the least on top.
+    /// The next row of each part that is not at its end, the least on top.
     heads: BinaryHeap<Reverse<Head>>,
     batches: Vec<Part>,
     runs: Vec<RunReader>,
 }
 
-/// A sorted part in memory, and which of its entries is next.
+/// A sorted part in memory, and the position of its next entry.
 struct Part {
     batch: Batch,
     next: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Head {
     bytes: Vec<u8>,
     code_size: usize,
     key_size: usize,
-    /// Batches are counted first.
+    /// The number of its part: batches come first, then runs.
     part: usize,
 }
 
@@ -52,7 +52,7 @@ impl Head {
         self.first = first_of(entry.code);
     }
 
-    /// Whether there is a next one in its part, which it becomes.
+    /// Moves on to the next entry of its part. Returns whether there is one.
     fn advance(&mut self, batches: &mut [Part], runs: &mut [RunReader]) -> io::Result<bool> {
         let of_runs = self.part.checked_sub(batches.len());
         let entry = match (batches.get_mut(self.part), of_runs.and_then(|run| runs.get_mut(run))) {
@@ -112,7 +112,7 @@ impl Merge {
         Ok(Some(key))
     }
 
-    /// Leaves the next row out; whether there was one.
+    /// Skips the next row. Returns whether there was one.
     pub(crate) fn skip(&mut self) -> io::Result<bool> {
         let Some(mut least) = self.heads.peek_mut() else { return Ok(false) };
         if !least.0.advance(&mut self.batches, &mut self.runs)? {

@@ -1,8 +1,8 @@
-//! Which of two numbers is greater, exactly, whatever their types?
+//! Compares two numbers exactly, whatever their types.
 //!
-//! Decimals are compared by their digits as they stand in the text, which takes time in proportion to these. A float, and an
-//! int of a few digits, is written as a Decimal for it, with all its digits. An int of very many digits meets the whole part of a
-//! Decimal in binary.
+//! Decimals are compared by the digits of their text, which takes time in proportion to their
+//! number. For such a comparison a float, or an int of few digits, is written as a Decimal with all
+//! its digits. An int of very many digits is compared with the whole part of a Decimal in binary.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use pellucid_record::Value;
 
 use crate::digits;
 
-/// Ints of more bits are not written as Decimals, which takes quadratic time.
+/// An int of more bits is not written as a Decimal, which takes quadratic time.
 const WRITTEN_BITS_MAX: u64 = 4_096;
 
 /// A number of any type, exactly.
@@ -19,7 +19,7 @@ pub(crate) enum Number<'a> {
     Int(BigInt),
     Float(f64),
     Decimal(Decimal<'a>),
-    /// Above or below all others.
+    /// An infinity, which is above or below all other numbers.
     Infinite(Sign),
 }
 
@@ -28,15 +28,16 @@ pub(crate) struct Decimal<'a> {
     sign: Sign,
     whole: &'a [u8],
     fraction: &'a [u8],
-    /// The first digit that counts, and the one behind the last: positions in `whole` and `fraction` as one.
+    /// The first significant digit, and the end of these: positions in `whole` and `fraction`,
+    /// counted as one text.
     first: usize,
     end: usize,
-    /// The exponent of the first digit that counts.
+    /// The exponent of the first significant digit.
     adjusted: i64,
 }
 
 impl<'a> Number<'a> {
-    /// None for NaN and for what is no number.
+    /// The number of a value. None for NaN and for a value that is no number.
     pub(crate) fn of(value: &'a Value) -> Option<Self> {
         Some(match value {
             Value::Bool(value) => Number::Int(BigInt::from(*value)),
@@ -79,11 +80,11 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// About the power of ten of its first digit: no more than 1 off.
+    /// The power of ten of its first digit, at most 1 off.
     fn magnitude(&self) -> i64 {
         match self {
             Number::Int(value) => {
-                // log10(2) within 2^-40: bits of numbers are below 2^36.
+                // The quotient is log10(2) within 2^-40, and numbers have fewer than 2^36 bits.
                 let bits = i128::from(value.bits());
                 i64::try_from(bits * 301_029_995_663_981 / 1_000_000_000_000_000).unwrap_or(i64::MAX)
             }
@@ -103,7 +104,8 @@ impl<'a> Number<'a> {
             (Number::Infinite(_), Number::Infinite(_)) => Ordering::Equal,
             (Number::Decimal(one), Number::Decimal(other)) => one.cmp_size(other),
             _ => {
-                // Far apart: no need for digits, of which an exponent may ask for any number.
+                // Numbers far apart are compared without their digits: an exponent may ask for any
+                // number of these.
                 let (here, there) = (self.magnitude(), other.magnitude());
                 if here.abs_diff(there) > 4 { here.cmp(&there) } else { self.cmp_size(other) }
             }
@@ -111,7 +113,7 @@ impl<'a> Number<'a> {
         if sign == Sign::Minus { order.reverse() } else { order }
     }
 
-    /// Compares sizes without signs, of numbers of different types that are about as large.
+    /// Compares numbers of different types and about the same size, without their signs.
     fn cmp_size(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Number::Decimal(one), Number::Int(other)) => one.cmp_int(other.magnitude()),
@@ -125,7 +127,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Shows the number to `of` as a Decimal without a sign, exactly.
+    /// Calls `of` with the number as an exact Decimal, without its sign.
     fn written<R>(&self, of: impl FnOnce(&Decimal<'_>) -> R) -> R {
         let text = match self {
             Number::Int(value) => value.magnitude().to_string(),
@@ -137,7 +139,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// An int against a float, without their signs.
+/// Compares an int with a float, without their signs.
 fn cmp_sizes(int: &BigInt, float: f64) -> Ordering {
     let bits = float.to_bits();
     let exponent = i64::from((bits >> 52 & 0x7FF) as u16);
@@ -155,7 +157,7 @@ impl<'a> Decimal<'a> {
     const ZERO: Decimal<'static> =
         Decimal { sign: Sign::NoSign, whole: &[], fraction: &[], first: 0, end: 0, adjusted: 0 };
 
-    /// A text without its sign.
+    /// Parses a text without its sign.
     fn parse(sign: Sign, text: &'a str) -> Option<Self> {
         let (mantissa, exponent) = match text.split_once(['E', 'e']) {
             Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
@@ -180,7 +182,7 @@ impl<'a> Decimal<'a> {
         })
     }
 
-    /// The digits that count.
+    /// The significant digits.
     fn digits(&self) -> impl Iterator<Item = u8> {
         self.whole.iter().chain(self.fraction).copied().take(self.end).skip(self.first)
     }

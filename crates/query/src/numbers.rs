@@ -1,7 +1,7 @@
-//! What are the numbers in a field, one behind the other?
+//! Gathers the numbers of a field in one list.
 //!
-//! The quick way to a column that has nothing but ints, or nothing but floats: without a type to be found, without nulls. Where anything
-//! else turns up it gives up, and `arrow/` is the way.
+//! This is the fast path for a column that has only ints or only floats: no type has to be found,
+//! and there are no nulls. At any other value it gives up, and `arrow/` does the work.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::field::Number;
 use crate::walk::{Walk, damaged, for_each};
 
-/// Numbers that lie together. To let all of them lie together, memory would be copied as often as it grows.
+/// Numbers in one piece of memory. If all were in one piece, it would be copied each time it grows.
 const PIECE_COUNT: usize = 1 << 15;
 
 /// Numbers of one type.
@@ -27,7 +27,7 @@ pub enum Numbers {
     Floats(Vec<Vec<f64>>),
 }
 
-/// Gathers the numbers that a column has in all rows; None of no rows.
+/// Gathers the numbers of a column in all rows. None if there are no rows.
 ///
 /// # Errors
 /// Damage, or a stop.
@@ -65,7 +65,7 @@ pub fn numbers<S: Shapes + ?Sized>(
     Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(found.map(Pieces::finish)) })
 }
 
-/// The numbers of several walks, one behind the other.
+/// The numbers of several walks, one after another.
 #[must_use]
 pub fn joined(parts: Vec<Outcome<Option<Numbers>>>) -> Outcome<Option<Numbers>> {
     let mut all = None;
@@ -82,7 +82,7 @@ pub fn joined(parts: Vec<Outcome<Option<Numbers>>>) -> Outcome<Option<Numbers>> 
     Outcome::Done(all)
 }
 
-/// Numbers that are being gathered.
+/// Numbers while they are gathered.
 enum Pieces {
     Ints(Piecewise<i64>),
     Floats(Piecewise<f64>),
@@ -131,7 +131,8 @@ impl Pieces {
     }
 }
 
-/// Takes the number of a row, wherever it is; false where it is none, or of the other type.
+/// Adds the number of a row by reading the column. False if it is no number, or one of the other
+/// type.
 #[inline(never)]
 fn slow<S: Shapes + ?Sized>(
     column: &mut Column,

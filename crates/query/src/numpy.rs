@@ -1,7 +1,8 @@
-//! Which value is a NumPy scalar, to expressions, orders and sums?
+//! Converts a NumPy scalar to the value that expressions, orders and sums use for it.
 //!
-//! That of the Python object which NumPy says it equals (`item()`); a time of a unit that `datetime` does not have is none. The element types are
-//! those of the array interface, <https://numpy.org/doc/stable/reference/arrays.interface.html>.
+//! It is the value of the Python object that NumPy says it equals (`item()`). A time in a unit that
+//! `datetime` does not have has no such value. The element types are those of the array interface,
+//! <https://numpy.org/doc/stable/reference/arrays.interface.html>.
 
 use pellucid_record::Value;
 use pellucid_record::layout::{MICROS_PER_DAY, tag};
@@ -11,10 +12,11 @@ use pellucid_record::view::Slot;
 
 /// The ordinal of 1970-01-01.
 const EPOCH_ORDINAL: i64 = 719_163;
-/// NumPy's "no time".
+/// NumPy's "not a time" (NaT).
 const NOT_A_TIME: i64 = i64::MIN;
 
-/// The value of a scalar that stands in a slot; None for arrays, and for what Python's own types do not have.
+/// The value of a scalar that stands in a slot. None for arrays, and for values that Python's own
+/// types do not have.
 #[cold]
 #[must_use]
 pub fn scalar(slot: &Slot<'_>, record: &[u8]) -> Option<Value> {
@@ -27,14 +29,14 @@ pub fn scalar(slot: &Slot<'_>, record: &[u8]) -> Option<Value> {
     element(std::str::from_utf8(dtype).ok()?, array.data)
 }
 
-/// The value of one element, whose type NumPy's `dtype.str` names.
+/// The value of one element of the type that NumPy's `dtype.str` names.
 #[must_use]
 pub fn element(dtype: &str, bytes: &[u8]) -> Option<Value> {
     let (order, rest) = dtype.split_at_checked(1)?;
     let (kind, size) = rest.split_at_checked(1)?;
     let mut bytes = bytes.to_vec();
     if order == ">" && kind != "S" {
-        // Of text, each character is turned.
+        // In text, the bytes of each character are reversed.
         let unit = if kind == "U" { 4 } else { bytes.len().max(1) };
         bytes.chunks_mut(unit).for_each(<[u8]>::reverse);
     }
@@ -99,7 +101,7 @@ fn half(bits: u16) -> f64 {
     if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
-/// UTF-32, filled up with zeros.
+/// UTF-32, padded with zeros.
 fn text(bytes: &[u8]) -> Option<String> {
     let (characters, _) = bytes.as_chunks();
     let text: Option<String> =
@@ -107,7 +109,7 @@ fn text(bytes: &[u8]) -> Option<String> {
     text.map(|text| text.trim_end_matches('\0').to_owned())
 }
 
-/// So many of a unit, since 1970 where `is_moment`.
+/// A time: this many of a unit, counted from 1970 if `is_moment`.
 fn time(is_moment: bool, unit: &str, count: i64) -> Option<Value> {
     let micros = match unit {
         "D" => count.checked_mul(MICROS_PER_DAY)?,
@@ -116,7 +118,7 @@ fn time(is_moment: bool, unit: &str, count: i64) -> Option<Value> {
         "s" => count.checked_mul(1_000_000)?,
         "ms" => count.checked_mul(1000)?,
         "us" => count,
-        // What is finer than a microsecond equals no datetime.
+        // A time finer than a microsecond equals no datetime.
         "ns" if count % 1000 == 0 => count / 1000,
         _ => return None,
     };

@@ -1,7 +1,8 @@
-//! Are two values equal, and which comes first?
+//! Compares two values: whether they are equal, and which one comes first.
 //!
-//! As Python compares them, with one difference: where Python raises since types are unlike, nothing compares and the answer is
-//! None. Numbers of all types are one family and compare exactly; True is 1. NaN equals nothing.
+//! The rules are Python's, with one difference: where Python raises for unlike types, the values do
+//! not compare and the answer is None. Numbers of all types are one family and compare exactly;
+//! True is 1. NaN equals nothing.
 
 use std::cmp::Ordering;
 
@@ -10,7 +11,7 @@ use pellucid_record::value::{NoShapes, OwnedZone, encode_value};
 
 use crate::number::Number;
 
-/// Which of two values comes first; None where neither does.
+/// Which of two values comes first; None if they do not compare.
 ///
 /// ```
 /// use pellucid_query::order::order;
@@ -22,7 +23,7 @@ use crate::number::Number;
 #[must_use]
 pub fn order(one: &Value, other: &Value) -> Option<Ordering> {
     match (one, other) {
-        // Fold does not take part in a comparison.
+        // A comparison ignores fold.
         (Value::Int(one), Value::Int(other)) | (Value::Datetime(one, _), Value::Datetime(other, _)) => {
             Some(one.cmp(other))
         }
@@ -102,15 +103,16 @@ pub fn equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Elements of a set, or entries of a dict, in an order in which equal ones stand side by side: two sets are compared in
-/// the time that sorting takes. To look for each element of one in the other would take the product of both.
+/// Elements of a set, or entries of a dict, sorted so that equal ones are adjacent. Two sets are
+/// then compared in the time that sorting takes. Looking for each element of one in the other would
+/// take the product of both sizes.
 fn arranged<T>(elements: &[T], key: impl Fn(&T) -> &Value) -> Vec<&T> {
     let mut elements: Vec<&T> = elements.iter().collect();
     elements.sort_unstable_by(|one, other| arrange(key(one), key(other)));
     elements
 }
 
-/// What is never equal: values of different families.
+/// Families of values. Values of different families are never equal.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Family {
     None,
@@ -130,7 +132,7 @@ enum Family {
     Set,
     Dict,
     Other,
-    /// Equals nothing, itself not either.
+    /// Equals nothing, not even itself.
     NotANumber,
 }
 
@@ -159,7 +161,7 @@ fn family(value: &Value) -> Family {
     }
 }
 
-/// A total order of all values in which those that are equal, and NaN, have one place.
+/// A total order of all values, in which equal values have one place, and all NaN values as well.
 fn arrange(one: &Value, other: &Value) -> Ordering {
     let (here, there) = (family(one), family(other));
     if here != there {
@@ -208,7 +210,7 @@ fn arrange_all<'a>(
     }
 }
 
-/// An int against a float, exactly: converting the int to a double would round it.
+/// Compares an int with a float exactly: converting the int to a float would round it.
 #[must_use]
 pub fn exact_cmp(int: i64, float: f64) -> Option<Ordering> {
     const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
@@ -226,7 +228,7 @@ pub fn exact_cmp(int: i64, float: f64) -> Option<Ordering> {
     Some(if order == Ordering::Equal && float > floor { Ordering::Less } else { order })
 }
 
-/// Text or bytes, and which of both.
+/// The bytes of text or bytes, and whether it is text.
 fn bytes(value: &Value) -> Option<(bool, &[u8])> {
     match value {
         Value::Str(text) => Some((true, text.as_bytes())),
@@ -236,7 +238,7 @@ fn bytes(value: &Value) -> Option<(bool, &[u8])> {
     }
 }
 
-/// What a time's zone says without a date, as Python's `time.utcoffset`.
+/// The offset of a time's zone without a date, as Python's `time.utcoffset`.
 fn utc_offset(zone: Option<&OwnedZone>) -> Option<i64> {
     match zone {
         Some(OwnedZone::Fixed(offset, _)) => Some(*offset),
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(order(&decimal_of("NaN"), &Value::Int(1)), None);
     }
 
-    /// The old way: each element is looked for among all of the others.
+    /// The old way: each element is looked for among all others.
     fn same_set(one: &[Value], other: &[Value]) -> bool {
         one.len() == other.len() && one.iter().all(|one| other.iter().any(|other| equal(one, other)))
     }

@@ -1,4 +1,4 @@
-//! Rows that are looked up one by one: under the keys of a list, or under those that entries of an index have.
+//! Looks rows up one by one: by a list of keys, or by the keys in entries of an index.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -12,8 +12,8 @@ use crate::walk::{RowKey, Walk};
 
 /// Rows that a reader looks up.
 pub trait Lookups<R: Reader> {
-    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end. Bytes of a snapshot's rows stay where
-    /// they are while it lives.
+    /// Calls `visit` with the next row, and with whether it has large values that are stored apart.
+    /// None at the end. Bytes of a snapshot's rows stay valid while the snapshot lives.
     ///
     /// # Errors
     /// Damage, or a list of keys cannot be read.
@@ -24,7 +24,7 @@ pub trait Lookups<R: Reader> {
     ) -> Result<Option<T>, StoreError>;
 }
 
-/// Rows that are looked up, with the reader that does it.
+/// Rows that are looked up, with their reader.
 pub struct LookedUp<'a, L, R> {
     /// The rows.
     pub rows: &'a mut L,
@@ -48,7 +48,7 @@ pub struct RowsByKey {
 }
 
 impl RowsByKey {
-    /// The rows of this table.
+    /// The rows of this table under these keys.
     #[must_use]
     pub fn new(table: TableId, keys: SortedKeys) -> Self {
         Self { table, keys }
@@ -63,7 +63,7 @@ impl<R: Reader> Lookups<R> for RowsByKey {
     ) -> Result<Option<T>, StoreError> {
         for key in self.keys.by_ref() {
             let key = key?;
-            // It was there when the list was made, by the same reader.
+            // The row exists: it did when the list was made, by the same reader.
             if let Some(cell) = reader.get(self.table, &key.code)? {
                 let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
                 return Ok(Some(visit(row, cell.has_blobs())));
@@ -73,7 +73,7 @@ impl<R: Reader> Lookups<R> for RowsByKey {
     }
 }
 
-/// The rows to which entries of an index lead, in the order of these.
+/// The rows to which entries of an index lead, in the order of the entries.
 pub struct RowsByIndex<R: Reader> {
     entries: R::Scan,
     table: TableId,
@@ -81,16 +81,17 @@ pub struct RowsByIndex<R: Reader> {
     reversed: Option<Reversed<R>>,
 }
 
-/// Entries with the same parts that were met from the last to the first, to be given from the first to the last.
+/// Reverses a reverse walk within each run of entries with the same parts, so that these come in
+/// the order of keys.
 struct Reversed<R: Reader> {
     index: TableId,
-    /// Where the entries begin, and so end.
+    /// The start of the range, at which a reverse walk ends.
     start: Bound<Vec<u8>>,
     parts: Vec<u8>,
     run: Vec<RowKey>,
-    /// A run of too many to be met before the first one is given, from that one on.
+    /// A forward scan of a run that is too long to be read before its first entry is returned.
     long: Option<R::Scan>,
-    /// The first one behind them, which has other parts.
+    /// The first entry after the run, which has other parts.
     next: Option<(Vec<u8>, RowKey)>,
 }
 
@@ -101,11 +102,11 @@ impl<R: Reader> RowsByIndex<R> {
         Self { entries, table, keys, reversed: None }
     }
 
-    /// The rows of this table to which the entries of an index in a range lead; where these come from the last to the first, those with the
-    /// same parts still come in the order of keys.
+    /// The rows of this table to which the entries of an index in a range lead. In reverse, entries
+    /// with the same parts still come in the order of keys.
     ///
     /// # Errors
-    /// When the engine's pages are damaged.
+    /// The engine's pages are damaged.
     pub fn ordered(
         reader: &R,
         table: TableId,
@@ -144,7 +145,8 @@ impl<R: Reader> Lookups<R> for RowsByIndex<R> {
         let mut visit = Some(visit);
         loop {
             let found = reader.next(&mut self.entries, |entry| {
-                // What is no entry is found by `check`, as is what has no row, unless a transaction deletes rows while it walks.
+                // Bytes that are no entry are skipped here; `check` reports them. It also reports
+                // an entry without a row, unless a transaction deletes rows while it walks.
                 let Some(parts) = keys.split(&entry) else { return Ok(None) };
                 let Some(cell) = reader.get(table, parts.key)? else { return Ok(None) };
                 let row = Row { key: parts.key, spelling: parts.key_spelling, record: cell.record };
@@ -206,19 +208,20 @@ impl<R: Reader> Reversed<R> {
     }
 }
 
-/// Rows that were copied, in an order of their own.
+/// Copies of rows, in an order of their own.
 #[derive(Default)]
 pub struct CopiedRows {
     rows: VecDeque<(RowKey, Box<[u8]>, bool)>,
 }
 
 impl CopiedRows {
-    /// Adds a row behind the others; `has_large` says whether it has large values that lie apart.
+    /// Appends a row. `has_large` says whether it has large values that are stored apart.
     pub fn push(&mut self, row: &Row<'_>, has_large: bool) {
         self.rows.push_back((RowKey::new(row.key, row.spelling), row.record.into(), has_large));
     }
 
-    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end.
+    /// Calls `visit` with the next row, and with whether it has large values that are stored apart.
+    /// None at the end.
     pub fn next<T>(&mut self, visit: impl FnOnce(Row<'_>, bool) -> T) -> Option<T> {
         let (key, record, has_large) = self.rows.pop_front()?;
         Some(visit(Row { key: &key.code, spelling: &key.spelling, record: &record }, has_large))

@@ -1,7 +1,8 @@
-//! Where do sorted rows wait that are too many for memory?
+//! Writes sorted rows that do not fit into memory to a temporary file, and reads them back.
 //!
-//! In files without a name in the system's folder for such (`TMPDIR`), which are gone with the process. A run is rows in order; a
-//! [`Merge`](crate::merge::Merge) reads all of them side by side.
+//! The file has no name and lies in the system's temporary folder (`TMPDIR`). It is gone when the
+//! process ends. A run is a list of rows in order; a [`Merge`](crate::merge::Merge) reads all runs
+//! side by side.
 //!
 //! ```text
 //! file  := run ...
@@ -22,15 +23,15 @@ use crate::stoppable::Pace;
 /// Bytes that are read or written at once.
 const BUFFER_SIZE: usize = 1 << 16;
 
-/// Rows in order, some at a time, in one file: open files are fewer than runs may be.
+/// Sorted runs in one file: there may be more runs than open files.
 #[derive(Default)]
 pub(crate) struct Runs {
     file: Option<File>,
-    /// Where each begins, and how many rows it has.
+    /// The position in the file and the number of rows of each run.
     runs: Vec<(u64, u64)>,
 }
 
-/// What a failing file means for the sort.
+/// The error of a sort whose file failed.
 pub(crate) fn failed(action: &'static str, source: io::Error) -> StoreError {
     let path = std::env::temp_dir();
     let path = format!(
@@ -41,7 +42,7 @@ pub(crate) fn failed(action: &'static str, source: io::Error) -> StoreError {
 }
 
 impl Runs {
-    /// Writes the first entries of a batch, which are in order, as a run more: `count` of them, or all.
+    /// Writes the first `count` entries of a sorted batch, or all, as one more run.
     ///
     /// # Errors
     /// There is no room for it, or a stop.
@@ -61,7 +62,7 @@ impl Runs {
         Ok(file.flush().map_err(failed)?)
     }
 
-    /// Where to write a run of so many entries.
+    /// A writer at the place of the next run, which has this many entries.
     fn begin(&mut self, count: usize) -> io::Result<BufWriter<&mut File>> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -93,7 +94,7 @@ impl Entry<'_> {
     }
 }
 
-/// A file that others read too, from a place on.
+/// A file that others read too, read from a position on.
 struct FilePart {
     file: Arc<Mutex<File>>,
     place: u64,
@@ -113,12 +114,12 @@ impl Read for FilePart {
 pub(crate) struct RunReader {
     file: BufReader<FilePart>,
     left: u64,
-    /// Of the entry that was read last.
+    /// The bytes of the entry that was read last.
     bytes: Vec<u8>,
 }
 
 impl RunReader {
-    /// The next entry, which holds until the one after it is read.
+    /// The next entry. It is valid until the next call.
     pub(crate) fn next(&mut self) -> io::Result<Option<Entry<'_>>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;

@@ -1,4 +1,4 @@
-//! Selects the rows of a walk that pass a condition, and of these some behind the first.
+//! Selects the rows of a walk that pass a condition, with an offset and a limit.
 
 use std::ops::ControlFlow;
 
@@ -9,19 +9,19 @@ use crate::evaluate::Evaluator;
 use crate::fault::Fault;
 use crate::walk::Walk;
 
-/// Which rows of a walk are wanted: those of which all conditions are true; of these, some after the first.
+/// The rows of a walk that are wanted: those that pass the condition, with an offset and a limit.
 #[derive(Clone)]
 pub struct Selection {
-    /// The condition; None is true of all rows.
+    /// The condition; None is true for all rows.
     pub condition: Option<Evaluator>,
-    /// How many that pass are left out first.
+    /// How many of the rows that pass are left out first.
     pub offset: u64,
     /// How many are wanted after that, at most.
     pub limit: u64,
 }
 
 impl Selection {
-    /// Those of which a condition is true.
+    /// The rows for which a condition is true.
     #[must_use]
     pub fn of(condition: Option<Evaluator>) -> Self {
         Self { condition, offset: 0, limit: u64::MAX }
@@ -33,7 +33,7 @@ impl Selection {
         self.condition.is_none() && self.offset == 0 && self.limit == u64::MAX
     }
 
-    /// Whether a row is wanted, if it is the next one met; Break where no further one is.
+    /// Whether the next row of the walk is wanted. Break if no further row is.
     ///
     /// # Errors
     /// Damage.
@@ -64,11 +64,11 @@ impl Selection {
     }
 }
 
-/// Those rows of a walk that are wanted.
+/// The rows of a walk that are wanted.
 pub struct Selected<'a, W, S: ?Sized> {
-    /// Where they come from.
+    /// The walk.
     pub rows: &'a mut W,
-    /// Which of them.
+    /// The selection of its rows.
     pub selection: &'a mut Selection,
     /// The shapes of their records.
     pub shapes: &'a S,
@@ -80,8 +80,8 @@ impl<W: Walk, S: Shapes + ?Sized> Walk for Selected<'_, W, S> {
         &mut self,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
-        // What the walk is told is a bit; whatever is to be said is kept beside it. Handing the whole through each layer for each row
-        // took as long as the test.
+        // The walk itself is told only one bit; the result is kept beside it. Passing the whole
+        // result through each layer for each row took as long as the test.
         let (selection, shapes) = (&mut *self.selection, self.shapes);
         let mut said = Ok(None);
         let step = self.rows.step(|row| match selection.takes(&row, shapes) {

@@ -1,10 +1,12 @@
-//! In which order do rows come?
+//! Sorts rows.
 //!
-//! In that of the codes of what they are ordered by (`code.rs`), so that values of unlike types have an order too. What is missing comes
-//! last, also where the order is descending. Rows that are ordered by the same come in the order of their keys, either way.
+//! Rows have the order of the codes of their sort values (`code.rs`), so that values of unlike
+//! types have an order too. Missing values come last, also in a descending order. Rows with equal
+//! sort values come in the order of their keys, in both directions.
 //!
-//! Where few rows are wanted, only those are kept. Otherwise what a [`Sort`] holds is bounded: sorted runs of rows go to a file of no name
-//! (`runs.rs`), and are merged as they are read.
+//! If few rows are wanted, only those are kept. Otherwise the memory of a [`Sort`] is bounded: it
+//! writes sorted runs of rows to a file without a name (`runs.rs`), and merges them when they are
+//! read.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -26,7 +28,7 @@ use crate::runs::{RunReader, Runs, failed};
 use crate::stoppable::Pace;
 use crate::walk::{RowKey, Walk, damaged, for_each};
 
-/// What rows are ordered by, first to last.
+/// The expressions that rows are sorted by, first to last.
 #[derive(Clone)]
 pub struct SortKey {
     parts: Vec<Part>,
@@ -40,10 +42,10 @@ struct Part {
 }
 
 impl SortKey {
-    /// The order by these expressions, each with whether it is descending.
+    /// A sort key of these expressions, each with whether it is descending.
     ///
     /// # Errors
-    /// A regular expression in one is none.
+    /// A regular expression in one is invalid.
     pub fn new(parts: &[(std::sync::Arc<Expression>, bool)]) -> Result<Self, crate::pattern::BadPattern> {
         let part = |(expression, is_descending): &(std::sync::Arc<Expression>, bool)| {
             Ok(Part { column: Column::new(expression)?, is_descending: *is_descending })
@@ -51,7 +53,7 @@ impl SortKey {
         Ok(Self { parts: parts.iter().map(part).collect::<Result<_, _>>()?, code: Code::default() })
     }
 
-    /// The bytes by which a row is ordered. They hold until the next call.
+    /// The bytes that order a row. They are valid until the next call.
     ///
     /// # Errors
     /// Damage of the record.
@@ -75,13 +77,13 @@ impl SortKey {
 }
 
 impl SortKey {
-    /// The number by which a row is ordered first, if that is one in a field of the root.
+    /// The number that a row is sorted by first, if it is a number in a field of the root.
     #[inline]
     fn quick_number(&self, record: &[u8]) -> Option<Number> {
         self.parts.first()?.column.quick_number(record)
     }
 
-    /// Whether a row with this number comes behind one with that.
+    /// Whether a row with `number` comes after one with `other`.
     #[inline]
     fn is_behind(&self, number: Number, other: Number) -> bool {
         let order = match (number, other) {
@@ -98,7 +100,7 @@ impl SortKey {
     }
 }
 
-/// A row among the best ones, and what it is ordered by.
+/// A row among the best ones, and its sort code.
 struct Kept {
     code: Box<[u8]>,
     key: Box<[u8]>,
@@ -126,7 +128,7 @@ impl PartialEq for Kept {
 
 impl Eq for Kept {}
 
-/// Up to so many rows, a heap of the best ones beats a sort of all.
+/// Up to this many rows, a heap of the best ones is faster than sorting all.
 pub const TOP_MAX: u64 = 10_000;
 
 /// A sort of the keys of a walk's rows.
@@ -135,21 +137,22 @@ pub struct Sort {
     by: SortKey,
     after: Option<(Vec<u8>, Vec<u8>)>,
     wanted: u64,
-    /// Bytes of memory that its rows may take; the rest goes to a file.
+    /// The number of bytes in memory that its rows may take; further rows go to a file.
     pub memory_max: usize,
 }
 
-/// Rows that were sorted, or some of them; [`Sorted::merge`] puts parts together.
+/// Sorted rows, or a part of them; [`Sorted::merge`] puts parts together.
 #[derive(Default)]
 pub struct Sorted {
-    /// Each in order.
+    /// Each batch is in order.
     batches: Vec<Batch>,
     runs: Vec<RunReader>,
 }
 
 impl Sort {
-    /// A sort by `by`, of which the first `wanted` rows are of use; of those behind `after`, the code and key of a row. What does not fit into
-    /// `memory_max` bytes goes to a file.
+    /// A sort by `by`, of which the first `wanted` rows are needed. With `after`, the code and key
+    /// of a row, only rows after that one are sorted. Rows that do not fit into `memory_max` bytes
+    /// go to a file.
     #[must_use]
     pub fn new(by: SortKey, after: Option<(Vec<u8>, Vec<u8>)>, wanted: u64, memory_max: usize) -> Self {
         Self { by, after, wanted, memory_max }
@@ -172,7 +175,7 @@ impl Sort {
         }
     }
 
-    /// The first rows, by a heap: the rest is told apart by one comparison.
+    /// Keeps the first rows in a heap: all others are dropped after one comparison.
     fn top<S: Shapes + ?Sized>(
         &mut self,
         rows: &mut impl Walk,
@@ -180,9 +183,9 @@ impl Sort {
         is_stopped: impl Fn() -> bool,
     ) -> Result<Sorted, Fault> {
         let Self { by, after, wanted, .. } = self;
-        // The greatest of those that are wanted is on top.
+        // The last of the rows that are kept is on top.
         let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
-        // The number by which the greatest of those that are kept is ordered first: most rows are behind it.
+        // The first sort number of the last row that is kept: most rows come after it.
         let mut edge: Option<Number> = None;
         for_each::<()>(rows, is_stopped, |row| {
             let number = by.quick_number(row.record);
@@ -259,7 +262,7 @@ fn is_before(code: &[u8], row: &Row<'_>, after: Option<&(Vec<u8>, Vec<u8>)>) -> 
 }
 
 impl Sorted {
-    /// What was sorted in parts.
+    /// Puts parts together that were sorted apart.
     #[must_use]
     pub fn merge(parts: Vec<Self>) -> Self {
         let mut all = Self::default();
@@ -270,10 +273,10 @@ impl Sorted {
         all
     }
 
-    /// The keys in order: of those from `offset` on, `limit` at most.
+    /// The keys in order: at most `limit` of those from `offset` on.
     ///
     /// # Errors
-    /// What is in a file cannot be read, or a stop.
+    /// The file cannot be read, or a stop.
     pub fn into_keys(
         mut self,
         offset: u64,
@@ -301,11 +304,11 @@ impl Sorted {
 
 /// Keys in an order.
 pub enum SortedKeys {
-    /// Those of a list.
+    /// The keys of a list.
     Listed(std::vec::IntoIter<RowKey>),
-    /// Those of sorted rows, and which of these are still wanted.
+    /// The keys of sorted rows, and the range of them that is still wanted.
     Sorted(Batch, Range<usize>),
-    /// Those that are merged from several parts, and how many more are wanted.
+    /// Keys that are merged from several parts, and how many more are wanted.
     Merged(Box<Merge>, u64),
 }
 

@@ -1,7 +1,7 @@
-//! How does long work notice that it is to stop?
+//! Lets long work notice that it has to stop.
 //!
-//! A [`Pace`] asks often enough to answer within some 20 ms, however long a step takes. What has no steps of its own is given some: a sort is
-//! done in pieces, which are merged.
+//! A [`Pace`] asks often enough to answer within some 20 ms, however long a step takes. Work that
+//! has no steps gets some: a sort sorts pieces and merges them.
 
 use std::cmp::Ordering;
 use std::ops::{Deref, DerefMut};
@@ -10,23 +10,24 @@ use std::time::{Duration, Instant};
 
 use crate::fault::Fault;
 
-/// Steps between two looks at the clock, at most.
+/// The largest number of steps between two readings of the clock.
 const STEPS_MAX: u32 = 64;
-/// Where the steps between two looks took longer, there will be fewer of them.
+/// If the steps between two readings took longer than this, there will be fewer of them.
 const STEPS_TIME_MAX: Duration = Duration::from_millis(4);
-/// Time between two questions whether to stop. Asking may take another thread's lock.
+/// Time between two checks whether to stop. A check may take another thread's lock.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
-/// The same where to ask is to let others have their turn: as long as Python's interpreter lets a thread run that others wait for.
+/// The same for a check that lets other threads run: as long as Python's interpreter lets a thread
+/// run while others wait.
 const TURN_INTERVAL: Duration = Duration::from_millis(5);
 /// Elements that are sorted at once: some milliseconds.
 const PIECE_SIZE: usize = 1 << 14;
-/// Elements that are let go of at once: some milliseconds.
+/// Elements that are freed at once: some milliseconds.
 const LARGE_COUNT: usize = 1 << 14;
 
 /// Asks now and then whether to stop.
 pub struct Pace<F> {
     is_stopped: F,
-    /// Until the next look at the clock.
+    /// Steps until the clock is read again.
     left: u32,
     steps: u32,
     looked: Instant,
@@ -35,18 +36,19 @@ pub struct Pace<F> {
 }
 
 impl<F: Fn() -> bool> Pace<F> {
-    /// Asks `is_stopped`.
+    /// A pace that asks `is_stopped`.
     pub fn new(is_stopped: F) -> Self {
         let now = Instant::now();
         Self { is_stopped, left: 1, steps: 1, looked: now, asked: now, interval: STOP_INTERVAL }
     }
 
-    /// Asks `is_stopped`, which lets others have their turn, about as often as they want it.
+    /// A pace that asks `is_stopped` as often as Python's interpreter switches threads, because
+    /// asking lets other threads run.
     pub fn by_turns(is_stopped: F) -> Self {
         Self { interval: TURN_INTERVAL, ..Self::new(is_stopped) }
     }
 
-    /// One that asks with its first step.
+    /// A pace that asks at its first step.
     #[cfg(test)]
     pub(crate) fn overdue(is_stopped: F) -> Self {
         let mut pace = Self::new(is_stopped);
@@ -54,10 +56,10 @@ impl<F: Fn() -> bool> Pace<F> {
         pace
     }
 
-    /// Says that a step was made, which may have taken any time up to some milliseconds.
+    /// Counts a step, which may have taken up to some milliseconds.
     ///
     /// # Errors
-    /// `Stopped`, where it is to stop.
+    /// `Stopped`, if the work has to stop.
     #[inline]
     pub fn step(&mut self) -> Result<(), Fault> {
         self.left -= 1;
@@ -80,25 +82,26 @@ impl<F: Fn() -> bool> Pace<F> {
     }
 }
 
-/// Lets go of so many elements. Where that takes longer than a stop may, another thread does it.
+/// Frees this many elements. If that takes longer than a stop may, another thread does it.
 pub fn let_go(garbage: impl Send + 'static, count: usize) {
     if count > LARGE_COUNT {
-        // Where there is no room for a thread, it is gone all the same.
+        // If no thread can be started, they are freed in this thread.
         let _ = thread::Builder::new().spawn(move || drop(garbage));
     }
 }
 
-/// Many elements that are let go of at once, however many they are, also where each has memory of its own.
+/// Many elements that are freed without a long pause, however many they are, also if each has
+/// memory of its own.
 pub struct Many<T: Send + 'static>(Vec<T>);
 
 impl<T: Send + 'static> Many<T> {
-    /// These.
+    /// A list of these elements.
     #[must_use]
     pub fn new(elements: Vec<T>) -> Self {
         Self(elements)
     }
 
-    /// One after the other.
+    /// An iterator over the elements.
     #[must_use]
     pub fn into_rest(mut self) -> Rest<T> {
         Rest(std::mem::take(&mut self.0).into_iter())
@@ -134,13 +137,13 @@ impl<T: Send + 'static> DerefMut for Many<T> {
 impl<T: Send + 'static> Drop for Many<T> {
     fn drop(&mut self) {
         let elements = std::mem::take(&mut self.0);
-        // Without memory of their own they are gone at once.
+        // Elements without memory of their own are freed at once.
         let count = if std::mem::needs_drop::<T>() { elements.len() } else { 0 };
         let_go(elements, count);
     }
 }
 
-/// Those of many elements that are still to come.
+/// The elements that are still to come.
 pub struct Rest<T: Send + 'static>(std::vec::IntoIter<T>);
 
 impl<T: Send + 'static> Iterator for Rest<T> {
@@ -155,7 +158,7 @@ impl<T: Send + 'static> Iterator for Rest<T> {
 impl<T: Send + 'static> Drop for Rest<T> {
     fn drop(&mut self) {
         let elements = std::mem::take(&mut self.0);
-        // Without memory of their own they are gone at once.
+        // Elements without memory of their own are freed at once.
         let count = if std::mem::needs_drop::<T>() { elements.len() } else { 0 };
         let_go(elements, count);
     }
@@ -182,12 +185,12 @@ pub fn sort<T: Send + 'static>(
         pieces.push(piece);
         pace.step()?;
     }
-    // They were taken from the end.
+    // They were split off from the end.
     pieces.reverse();
     merge(pieces, order, pace)
 }
 
-/// Merges parts that are sorted. Of equal elements, those of the earlier part come first.
+/// Merges sorted parts. Of equal elements, those of the earlier part come first.
 ///
 /// # Errors
 /// A stop.

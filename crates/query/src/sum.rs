@@ -1,9 +1,9 @@
-//! What do the numbers add up to?
+//! Adds up ints and floats exactly.
 //!
-//! Exactly, and rounded once at the end: so the sum is the same in whichever order, by an index or a scan, and in however many parts it was
-//! added up. Two floats hold what most sums are made of; where they do not, `Wide` does.
+//! The sum is rounded once, at the end. So it is the same in any order, by an index or a scan, and
+//! in however many parts it was added up. Two floats hold most sums; `Wide` holds the others.
 
-/// A sum: of ints exactly, of floats as `math.fsum` has it.
+/// A sum: exact for ints, and like `math.fsum` for floats.
 ///
 /// ```
 /// use pellucid_query::Sum;
@@ -16,7 +16,7 @@
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
     ints: i128,
-    /// The sum of the floats is that of these two, without any error, and of `wide`.
+    /// The sum of the floats is exactly the sum of these two and of `wide`.
     high: f64,
     low: f64,
     wide: Option<Box<Wide>>,
@@ -25,7 +25,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds an int. (An i128 holds 2^64 of them.)
+    /// Adds an int. An i128 has room for 2^64 of them.
     #[inline]
     pub fn add_int(&mut self, value: i64) {
         self.ints += i128::from(value);
@@ -47,7 +47,8 @@ impl Sum {
         }
         let (high, rest) = two_sum(self.high, value);
         let (low, lost) = two_sum(self.low, rest);
-        // NaN beside an infinity, and where the sum is too large for a float.
+        // Two floats cannot hold the sum. `lost` is NaN beside an infinity, and if the sum is too
+        // large for a float.
         if lost != 0.0 || lost.is_nan() {
             self.widen().add(value);
             return;
@@ -64,7 +65,7 @@ impl Sum {
         wide
     }
 
-    /// Adds what another sum has come to.
+    /// Adds another sum.
     pub fn add(&mut self, other: &Self) {
         self.ints += other.ints;
         self.int_count += other.int_count;
@@ -82,13 +83,13 @@ impl Sum {
         self.int_count + self.float_count
     }
 
-    /// The sum, if it is of ints alone.
+    /// The sum, if only ints were added.
     #[must_use]
     pub fn int(&self) -> Option<i128> {
         (self.float_count == 0).then_some(self.ints)
     }
 
-    /// The sum as the float that is nearest to it.
+    /// The float that is nearest to the sum.
     #[must_use]
     pub fn float(&self) -> f64 {
         if self.wide.is_none() && self.ints == 0 {
@@ -107,7 +108,8 @@ impl Sum {
     }
 }
 
-/// The sum of two floats, and what was lost when it was rounded: together they are the sum exactly (Knuth's `TwoSum`).
+/// The sum of two floats, and the rounding error. Together they are the exact sum (Knuth's
+/// `TwoSum`).
 #[inline]
 fn two_sum(one: f64, other: f64) -> (f64, f64) {
     let sum = one + other;
@@ -117,19 +119,19 @@ fn two_sum(one: f64, other: f64) -> (f64, f64) {
 
 const LIMB_BITS: i32 = 32;
 const LIMB_MASK: i64 = (1 << LIMB_BITS) - 1;
-/// Of the greatest float the last bits are in limb 65; 2^64 of them carry two limbs further.
+/// The greatest float has its last bits in limb 65, and 2^64 of them carry two limbs further.
 const LIMB_COUNT: usize = 69;
-/// An i64 holds so many sums of 32 bits, and a carry.
+/// An i64 holds this many summands of 32 bits, and a carry.
 const PENDING_MAX: u32 = 1 << 30;
 const FRACTION_BITS: usize = 52;
 
-/// A number of fixed point with a place for each bit that a float may have: limbs of 32 bits from 2^-1074 on, each in 64 bits, so that carries
-/// need not be looked after with each number.
+/// A fixed-point number with a place for each bit that a float may have: limbs of 32 bits from
+/// 2^-1074 on, each in 64 bits, so that carries need not be propagated with each number.
 #[derive(Clone, Debug)]
 struct Wide {
     limbs: [i64; LIMB_COUNT],
     pending: u32,
-    /// The infinities and NaN among the numbers, which have no bits.
+    /// The sum of the infinities and NaNs among the numbers, which have no bits.
     special: Option<f64>,
 }
 
@@ -145,17 +147,19 @@ impl Wide {
         let exponent = (bits >> FRACTION_BITS & 0x7FF) as usize;
         let fraction = bits & ((1 << FRACTION_BITS) - 1);
         if exponent == 0x7FF {
-            // Of both infinities that is NaN, as of anything with NaN.
+            // The sum of both infinities is NaN, as is any sum with NaN.
             self.special = Some(self.special.map_or(value, |special| special + value));
             return;
         }
-        // A subnormal has the unit of the least normal ones, and not their first bit.
+        // A subnormal has the same unit as the least normal floats, but not their implicit first
+        // bit.
         let (mantissa, shift) =
             if exponent == 0 { (fraction, 0) } else { (fraction | 1 << FRACTION_BITS, exponent - 1) };
         let shifted = u128::from(mantissa) << (shift % 32);
         let (low, high) = (shifted as u64, (shifted >> 64) as i64);
         let parts = [low.cast_signed() & LIMB_MASK, (low >> LIMB_BITS).cast_signed(), high];
-        // All ones where the number is negative, for the sign is as likely one as the other: no branch can be foreseen.
+        // All ones if the number is negative. Signs are as likely one as the other, so that a
+        // branch could not be predicted.
         let sign = value.to_bits().cast_signed() >> 63;
         let limbs = self.limbs.get_mut(shift / 32..).and_then(<[i64]>::first_chunk_mut::<3>);
         if let Some(limbs) = limbs {
@@ -195,7 +199,7 @@ impl Wide {
         self.pending = 0;
     }
 
-    /// The nearest float; of two that are as near, the even one.
+    /// The nearest float; if two are as near, the even one.
     fn float(&self) -> f64 {
         if let Some(special) = self.special {
             return special;
@@ -211,19 +215,22 @@ impl Wide {
         if is_negative { -size } else { size }
     }
 
-    /// The nearest float of limbs that carry nothing and have no sign.
+    /// The nearest float for limbs that are carried and have no sign.
     fn size(&self) -> f64 {
         let Some(top) = self.limbs.iter().rposition(|limb| *limb != 0) else { return 0.0 };
-        // The four limbs from the top on have all bits of a float, and the next; of the others it counts whether there is any.
+        // The top four limbs have all bits of a float, and the next one. Of the other limbs it
+        // matters only whether they are 0.
         let limb = |back: usize| top.checked_sub(back).and_then(|place| self.limbs.get(place)).copied();
         let bits = (0..4)
             .fold(0, |bits, back| bits << LIMB_BITS | u128::from(limb(back).unwrap_or(0).unsigned_abs()));
         let has_more = self.limbs.iter().take(top.saturating_sub(3)).any(|limb| *limb != 0);
         let bit_count = 128 - bits.leading_zeros() as usize;
-        // That of the first bit, counted from 2^-1074: the top limb, which is not 0, has bits 96 to 127.
+        // The place of the first bit, counted from 2^-1074: the top limb, which is not 0, has bits
+        // 96 to 127.
         let place = 32 * top + bit_count - 97;
         if place <= FRACTION_BITS {
-            // A subnormal, or the least normal ones, all of whose bits are there: their code is the number itself.
+            // A subnormal, or one of the least normal floats: all bits are there, and its code is
+            // the number itself.
             return f64::from_bits((bits >> (bit_count - 1 - place)) as u64);
         }
         let shift = bit_count - 1 - FRACTION_BITS;
@@ -233,7 +240,7 @@ impl Wide {
         if exponent >= 0x7FF {
             return f64::INFINITY;
         }
-        // What is rounded up to the next power of two carries into the exponent.
+        // A number that is rounded up to the next power of two carries into the exponent.
         f64::from_bits((exponent << FRACTION_BITS) + (kept - (1 << FRACTION_BITS)) + u64::from(is_up))
     }
 }

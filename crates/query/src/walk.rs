@@ -1,4 +1,4 @@
-//! Walks over rows, whatever their source: those of a scan, those under a list of keys, those to which an index leads.
+//! Walks over rows from any source: a scan, a list of keys, or entries of an index.
 
 use std::ops::ControlFlow;
 
@@ -8,9 +8,10 @@ use pellucid_store::{Reader, Row, Scan};
 use crate::fault::Fault;
 use crate::stoppable::Pace;
 
-/// A source of rows, one after the other.
+/// A source of rows, one after another.
 pub trait Walk {
-    /// Gives the next rows to `visit`, as many as are at hand, until it breaks. Returns what it said last; None at the end.
+    /// Calls `visit` with the next rows, as many as are at hand, until it breaks. Returns the last
+    /// result of `visit`; None at the end.
     ///
     /// # Errors
     /// Damage on the way.
@@ -34,7 +35,7 @@ impl Walk for Scan {
 pub struct Scanned<'a, R: Reader> {
     /// The scan.
     pub scan: &'a mut R::Scan,
-    /// What it reads.
+    /// What the scan reads from.
     pub reader: &'a R,
 }
 
@@ -53,7 +54,7 @@ impl<R: Reader> Walk for Scanned<'_, R> {
 pub struct RowKey {
     /// The key's code.
     pub code: Box<[u8]>,
-    /// What the code does not tell about the key.
+    /// What the code does not say about the key, such as `1`, `1.0` or `True`.
     pub spelling: Box<[u8]>,
 }
 
@@ -77,7 +78,7 @@ pub fn for_each<B>(
     for_each_at(rows, Pace::new(is_stopped), visit)
 }
 
-/// As `for_each`, at a pace.
+/// Like `for_each`, with the caller's `Pace`.
 ///
 /// # Errors
 /// As `for_each`.
@@ -86,7 +87,7 @@ pub fn for_each_at<B>(
     mut pace: Pace<impl Fn() -> bool>,
     mut visit: impl FnMut(Row<'_>) -> ControlFlow<Result<B, Fault>>,
 ) -> Result<Option<B>, Fault> {
-    // A step is some rows, a page of them at most.
+    // A step is some rows, at most a page of them.
     let mut said = None;
     loop {
         let step = rows.step(|row| match visit(row) {
@@ -104,7 +105,7 @@ pub fn for_each_at<B>(
     }
 }
 
-/// What a visit breaks with where a row's record is damaged.
+/// What a visit breaks with if a row's record is damaged.
 pub fn damaged<B>(row: &Row<'_>, error: Corrupt) -> ControlFlow<Result<B, Fault>> {
     ControlFlow::Break(Err(Fault::Record(row.key.to_vec(), error)))
 }

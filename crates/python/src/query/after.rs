@@ -1,4 +1,4 @@
-//! Where does a page of rows begin that goes on behind a record?
+//! Finds where the next page of rows begins: after a record that was read before.
 
 use pellucid_query::sort::SortKey;
 use pellucid_record::Damage;
@@ -16,19 +16,20 @@ use crate::values::row_errors;
 pub struct After {
     /// The key's code.
     pub key: Vec<u8>,
-    /// What that does not tell of the key.
+    /// What the code does not say about the key, such as `1`, `1.0` or `True`.
     pub spelling: Vec<u8>,
-    /// As it was read.
+    /// The record as it was read.
     record: Vec<u8>,
-    /// Where it was read, and its large values are; None: in what is there now.
+    /// The snapshot that it was read in, which has its large values. None: these are read from the
+    /// present state.
     snapshot: Option<Snapshot>,
 }
 
 impl After {
-    /// What is known of a record of `table`.
+    /// The key and record of a row of `table`.
     ///
     /// # Errors
-    /// It is none of that table's.
+    /// The row is no record of that table.
     pub fn of(row: &Bound<'_, PyAny>, table: &Bound<'_, Table>) -> PyResult<Self> {
         let py = row.py();
         let this = table.get();
@@ -59,10 +60,10 @@ impl After {
         Ok(Self { key, spelling, record: row.bytes().to_vec(), snapshot })
     }
 
-    /// By which bytes it is ordered.
+    /// The bytes that order the row.
     ///
     /// # Errors
-    /// It is damaged, or a large value that it had when it was read is gone.
+    /// The row is damaged, or a large value that it had when it was read is gone.
     pub fn code(&self, table: &Bound<'_, Table>, mut by: SortKey) -> PyResult<Vec<u8>> {
         let (py, this) = (table.py(), table.get());
         let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };

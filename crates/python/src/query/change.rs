@@ -1,7 +1,8 @@
-//! How are the rows of a query changed or deleted?
+//! Updates and deletes the rows of a query.
 //!
-//! In one transaction: the keys of its rows are found in the state at its start, then each is changed. New values are computed in
-//! the row as it was; a scalar that fits its slot is written over the old one.
+//! This is done in one transaction: first the keys of the rows are found in the state at its start,
+//! then each row is changed. New values are computed from the row as it was. A scalar that fits its
+//! slot is written over the old one.
 
 use std::ops::{ControlFlow, Range};
 
@@ -35,7 +36,7 @@ use crate::values::keys::Key;
 use crate::values::row_errors;
 use crate::work::walks::{Queried, Stop, Walked, Work, of_fault, over};
 
-/// `query.update(...)`: how many rows there were.
+/// Implements `query.update(...)`: returns how many rows there were.
 pub fn update(
     query: &Bound<'_, Query>,
     changes: Option<&Bound<'_, PyAny>>,
@@ -104,40 +105,41 @@ fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
     }
 }
 
-/// `query.delete()`: how many rows there were.
+/// Implements `query.delete()`: returns how many rows there were.
 pub fn delete(query: &Bound<'_, Query>) -> PyResult<u64> {
     in_each(query, |transaction, id, key| Ok(Ok(transaction.delete(id, key.code)?)), |_, _| Ok(()))
 }
 
-/// Fields, and what they become.
+/// The fields that `update` sets, and their new values.
 struct Edits<'a> {
     paths: Vec<Vec<PathStep<'a>>>,
-    /// One for each path.
+    /// One value for each path.
     values: Vec<NewValue>,
-    /// A row's record, and what it was before: in memory that is used again. Memory of its own for each row, its key, its paths and the
-    /// record of a new number was a third of the time of an update, and more than the disk was waited for.
+    /// A row's record, and the record before the change, in buffers that are reused. Separate
+    /// allocations for each row, its key, its paths and the record of a new number were a third of
+    /// the time of an update, more than waiting for the disk.
     record: Vec<u8>,
     before: Vec<u8>,
     /// The path that could not be changed.
     failed: usize,
 }
 
-/// What a field becomes.
+/// The new value of a field.
 enum NewValue {
-    /// In each row what an expression comes to.
+    /// An expression, which is computed in each row.
     Column(Column),
-    /// The same in all rows.
+    /// The same value in all rows.
     Constant(Constant),
 }
 
 /// A value, encoded once for all rows.
 struct Constant {
     encoded: Encoded,
-    /// The same with all ids that it lacked, where that is the same for all rows.
+    /// The encoded value with the ids that it lacked, if these are the same for all rows.
     settled: Option<Vec<u8>>,
 }
 
-/// Says of a function that cannot be stored how a value is computed for each row.
+/// For a function, which cannot be stored: an error that says how a value is computed for each row.
 fn no_function(py: Python<'_>, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let is_function = value.is_instance_of::<PyFunction>() || value.is_instance_of::<PyCFunction>();
     if !is_function || !error.is_instance_of::<PyTypeError>(py) {
@@ -161,7 +163,7 @@ impl Constant {
         Ok(Self { encoded, settled: None })
     }
 
-    /// The scalar that it is, if it is one.
+    /// The scalar that the value is, if it is one.
     fn scalar<S: Shapes + ?Sized>(&self, shapes: &S) -> Result<Option<Slot<'_>>, Corrupt> {
         if !self.encoded.pending.is_empty() || !self.encoded.apart.is_empty() {
             return Ok(None);
@@ -172,7 +174,8 @@ impl Constant {
         }
     }
 
-    /// The record to be stored, and the ids of the values that lie apart from it: each row has its own.
+    /// The record to store, and the ids of the large values that are stored apart from it: each row
+    /// has its own.
     fn settle(
         &mut self,
         (py, core): (Python<'_>, &Core),
@@ -194,7 +197,7 @@ impl Constant {
     }
 }
 
-/// A computed value with its large ones apart, as those of a value from Python.
+/// Encodes a computed value with its large values apart, as for a value from Python.
 fn lying_apart(
     value: Value,
     transaction: &mut Transaction,
@@ -230,7 +233,7 @@ fn lying_apart(
 
 type Done = Result<Result<bool, PatchError>, StoreError>;
 
-/// Where a table has a class, its changed rows still make instances of it.
+/// If the table has a class, checks that changed rows still make instances of it.
 fn check_class(table: &Bound<'_, Table>, keys: &Keys, some: Range<usize>) -> PyResult<()> {
     if table.get().class.is_some() {
         let mut signals = Signals::new();
@@ -242,7 +245,8 @@ fn check_class(table: &Bound<'_, Table>, keys: &Keys, some: Range<usize>) -> PyR
     Ok(())
 }
 
-/// Does `work` with each row and `after` with the keys of some, in one transaction; how many rows were still there.
+/// Calls `work` for each row and `after` with the keys of some rows, in one transaction. Returns
+/// how many rows still existed.
 fn in_each(
     query: &Bound<'_, Query>,
     mut work: impl FnMut(&mut Transaction, TableId, KeyOf<'_>) -> Result<Result<bool, Unfit>, StoreError>,
@@ -262,7 +266,7 @@ fn in_each(
                 let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
                 for key in keys.some(chunk.clone()) {
                     match work(transaction, id, key)? {
-                        // A row that was deleted meanwhile, by a filter, is none that was changed.
+                        // A row that a filter deleted meanwhile does not count as changed.
                         Ok(is_done) => done += u64::from(is_done),
                         Err(error) => return Ok(Some(Broken::Row(key, error))),
                     }
@@ -302,11 +306,11 @@ fn in_each(
 enum Unfit {
     /// It is damaged.
     Corrupt(Corrupt),
-    /// It is not made so; or, if true, what is to be put into it would pass a limit.
+    /// A field cannot be set; the text says why. True if the new value would pass a limit.
     Patch(String, bool),
 }
 
-/// Says why the field at a path cannot be set.
+/// The message that says why the field at a path cannot be set.
 fn why(py: Python<'_>, path: Option<&Vec<Step>>, error: &PatchError) -> String {
     let path = path.map(Vec::as_slice).unwrap_or_default();
     let shown = |count: usize| match path.get(..count) {
@@ -349,24 +353,25 @@ fn why(py: Python<'_>, path: Option<&Vec<Step>>, error: &PatchError) -> String {
 
 /// Why not all rows were changed.
 enum Broken<'a> {
-    /// This one cannot be.
+    /// This row cannot be changed.
     Row(KeyOf<'a>, Unfit),
-    /// A stop.
+    /// A stop, or a failure of the walk.
     Off(Fault),
 }
 
-/// Rows between two looks at what was learnt, and at their class.
+/// Rows between two calls of `learn_drafts` and `check_class`.
 const CHUNK: usize = 4096;
 
-/// The keys of rows, one behind the other: memory of its own for each would be most of what it takes to find them.
+/// The keys of rows, one after another in one buffer: an allocation for each would be most of the
+/// time that it takes to find them.
 #[derive(Default)]
 struct Keys {
     bytes: Vec<u8>,
-    /// Where each one's code ends, and its spelling.
+    /// Where the code of each key ends, and where its spelling ends.
     ends: Vec<(usize, usize)>,
 }
 
-/// One of them.
+/// One key of the list.
 #[derive(Clone, Copy)]
 struct KeyOf<'a> {
     code: &'a [u8],
@@ -421,7 +426,7 @@ impl Work for CollectKeys {
     }
 }
 
-/// Shapes beside large values that cannot be read now.
+/// Shapes, without access to large values, which cannot be read at this point.
 struct Beside<'a, S: ?Sized>(&'a S);
 
 impl<S: Shapes + ?Sized> Shapes for Beside<'_, S> {
@@ -443,10 +448,11 @@ impl Edits<'_> {
         key: KeyOf<'_>,
     ) -> Done {
         let Self { paths, values, record, before, .. } = self;
-        // Unless it is asked: where the record is not what was written, the other way says so.
+        // This is cleared when the closure is called. If it is not called, the record is not in the
+        // expected state, and `patch_row` reports why.
         let mut is_rest = true;
         let mut outcome = Ok(());
-        // All at once, where each is a scalar that fits its slot.
+        // The fast path: all changes at once, if each is a scalar that fits its slot.
         let found = transaction.rewrite_within(id, key.code, 0, record, |record, shapes| {
             is_rest = false;
             before.clear();
@@ -457,7 +463,7 @@ impl Edits<'_> {
                     NewValue::Column(column) => match column.read(&row, &Beside(shapes)) {
                         Ok(Some((slot, _))) => Ok(Some(slot)),
                         Ok(None) => continue,
-                        // It takes a large value to tell, which the other way can read.
+                        // The expression needs a large value, which `patch_row` can read.
                         Err(error) if error.damage == Damage::Apart => Ok(None),
                         Err(error) => Err(error),
                     },
@@ -487,7 +493,7 @@ impl Edits<'_> {
         self.patch_row(who, transaction, id, key)
     }
 
-    /// The way for whatever does not fit where the old value stands.
+    /// Changes a row whose new values do not fit where the old ones stand.
     fn patch_row(
         &mut self,
         who: (Python<'_>, &Core),

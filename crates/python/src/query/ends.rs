@@ -1,4 +1,4 @@
-//! What does a query come to?
+//! Runs a query: iterators, lists, columns, single rows and counts.
 
 use std::ops::ControlFlow;
 
@@ -31,7 +31,7 @@ pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'
     }
 }
 
-/// An iterator over records, or over the dicts that were selected.
+/// An iterator over records, or over the dicts that `select` makes.
 pub fn rows<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
     match selected(query)? {
         Some(rows) => Ok(rows.try_iter()?.into_any()),
@@ -39,7 +39,7 @@ pub fn rows<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// The dicts that were selected, if any were.
+/// The dicts that `select` makes, if it was called.
 fn selected<'py>(query: &Bound<'py, Query>) -> PyResult<Option<Bound<'py, PyList>>> {
     let Some(chosen) = &query.get().plan.chosen else { return Ok(None) };
     let py = query.py();
@@ -56,7 +56,7 @@ fn selected<'py>(query: &Bound<'py, Query>) -> PyResult<Option<Bound<'py, PyList
     Ok(Some(rows))
 }
 
-/// The rows as columns: those that were selected, or all.
+/// The rows as columns: those of `select`, or all.
 pub fn to_arrow<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, ArrowStream>> {
     let Some(chosen) = &query.get().plan.chosen else { return crate::arrow::to_arrow(query, None) };
     let chosen: Vec<_> = chosen.iter().map(|(name, node)| (name.as_str().into(), node.clone())).collect();
@@ -128,7 +128,7 @@ pub fn exists(query: &Bound<'_, Query>) -> PyResult<bool> {
 pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
     let plan = &query.get().plan;
     if !plan.order.is_empty() && plan.after.is_none() && plan.filters.is_empty() {
-        // In whichever order rows come, there are as many.
+        // A count does not depend on the order of rows.
         let unordered = query.get().with(query.py(), |plan| {
             plan.order.clear();
             Ok(())

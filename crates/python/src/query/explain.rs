@@ -1,6 +1,6 @@
 //! Explains what a query does when it is iterated.
 //!
-//! What it meets then, and how long that takes, is in `measured.rs`; what is remarkable about it in `remarks.rs`.
+//! `measured.rs` measures what the query meets and how long it takes; `remarks.rs` adds remarks.
 
 use pellucid_query::exec::table_index::TableIndex;
 use pellucid_query::exec::{AccessPaths, Executor, IndexProbe, Request};
@@ -24,19 +24,19 @@ use crate::values::keys;
 use crate::work::threads::{caller, threads_for};
 use crate::work::walks::{Queried, Source, Walked, of_fault};
 
-/// What is known of a query without executing it.
+/// What is known about a query without running it.
 pub struct Explained<'a> {
-    /// What the table is read from; None where it does not exist.
+    /// Reads the table; None if it does not exist.
     pub reader: Option<TableReader>,
-    /// Its indexes.
+    /// The table's indexes.
     pub indexes: Indexes,
     /// What the executor is asked for.
     pub request: Request<'a>,
-    /// The part of the table in which all rows are.
+    /// The range of the table that conditions on the key leave.
     pub bounds: Bounds,
-    /// What is left of the conditions.
+    /// The other conditions.
     pub conditions: Vec<Node>,
-    /// How the rows may be reached; None where there is but the scan.
+    /// The access paths to the rows; None if there is only the scan.
     pub paths: Option<AccessPaths>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Explained<'a> {
     }
 }
 
-/// `query.explain()`: lines for people.
+/// Implements `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let (py, plan) = (query.py(), &query.get().plan);
     let table = query.table();
@@ -79,7 +79,8 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         }
         Some(best) => {
             lines.extend(described(&explained.indexes, best, &name, total));
-            // Where a walk has found what is wanted, the rows were tested by then.
+            // A probe along an index that found the wanted rows has tested them, so the path counts
+            // all conditions as settled. The section tells which ones the index itself settles.
             let (settled, is_in_order) = match &best.access {
                 AccessPath::IndexOrder { section, .. } => (&section.settled, true),
                 _ => (&best.settled, false),
@@ -103,7 +104,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     Ok(lines.join("\n"))
 }
 
-/// What becomes of the rows that pass the conditions.
+/// The steps after the conditions: what is done with the rows that pass.
 fn steps(py: Python<'_>, plan: &Plan, (is_in_order, is_along): (bool, bool)) -> PyResult<Vec<String>> {
     let mut lines = Vec::new();
     if let Some(after) = plan.after.as_ref().filter(|_| !plan.order.is_empty() || is_along) {
@@ -154,7 +155,7 @@ fn scanned(py: Python<'_>, plan: &Plan, bounds: &Bounds, (name, total): (&str, u
     Ok(format!("scan table {name:?}, of its {total} rows those{begin}{those}"))
 }
 
-/// A way through indexes, in lines.
+/// An access path through indexes, in lines.
 fn described(indexes: &[TableIndex], path: &CostedPath, name: &str, total: usize) -> Vec<String> {
     let mut lines = Vec::new();
     match &path.access {
@@ -179,7 +180,7 @@ fn described(indexes: &[TableIndex], path: &CostedPath, name: &str, total: usize
     lines
 }
 
-/// What it was looked at rows for, and what has come of it.
+/// What rows were probed for, and what the probe has shown.
 fn looked_at(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
     if let Some((near, _)) = paths.probed {
         let first = errors::counted(near as usize, "row");
@@ -191,7 +192,7 @@ fn looked_at(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
     Some(format!("no walk along index {name:?}{from}: what is wanted is not among the first {rows} there"))
 }
 
-/// A number of rows. The sum of none is -0.
+/// A number of rows. The sum of no numbers is -0, which becomes 0.
 pub fn rounded(estimate: f64) -> f64 {
     estimate.round() + 0.0
 }
@@ -234,7 +235,7 @@ fn index_name(indexes: &[TableIndex], index: usize) -> &str {
     indexes.get(index).map_or("?", |ready| &ready.info.name)
 }
 
-/// What the paths were expected to take, and so why this one was chosen.
+/// The expected costs of the paths, which show why this one was chosen.
 fn weighed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
     let shown = |path: &CostedPath| {
         let what = match &path.access {
@@ -260,8 +261,8 @@ fn set_text(indexes: &[TableIndex], set: &KeySet) -> String {
     }
 }
 
-/// On how many threads the rows are walked over when the query is iterated; and on how many by ends that look at no order and leave nothing out, if
-/// these have to scan as well.
+/// The number of threads that walk over the rows when the query is iterated; and the number for
+/// methods that ignore the order and have no limit, if these have to scan as well.
 fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, paths: Option<&AccessPaths>) -> PyResult<String> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let on = |count| format!("on {}", errors::counted(count, "thread"));

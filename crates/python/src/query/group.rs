@@ -1,4 +1,4 @@
-//! How does Python ask what the rows of each group come to?
+//! Implements `group_by` and `agg`: groups of rows, and aggregates for each group.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::values::scalars;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Parallel, Queried, Stop, Walked, Work, over};
 
-/// What is computed, where `node` says what its expression has become.
+/// The native aggregate. `node` is its expression, as it reads the rows that were found.
 fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> PyResult<group::Aggregate> {
     let Some(node) = node else { return Ok(group::Aggregate::Count) };
     let column = column_of(node)?;
@@ -37,7 +37,8 @@ fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> Py
     })
 }
 
-/// For `agg`: how many rows there are; with an expression or a field path, how many have it (None counts, a missing field does not).
+/// For `agg`: how many rows there are; with an expression or a field path, how many have it (None
+/// counts, a missing field does not).
 ///
 /// >>> import pellucid
 /// >>> from pellucid import count
@@ -54,7 +55,7 @@ pub fn count(path: Option<&Bound<'_, PyAny>>) -> PyResult<Aggregate> {
     Ok(Aggregate { kind: Kind::Count, node })
 }
 
-/// Rows of a query, grouped; `agg` says what is made of each group.
+/// The rows of a query in groups; `agg` computes aggregates for each group.
 ///
 /// >>> import pellucid
 /// >>> table = pellucid.open(":memory:").table("t")
@@ -123,7 +124,8 @@ impl Groups {
         Err(errors::type_error(format!("groups have no parts by name or index; {AGG_ALONE}")))
     }
 
-    /// A dict for each group, in the order of what its rows have in common: that, and these aggregates.
+    /// A dict for each group, in the order of the values that its rows have in common: these values
+    /// and the aggregates.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F, count
@@ -144,7 +146,7 @@ impl Groups {
     }
 }
 
-/// `query.agg(...)`: one dict.
+/// Implements `query.agg(...)`: one dict.
 pub fn whole<'py>(
     query: &Bound<'py, Query>,
     aggregates: Option<&Bound<'py, PyDict>>,
@@ -152,7 +154,7 @@ pub fn whole<'py>(
     aggregated(query, &[], aggregates)?.get_item(0)
 }
 
-/// The least or the greatest value of an expression, in the order in which rows come.
+/// The least or the greatest value of an expression, in the order that `order_by` uses.
 pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyResult<Bound<'py, PyAny>> {
     let table = of.table();
     let work = |node: &Node| -> PyResult<GroupUp> {
@@ -175,7 +177,7 @@ pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyR
     object_of_total(table, "", &total.unwrap_or(Total::Least(None)))
 }
 
-/// The list whose elements an expression runs through, where it has `each()`.
+/// The path of the list whose elements an expression takes with `each()`.
 fn list_of(node: &Node) -> Option<&[Step]> {
     if let NodeKind::Field(Source::Record, path) = node.kind() {
         return path.iter().position(|step| *step == Step::Each).and_then(|place| path.get(..place));
@@ -183,7 +185,8 @@ fn list_of(node: &Node) -> Option<&[Step]> {
     node.kind().parts().into_iter().find_map(|part| list_of(part))
 }
 
-/// Refuses an aggregate over elements of a list by whose elements rows are grouped: it would be over all of them in each group.
+/// Refuses an aggregate over elements of a list, if rows are grouped by elements of the same list:
+/// each group would aggregate all elements.
 fn refuse_same_list(by: &[(String, Node)], aggregate: &Aggregate) -> PyResult<()> {
     let Some(node) = aggregate.node.as_ref().filter(|node| node.branches()) else { return Ok(()) };
     let list = list_of(node);
@@ -242,7 +245,7 @@ fn aggregated<'py>(
     Ok(rows)
 }
 
-/// The groups of a query's rows, with what these aggregates come to in each.
+/// The groups of a query's rows, with the results of these aggregates.
 fn found_groups<'py>(
     query: &Bound<'py, Query>,
     by: &[(String, Node)],
@@ -274,7 +277,7 @@ fn found_groups<'py>(
     if groups.lose_digits() { grouped(&Decimals::Kept) } else { Ok(groups) }
 }
 
-/// What `agg` was given in place of an aggregate.
+/// The message for an argument of `agg` that is no aggregate.
 fn not_aggregate(given: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(method) = given.cast_exact::<Method>() {
         return Ok(format!("a method that was not called; write {}", method.get().called(given.py())));
@@ -296,19 +299,20 @@ fn not_aggregate(given: &Bound<'_, PyAny>) -> PyResult<String> {
     })
 }
 
-/// Bytes that the groups of one query may take.
+/// The largest number of bytes for the groups of one query.
 const GROUPS_SIZE_MAX: usize = 1 << 30;
 
 #[derive(Clone)]
 struct GroupUp {
     columns: Vec<Column>,
     aggregates: Vec<group::Aggregate>,
-    /// What its parts take together.
+    /// The memory that the parts of the walk share.
     room: Option<Arc<Room>>,
 }
 
 impl GroupUp {
-    /// The groups by the first few of these expressions; the others are those of the aggregates, in order.
+    /// Groups by the first `count` of these expressions; the others are those of the aggregates, in
+    /// order.
     fn new(
         (nodes, decimals): (&[Node], &Decimals),
         by_count: usize,
@@ -324,7 +328,7 @@ impl GroupUp {
         Ok(Self { columns, aggregates, room: None })
     }
 
-    /// What a table that does not exist comes to.
+    /// The result for a table that does not exist.
     fn of_nothing(&self) -> group::Groups {
         if !self.columns.is_empty() {
             return group::Groups::default();
@@ -362,7 +366,7 @@ pub fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Boun
     Table::plain_record(table, &change::record_of(value)?, None)
 }
 
-/// Says of whose values Python's own error tells that they cannot be added, or divided; `shown` is what was wanted of them.
+/// Adds to Python's own error which values could not be added or divided. `shown` is the aggregate.
 fn unlike(table: &Bound<'_, Table>, shown: &str, error: PyErr) -> PyErr {
     let (py, name) = (table.py(), table.get().name(table.py()));
     if !error.is_instance_of::<PyTypeError>(py) {
@@ -389,7 +393,8 @@ fn object_of_total<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = table.py();
     let sum_of = |sum: &Sum, decimals: &Decimals, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
-        // Big ints and Decimals, which Python adds: the ints first, for so they come to the same in any order.
+        // Python adds big ints and Decimals. Ints are added first: this way the sum is the same in
+        // any order.
         let (large, others): (Vec<_>, Vec<_>) =
             others.iter().partition(|other| matches!(other, Value::BigInt(_)));
         let mut ints = 0i64.into_pyobject(py)?.into_any();

@@ -1,17 +1,19 @@
-//! How does Python ask for rows by what is in them?
+//! Defines the class `Query`.
 //!
-//! A `Query` is a table and a plan: which rows, in which order, which part of them. It is made anew by each method and
-//! does nothing until it is iterated or one of its ends is called; `source.rs` says how its rows are found then.
+//! A `Query` is a table and a plan: which rows, in which order, and which part of them. Each method
+//! returns a new query. A query does nothing until it is iterated or a method such as `count` runs
+//! it; `source.rs` then finds its rows.
 
 use pyo3::prelude::*;
 
 use crate::query::plan::Plan;
 use crate::table::handle::Table;
 
-/// Rows of a table, chosen by what is in them: a lazy, immutable question.
+/// Rows of a table, chosen by conditions on their fields: a lazy, immutable query.
 ///
-/// Made by `where`, `find`, `filter`, `order_by`, `limit`, `select` of a table, and refined by the same methods. Iterating
-/// it gives records, attached as those of a table. Each iteration asks anew.
+/// Made by `where`, `find`, `filter`, `order_by`, `limit`, `select` of a table, and refined by the
+/// same methods. Iterating it gives records, attached as those of a table. Each iteration runs the
+/// query again.
 ///
 /// >>> import pellucid
 /// >>> from pellucid import F

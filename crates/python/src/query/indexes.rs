@@ -7,7 +7,7 @@ use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
 
-/// The indexes of a table that may be used.
+/// The indexes of a table that queries may use.
 pub fn of(table: &Bound<'_, Table>, place: &TableReader) -> PyResult<Indexes> {
     let (py, this) = (table.py(), table.get());
     let found = match place {
@@ -18,7 +18,7 @@ pub fn of(table: &Bound<'_, Table>, place: &TableReader) -> PyResult<Indexes> {
                 .map_err(|error| store_errors::of_store(py, error))?
         }
         TableReader::Transaction(_) => this.core().in_running(py, |transaction| {
-            // Those of a batch that is not over.
+            // Write the entries of a batch that is not finished.
             transaction.flush_entries()?;
             let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Indexes::default()) };
             this.indexes.get_or_read(py, (id, true, transaction.catalog_serial()), || transaction.indexes(id))

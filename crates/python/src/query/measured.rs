@@ -1,7 +1,8 @@
 //! Measures a query: what it meets when it is iterated, and how long that takes.
 //!
-//! The time is that of iterating it, once and first, as whoever asked would: rows as objects, or the dicts that were selected. What was met on the
-//! way is found out afterwards, by going the same way again without making objects.
+//! The time is that of iterating the query once, before anything else, as the caller would: with
+//! rows as objects, or the dicts that were selected. The counts come afterwards, from following the
+//! same access path again without making objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +23,9 @@ use crate::query::reader::TableReader;
 use crate::work::threads::caller;
 use crate::work::walks::{Queried, of_fault};
 
-/// How many rows or entries were met on the way, as many as the query meets, how many of them passed the conditions; how many are left in the
-/// end, and in what time.
+/// The lines of the measurement: how many rows or entries the access path met, for as many rows as
+/// the query needs; how many of them passed the conditions; how many rows the query gave, and in
+/// what time.
 pub fn lines(query: &Bound<'_, Query>, explained: &Explained<'_>) -> PyResult<Vec<String>> {
     let plan = &query.get().plan;
     let is_free = plan.filters.is_empty();
@@ -37,7 +39,7 @@ pub fn lines(query: &Bound<'_, Query>, explained: &Explained<'_>) -> PyResult<Ve
     let best = explained.paths.as_ref().and_then(|paths| paths.paths.first());
     let is_sorted = plan.order.is_empty()
         || best.is_some_and(|best| matches!(best.access, AccessPath::IndexOrder { .. }));
-    // A sort has to meet all rows, unless none is wanted.
+    // A sort has to read all rows, unless none is wanted.
     let wanted = match is_free {
         true if plan.limit == 0 => 0,
         true if is_sorted => plan.offset.saturating_add(plan.limit),
@@ -69,7 +71,8 @@ fn iterated(query: &Bound<'_, Query>) -> PyResult<(u64, Duration)> {
     Ok((given, start.elapsed()))
 }
 
-/// With how many rows the functions of a query were called, how many it gave, and in what time.
+/// How many rows the functions of a query were called with, how many rows it gave, and in what
+/// time.
 fn filtered(query: &Bound<'_, Query>) -> PyResult<(u64, u64, Duration)> {
     let py = query.py();
     let calls = Arc::new(AtomicU64::new(0));
@@ -87,7 +90,7 @@ fn filtered(query: &Bound<'_, Query>) -> PyResult<(u64, u64, Duration)> {
     Ok((calls.load(Ordering::Relaxed), given, time))
 }
 
-/// How many rows pass the conditions, of so many that are wanted.
+/// How many rows pass the conditions, at most `wanted`.
 fn count_passed(query: &Bound<'_, Query>, wanted: u64) -> PyResult<u64> {
     let py = query.py();
     let bare = query.get().with(py, |plan| {
@@ -102,7 +105,8 @@ fn count_passed(query: &Bound<'_, Query>, wanted: u64) -> PyResult<u64> {
     ends::count(&Bound::new(py, bare)?)
 }
 
-/// What was met until so many rows have passed; and how many have, where that was found out by the way.
+/// What the access path met until `wanted` rows passed; and how many passed, if that was counted as
+/// well.
 fn met(query: &Bound<'_, Query>, explained: &Explained<'_>, wanted: u64) -> PyResult<(String, Option<u64>)> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let is_plain = plan.order.is_empty() && plan.filters.is_empty();

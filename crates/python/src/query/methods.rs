@@ -1,4 +1,4 @@
-//! The methods of `Query` that Python sees.
+//! Defines the methods of `Query` that Python sees.
 
 use crate::arrow::ArrowStream;
 use crate::errors;
@@ -48,9 +48,11 @@ impl Query {
         })
     }
 
-    /// The rows for which a Python function returns something true: the slow, honest way out.
+    /// The rows for which a Python function returns something true. Slow: it runs Python code for
+    /// each row.
     ///
-    /// It is called with each row that the other conditions leave, in order. What it raises ends the iteration.
+    /// The function is called with each row that the other conditions leave, in order. An exception
+    /// that it raises ends the iteration.
     pub fn filter(&self, function: &Bound<'_, PyAny>) -> PyResult<Self> {
         operand::refuse_unready(function)?;
         if function.is_callable() && !function.is_instance_of::<Expression>() {
@@ -65,10 +67,12 @@ impl Query {
         )))
     }
 
-    /// The same rows in the order of these expressions, or field paths, first to last; `F.age.desc()` turns one round.
+    /// The same rows in the order of these expressions, or field paths, first to last;
+    /// `F.age.desc()` reverses one.
     ///
-    /// Values of unlike types are ordered as keys are: None, bytes, strings, numbers, Decimals, dates; then what has no order;
-    /// what is missing comes last, either way. Rows of which all that is the same come in the order of their keys.
+    /// Values of unlike types are ordered as keys are: None, bytes, strings, numbers, Decimals,
+    /// dates; then values without an order. Rows that lack the value come last in both directions.
+    /// Rows with equal values come in the order of their keys.
     #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
     pub fn order_by(
         &self,
@@ -87,7 +91,8 @@ impl Query {
         })
     }
 
-    /// The first `count` of these rows, at most; behind those that `offset` leaves out, whichever is called first.
+    /// The first `count` of these rows, at most. With `offset`, rows are skipped first, in
+    /// whichever order the two are called.
     pub fn limit(&self, count: &Bound<'_, PyAny>) -> PyResult<Self> {
         let limit = plan::count_of(count, "limit")?;
         self.with(count.py(), |plan| {
@@ -105,9 +110,10 @@ impl Query {
         })
     }
 
-    /// The rows that come behind this one, a record of the same table that was read before: the next page.
+    /// The rows that come after this one, a record of the same table that was read before: the next
+    /// page.
     ///
-    /// Rows that were put or deleted meanwhile move no other one from page to page.
+    /// Rows that were put or deleted meanwhile move no other row from page to page.
     ///
     /// >>> import pellucid
     /// >>> numbers = pellucid.open(":memory:").table("numbers")
@@ -124,7 +130,8 @@ impl Query {
         })
     }
 
-    /// Instead of records, dicts of these expressions: fields under their paths, others under the names given.
+    /// Instead of records, dicts of these expressions: fields under their paths, others under the
+    /// names given.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -154,7 +161,7 @@ impl Query {
         Groups::new(slf, expressions, named)
     }
 
-    /// What all rows come to, in a dict: `agg(n=count(), oldest=F.age.max())`.
+    /// Aggregates over all rows, in a dict: `agg(n=count(), oldest=F.age.max())`.
     #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     pub fn agg<'py>(
         slf: &Bound<'py, Self>,
@@ -165,12 +172,12 @@ impl Query {
         group::whole(slf, aggregates)
     }
 
-    /// All rows as a list: records, or the dicts that were selected.
+    /// All rows as a list: records, or the dicts that `select` makes.
     fn to_list<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         ends::to_list(slf)
     }
 
-    /// All rows as plain dicts (or what else their values are), or the dicts that were selected.
+    /// All rows as plain dicts (or whatever their values are), or the dicts that `select` makes.
     fn to_dicts<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         ends::to_dicts(slf)
     }
@@ -189,12 +196,12 @@ impl Query {
         ends::rows(slf)
     }
 
-    /// The first row; None where there is none.
+    /// The first row; None if there is none.
     fn first<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         ends::first(slf)
     }
 
-    /// The only row. `NotOneRow`, a `LookupError`, where there is none or a second one.
+    /// The only row. Raises `NotOneRow`, a `LookupError`, if there is no row or more than one.
     fn one<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         ends::one(slf)
     }
@@ -204,7 +211,8 @@ impl Query {
         ends::exists(slf)
     }
 
-    /// How many rows there are; with an expression or a field path, how many have it (None counts, a missing field does not).
+    /// How many rows there are; with an expression or a field path, how many have it (None counts,
+    /// a missing field does not).
     #[pyo3(signature = (path=None))]
     fn count<'py>(slf: &Bound<'py, Self>, path: Option<&Bound<'py, PyAny>>) -> PyResult<u64> {
         match path {
@@ -233,7 +241,7 @@ impl Query {
         crate::column::mean(slf, path)
     }
 
-    /// The values of an expression, or at a field path, in a list; None where a row has none.
+    /// The values of an expression, or at a field path, in a list; None for a row that has none.
     fn column<'py>(
         slf: &Bound<'py, Self>,
         path: &Bound<'py, PyAny>,
@@ -241,10 +249,11 @@ impl Query {
         crate::column::column(slf, path)
     }
 
-    /// The rows as columns, which any library that knows Arrow takes without a copy: an `ArrowStream`.
+    /// The rows as columns, which any library that knows Arrow takes without a copy: an
+    /// `ArrowStream`.
     ///
-    /// The columns are those that were selected; without `select`, all fields that any row has, in the order in which they were
-    /// met. What has no Arrow type in common becomes text.
+    /// The columns are those of `select`; without `select`, all fields that any row has, in the
+    /// order in which they were met. A column whose values have no common Arrow type becomes text.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ArrowStream>> {
         ends::to_arrow(slf)
     }
@@ -273,12 +282,13 @@ impl Query {
         crate::numpy::to_numpy(slf, path)
     }
 
-    /// Change the rows, in one transaction: each field to a value, or to what an expression comes to in the row as it
-    /// was. Returns how many rows there were.
+    /// Change the rows, in one transaction: set each field to a value, or to an expression computed
+    /// from the row as it was. Returns how many rows there were.
     ///
-    /// A field to which an expression gives nothing, since something in it is missing, stays as it is. A dict as the one argument
-    /// names fields by their paths: `{"address.city": "York"}`, or tuples. Where a table has a type, each row is made into an
-    /// instance afterwards, and nothing is changed where that raises.
+    /// If an expression gives no value, since something in it is missing, the field stays as it is.
+    /// A dict as the one argument names fields by their paths: `{"address.city": "York"}`, or
+    /// tuples. If the table has a type, each changed row is then made into an instance; if that
+    /// raises, nothing is changed.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -302,8 +312,9 @@ impl Query {
         change::delete(slf)
     }
 
-    /// What the query does, in lines for people; with `analyze`, it is run, and how many rows were found in what time is
-    /// said as well. It remarks on what makes a query find nothing: a field that no record has, a type that no record has there, a table that is not there.
+    /// What the query does, in lines for people. With `analyze`, the query is run, and the lines
+    /// also say how many rows were found in what time. Notes tell what makes a query find nothing:
+    /// a field that no record has, a type that no record has there, a table that does not exist.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -327,7 +338,7 @@ impl Query {
         Err(words::not_pickled("a query holds"))
     }
 
-    // It never changes.
+    // A query never changes, so a copy is the query itself.
     fn __copy__(slf: Py<Self>) -> Py<Self> {
         slf
     }
@@ -345,7 +356,7 @@ impl Query {
         Err(words::of_query(slf.as_any(), name))
     }
 
-    // `list` asks for it, and goes on without it.
+    // `list` asks for the length, and goes on without it.
     #[expect(clippy::unused_self, reason = "a slot")]
     fn __len__(&self) -> PyResult<usize> {
         Err(errors::type_error(
@@ -383,7 +394,8 @@ impl Query {
         slf.as_ptr() as u64
     }
 
-    // A query has no length before it is asked, and is true as any object: `if query` would hide a whole scan.
+    // A query has no length before it runs, and would be true like any object. To count its rows,
+    // `if query` would hide a whole scan.
     #[expect(clippy::unused_self, reason = "a slot")]
     fn __bool__(&self) -> PyResult<bool> {
         Err(errors::type_error(

@@ -1,4 +1,4 @@
-//! Queries: what they ask for, how their rows are found, and what is made of them.
+//! Implements queries: what they ask for, how their rows are found, and what is made of them.
 
 pub mod after;
 pub mod change;

@@ -1,4 +1,4 @@
-//! What does a query ask for?
+//! Holds what a query asks for, and checks the arguments of its methods.
 
 use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Step};
 use pyo3::exceptions::PyOverflowError;
@@ -13,21 +13,21 @@ use crate::expression::sort_by::SortBy;
 use crate::query::after::After;
 use crate::values::path;
 
-/// Which rows, in which order, which part of them, and what of each.
+/// A query's plan: which rows, in which order, which part of them, and what is read of each.
 pub struct Plan {
-    /// All of which must be true.
+    /// The conditions. All of them must be true.
     pub conditions: Chain,
     /// Python functions that must all return something true.
     pub filters: Vec<Py<PyAny>>,
-    /// First to last, and whether descending.
+    /// The sort expressions, first to last, each with whether it is descending.
     pub order: Vec<(Node, bool)>,
-    /// Rows left out first.
+    /// The number of rows that are left out first.
     pub offset: u64,
-    /// Rows wanted then, at most.
+    /// The largest number of rows that are wanted after that.
     pub limit: u64,
-    /// The row behind which to begin.
+    /// The row after which to begin.
     pub after: Option<After>,
-    /// What dicts are made of, in place of records.
+    /// The names and expressions of `select`, which gives dicts in place of records.
     pub chosen: Option<Vec<(String, Node)>>,
 }
 
@@ -46,7 +46,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Whether it asks for all rows of the table, in the order of their keys.
+    /// Whether the query asks for all rows of the table, in the order of their keys.
     pub fn is_whole(&self) -> bool {
         self.conditions.count() == 0
             && self.filters.is_empty()
@@ -55,7 +55,7 @@ impl Plan {
             && self.after.is_none()
     }
 
-    /// The same once more.
+    /// A copy of the plan.
     pub fn copy(&self, py: Python<'_>) -> Self {
         Self {
             conditions: self.conditions.clone(),
@@ -68,12 +68,12 @@ impl Plan {
         }
     }
 
-    /// The conditions, one behind the other.
+    /// The conditions, in the order in which they were added.
     pub fn all_conditions(&self) -> Vec<Node> {
         self.conditions.iter().cloned().collect()
     }
 
-    /// The query as it was typed, as far as that can be told.
+    /// The query as it was typed, as far as the plan tells.
     pub fn shown(&self, py: Python<'_>, table: &str) -> PyResult<String> {
         let mut shown = vec![format!("<pellucid.Query of table {table:?}")];
         shown.extend(self.conditions.iter().map(|condition| format!("where {}", condition.brief())));
@@ -99,7 +99,7 @@ impl Plan {
         Ok(shown.join(", ") + ">")
     }
 
-    /// What rows are ordered by.
+    /// The sort expressions as text.
     pub fn shown_order(&self) -> String {
         let part = |(node, is_descending): &(Node, bool)| {
             format!("{}{}", node.brief(), if *is_descending { " descending" } else { "" })
@@ -108,7 +108,7 @@ impl Plan {
     }
 }
 
-/// All conditions as one; None where there is none.
+/// Joins all conditions into one; None if there are none.
 pub fn all_of(mut conditions: Vec<Node>) -> PyResult<Option<Node>> {
     Ok(match conditions.len() {
         0 | 1 => conditions.pop(),
@@ -119,7 +119,7 @@ pub fn all_of(mut conditions: Vec<Node>) -> PyResult<Option<Node>> {
 /// The expression of this kind.
 ///
 /// # Errors
-/// `ValueError` where it nests too deep.
+/// `ValueError` if it nests too deep.
 pub fn node(kind: Kind) -> PyResult<Node> {
     Node_::new(kind).map_err(|error| errors::value_error(error.to_string()))
 }
@@ -166,7 +166,7 @@ pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
     Ok(Node_::field(steps))
 }
 
-/// What is made of many rows is no value of one, and neither is an order.
+/// Refuses an aggregate or an order where the value of one row is needed.
 pub fn refuse_aggregate(argument: &Bound<'_, PyAny>) -> PyResult<()> {
     if argument.is_instance_of::<SortBy>() {
         let shown = argument.repr()?;
@@ -183,19 +183,19 @@ pub fn refuse_aggregate(argument: &Bound<'_, PyAny>) -> PyResult<()> {
     )))
 }
 
-/// What rows are ordered by, and whether descending.
+/// A sort expression, and whether it is descending.
 pub fn sort_part(argument: &Bound<'_, PyAny>) -> PyResult<(Node, bool)> {
     if let Ok(part) = argument.cast_exact::<SortBy>() {
         return Ok((part.get().node.clone(), part.get().is_descending));
     }
     if let Ok(text) = argument.cast::<PyString>() {
-        // What is no path is refused as one.
+        // An argument that is no path gets the error for paths.
         refuse_direction(&text.to_string_lossy())?;
     }
     Ok((value_of(argument)?, false))
 }
 
-/// Other libraries say in the field's name that rows come in descending order.
+/// Refuses a field name with a direction in it, as other libraries have it.
 fn refuse_direction(path: &str) -> PyResult<()> {
     let lower = path.to_ascii_lowercase();
     let name = match path.strip_prefix('-') {
@@ -209,7 +209,7 @@ fn refuse_direction(path: &str) -> PyResult<()> {
     )))
 }
 
-/// A number of rows.
+/// A number of rows, from an argument.
 pub fn count_of(argument: &Bound<'_, PyAny>, method: &str) -> PyResult<u64> {
     let count: Result<i64, _> = argument.extract();
     match count.map(u64::try_from) {
@@ -225,7 +225,7 @@ pub fn count_of(argument: &Bound<'_, PyAny>, method: &str) -> PyResult<u64> {
     }
 }
 
-/// What `select` or `group_by` was given: a name and an expression each.
+/// The names and expressions that `select` or `group_by` was given.
 pub fn chosen(
     method: &str,
     expressions: &Bound<'_, PyTuple>,

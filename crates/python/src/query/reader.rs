@@ -18,13 +18,14 @@ use crate::work::walks::{Source, of_fault};
 
 /// What a table is read from.
 pub enum TableReader {
-    /// This snapshot, in which the table has this id.
+    /// A snapshot, and the table's id in it.
     Snapshot(Snapshot, TableId),
-    /// The caller's transaction, which has changed something.
+    /// The caller's transaction, if it has changed something, and the table's id in it.
     Transaction(TableId),
 }
 
-/// Runs `$work` with what a [`TableReader`] reads from, and the table's id there; it is compiled for each of the two.
+/// Runs `$work` with the reader of a [`TableReader`] and the table's id there. The code is compiled
+/// for each of the two readers.
 macro_rules! read {
     ($of:expr, $table:expr, |$reader:ident, $id:ident| $work:expr) => {{
         let (py, table) = ($table.py(), $table.get());
@@ -47,7 +48,7 @@ macro_rules! read {
 pub(crate) use read;
 
 impl TableReader {
-    /// What a table is read from now; None where it does not exist.
+    /// What a table is read from now; None if it does not exist.
     pub fn of(table: &Bound<'_, Table>) -> PyResult<Option<Self>> {
         let (py, this) = (table.py(), table.get());
         if !this.is_in_transaction(py) {
@@ -56,7 +57,7 @@ impl TableReader {
         }
         this.core().in_running(py, |transaction| {
             let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
-            // One that has changed nothing reads what is committed.
+            // A transaction that has changed nothing reads what is committed.
             let is_changed = transaction.is_changed();
             Ok(Some(if is_changed {
                 Self::Transaction(id)
@@ -82,7 +83,7 @@ impl TableReader {
     }
 }
 
-/// Copies of those rows of a transaction that are wanted, before it changes them.
+/// Copies the wanted rows of a transaction, before it changes them.
 pub fn copied(
     transaction: &Transaction,
     mut rows: impl Lookups<Transaction>,
@@ -107,8 +108,8 @@ pub fn copied(
     Ok(copied)
 }
 
-/// Rows of the table among which are those with the least or the greatest values of these expressions, the first ones that have these; `None` where indexes do
-/// not tell which.
+/// A few rows of the table among which are those with the least or the greatest values of these
+/// expressions, the first of each. `None` if indexes do not tell which.
 pub fn rows_of_extremes(table: &Bound<'_, Table>, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;

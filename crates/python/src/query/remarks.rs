@@ -1,8 +1,9 @@
-//! What is remarkable about a query, so that somebody who finds nothing sees why?
+//! Remarks on a query in `explain()`, to show why it finds nothing.
 //!
-//! A table that is not there; a field that no record has, at any depth; a comparison with a type that no record has in that field; an order by the
-//! negative of what is no number; something computed that comes to nothing, whatever the row; a condition on an indexed field that no index
-//! serves. Rows are walked over until all of it was met.
+//! There is a remark for each of these: a table that does not exist; a field that no record has, at
+//! any depth; a comparison with a type that no record has in that field; an order by the negative
+//! of a value that is no number; a computed value that is missing in every row; a condition on an
+//! indexed field that no index serves. Rows are walked over until each of these is ruled out.
 
 mod computed;
 mod indexed;
@@ -26,7 +27,7 @@ use crate::query::handle::Query;
 use crate::store_errors;
 use crate::work::walks::{Queried, Stop, Walked, Work, over};
 
-/// Remarks, a line each.
+/// The remarks, a line each.
 pub fn of(query: &Bound<'_, Query>, name: &str, explained: &Explained<'_>) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(source) = table.source(Walked::ByOne)? else {
@@ -73,14 +74,14 @@ struct Looked {
     is_empty: bool,
 }
 
-/// A field, and how far down its path there is something in some record.
+/// A field, and how far down its path some record has a value.
 struct Field {
     path: Vec<Step>,
     exists: Vec<Evaluator>,
     met: usize,
 }
 
-/// What kinds of values a field has, and what kinds are wanted there.
+/// The kinds of values that a field has, and those that the query compares it with.
 struct Kinds {
     path: Vec<Step>,
     column: Column,
@@ -148,12 +149,12 @@ impl Looked {
         }
     }
 
-    /// Wants any of these kinds in a field.
+    /// Notes that any of these kinds is looked for in a field.
     fn want<'a>(&mut self, field: &Node, values: impl Iterator<Item = &'a Value>, beside: &[&'static str]) {
         let Some(path) = field_of(field) else { return };
         let mut wanted: BTreeSet<_> = beside.iter().copied().collect();
         for value in values {
-            // None is often looked for among others.
+            // None is often looked for among other values.
             let Some(kind) = kind_of(value).filter(|_| *value != Value::None) else { return };
             wanted.insert(kind);
         }
@@ -197,7 +198,7 @@ impl Work for Looked {
                 *is_empty = false;
                 let mut is_done = true;
                 for field in fields.iter_mut() {
-                    // A damaged record may have it.
+                    // A damaged record may have the field.
                     while let Some(exists) = field.exists.get_mut(field.met)
                         && exists.is_true(&row, shapes).unwrap_or(true)
                     {
@@ -213,7 +214,7 @@ impl Work for Looked {
                             Some(kind) => {
                                 met.insert(kind);
                             }
-                            // What may be any of them.
+                            // A value that may be any of them.
                             None => *is_met = !found.is_missing() && !found.is_none() || *is_met,
                         }
                         Ok(())
@@ -232,7 +233,8 @@ impl Work for Looked {
     }
 }
 
-/// The kind of a value, of which all compare with each other; none for what is of no kind of its own.
+/// The kind of a value; values of one kind compare with each other. None for a value without such a
+/// kind.
 fn kind_of(value: &Value) -> Option<&'static str> {
     Some(match value {
         Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) | Value::Decimal(_) => "number",
@@ -268,7 +270,7 @@ fn kind_found<S: Shapes + ?Sized>(found: &Found<'_>, shapes: &S) -> Result<Optio
     })
 }
 
-/// With its article.
+/// The kind with its article.
 fn a(kind: &str) -> String {
     if kind.starts_with('a') { format!("an {kind}") } else { format!("a {kind}") }
 }
@@ -336,7 +338,7 @@ impl Kinds {
                  F.{place}.desc()"
             ));
         }
-        // Other libraries mean any of them.
+        // In other libraries, this means any of the values.
         let is_several = self.wanted.iter().all(|kind| matches!(*kind, "list" | "tuple" | "set"));
         let advice = if is_several {
             format!("; where(F.{place}.isin([...])) finds any of several values")
@@ -352,7 +354,7 @@ impl Kinds {
     }
 }
 
-/// The names in the dicts that a column has, of the first rows.
+/// The names in the dicts of a column, from the first rows.
 struct NamesIn(Column);
 
 impl Work for NamesIn {
@@ -370,7 +372,7 @@ impl Work for NamesIn {
             rows,
             || stop.is_set(),
             |row| {
-                // What is damaged has no names.
+                // A damaged record adds no names.
                 let _ = self.0.visit(&row, shapes, &mut |found| {
                     if let Some(Value::Dict(entries)) = found.to_value(shapes)? {
                         names.extend(entries.into_iter().filter_map(|(key, _)| match key {
@@ -388,7 +390,7 @@ impl Work for NamesIn {
     }
 }
 
-/// The names of the fields of records, as far as their shapes tell.
+/// The names of the fields of records, from their shapes.
 struct FieldNames;
 
 impl Work for FieldNames {

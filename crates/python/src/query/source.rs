@@ -1,4 +1,4 @@
-//! Finds the rows of a query: the executor does it, and Python functions filter what it finds.
+//! Finds the rows of a query: the executor finds them, and Python functions filter the result.
 
 use pellucid_query::exec::{Answer, Executor, Request, RowSet};
 use pellucid_query::expression::Node;
@@ -42,23 +42,23 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
 fn rows_of(found: Option<Found>) -> Option<(Source, Vec<Node>)> {
     match found {
         Some(Found::Rows(source, nodes)) => Some((source, nodes)),
-        // Only a caller that asks for a count is given one.
+        // Only a caller that asks for a count gets one.
         Some(Found::Count(_)) | None => None,
     }
 }
 
-/// What is asked for.
+/// What the caller asks for.
 pub enum Asked<'a> {
     /// Records.
     Rows(Walked),
-    /// What these expressions come to in each row; keys are told besides.
+    /// The values of these expressions in each row, beside the keys.
     Values(&'a [Node], Walked),
-    /// How many rows there are.
+    /// The number of rows.
     Count,
 }
 
 impl<'a> Asked<'a> {
-    /// What is read of each row, beside its key; None: its record.
+    /// The expressions that are read of each row, beside its key; None: its record.
     fn reads(&self) -> Option<&'a [Node]> {
         match self {
             Self::Rows(_) => None,
@@ -77,13 +77,14 @@ impl<'a> Asked<'a> {
 
 /// What a query has found.
 pub enum Found {
-    /// Rows, and the expressions that come to what was asked for in these.
+    /// Rows, and the expressions that compute over them what was asked for.
     Rows(Source, Vec<Node>),
-    /// So many rows, of which none was looked at.
+    /// The number of rows, of which none was read.
     Count(u64),
 }
 
-/// What the executor is asked for: with functions of Python's all rows, whole, since what those leave of them is not known.
+/// What the executor is asked for. If the query has Python functions, these are all rows, whole, as
+/// it is not known how many of them pass the functions.
 pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
     let is_free = plan.filters.is_empty();
     let (offset, limit) = if is_free { (plan.offset, plan.limit) } else { (0, u64::MAX) };
@@ -99,7 +100,7 @@ pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
     }
 }
 
-/// The rows of a query; where an index has all that is asked for, rows of its entries.
+/// The rows of a query. They are read from the entries of an index, if it covers the query.
 pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Found>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
@@ -117,7 +118,7 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
             let execute = || -> Result<Found, Fault> {
                 let executor = Executor::new((snapshot, *id), &indexes, request, caller())?;
                 let paths = executor.lookup()?;
-                // To give the GIL up and take it again takes longer than to look up a few rows.
+                // Releasing the GIL and taking it again takes longer than looking up a few rows.
                 let answer = if paths.is_some() || executor.is_plain_scan()? {
                     executor.run(paths.as_ref())?
                 } else {
@@ -151,9 +152,9 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
     }
 }
 
-/// A reader whose rows Python walks over.
+/// A reader whose rows Python iterates over.
 trait ToSource: Reader {
-    /// Rows of a table that were found, as they are walked over.
+    /// Makes found rows of a table ready for iteration.
     fn source(&self, table: TableId, rows: RowSet<Self>, selection: Selection) -> Result<Source, Fault>;
 }
 
@@ -170,7 +171,8 @@ impl ToSource for Snapshot {
 
 impl ToSource for Transaction {
     fn source(&self, table: TableId, rows: RowSet<Self>, selection: Selection) -> Result<Source, Fault> {
-        // What is looked up is copied, lest it changes before it is walked over.
+        // In a transaction, rows that are looked up are copied, so that later changes do not affect
+        // the iteration.
         let rows = match rows {
             RowSet::Scan(scan) => {
                 return Ok(Source { rows: crate::column::rows_of(scan), selection: Some(selection) });
@@ -203,7 +205,7 @@ fn found_by<R: ToSource>(
     })
 }
 
-/// The keys of those rows for which each function returns something true.
+/// The keys of the rows for which each function returns something true.
 fn pass_filters(
     table: &Bound<'_, Table>,
     source: Source,
@@ -215,7 +217,7 @@ fn pass_filters(
     let mut passed = Vec::new();
     let name = table.get().name(py);
     let mut items = Table::iterate_rows(table, source.rows, source.selection, Shows::Items)?.try_iter()?;
-    // Before the next one is looked for, which may be far off.
+    // Checked before the next row is looked for, which may be far off.
     while (passed.len() as u64) < limit {
         let Some(item) = items.next() else { break };
         let item = item?.cast_into::<PyTuple>()?;

@@ -1,4 +1,4 @@
-//! A whole table, as work over rows takes it.
+//! Gives work over rows a whole table as its source.
 
 use pellucid_query::Extremes;
 use pellucid_query::expression::Node;

@@ -1,6 +1,7 @@
-//! What is meant by a name that a query does not have?
+//! Suggests pellucid's name for a method that a query does not have.
 //!
-//! Other libraries have methods by these names; an `AttributeError` says what does the same here.
+//! Other libraries have methods with these names. The `AttributeError` says what does the same
+//! here.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -10,7 +11,7 @@ use crate::errors;
 use crate::expression::handle::Expression;
 use crate::expression::method::Method;
 
-/// Names of others, and what to write instead.
+/// Names in other libraries, and what to write instead.
 const QUERY_WORDS: &[(&[&str], &str)] = &[
     (
         &["values", "rows", "all", "fetchall", "fetch", "collect", "to_pylist"],
@@ -46,7 +47,7 @@ const QUERY_WORDS: &[(&[&str], &str)] = &[
     (&["avg", "average"], "mean(path) is the mean"),
 ];
 
-/// Says what to ask a query instead.
+/// The error for a name that a query does not have: it says what to call instead.
 pub fn of_query(query: &Bound<'_, PyAny>, name: &str) -> PyErr {
     if name.starts_with('_') {
         return PyAttributeError::new_err(format!("a query has no attribute {name:?}"));
@@ -61,7 +62,8 @@ pub fn of_query(query: &Bound<'_, PyAny>, name: &str) -> PyErr {
     PyAttributeError::new_err(format!("a query has no attribute {name:?}{hint}"))
 }
 
-/// Says what to pickle in place of what is bound to an open database.
+/// The error for pickling an object that is bound to an open database: it says what to pickle
+/// instead.
 pub fn not_pickled(what: &str) -> PyErr {
     errors::type_error(format!(
         "{what} a table of an open database, and cannot be pickled; pickle its expressions, which are values, and the rows that it gives \
@@ -69,7 +71,7 @@ pub fn not_pickled(what: &str) -> PyErr {
     ))
 }
 
-/// Refuses fields by name where conditions are wanted.
+/// Refuses fields by name where conditions are needed.
 pub fn refuse_fields(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     match fields.and_then(|fields| fields.keys().into_iter().next()) {
         None => Ok(()),
@@ -79,7 +81,7 @@ pub fn refuse_fields(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     }
 }
 
-/// Refuses what other libraries order by: keywords, a function, a list.
+/// Refuses arguments that other libraries order by: keywords, a function, a list.
 pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     const SHOWN: &str = "order_by(F.city, F.age.desc())";
     if let Some(word) = keywords.and_then(|keywords| keywords.keys().into_iter().next()) {
@@ -104,7 +106,7 @@ pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'
                 "order_by() takes several arguments, not a list of them: {SHOWN}"
             )));
         }
-        // A method that was not called says itself what it is.
+        // A method that was not called gets its own error later.
         if expression.is_callable()
             && !expression.is_instance_of::<Expression>()
             && !expression.is_instance_of::<Method>()
@@ -117,7 +119,7 @@ pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'
     Ok(())
 }
 
-/// The method that turns an order as this word says.
+/// The method for the direction that this word names.
 fn direction_of(word: &str) -> Option<&'static str> {
     match &*word.to_ascii_lowercase() {
         "desc" | "descending" => Some("desc"),
@@ -135,7 +137,7 @@ pub fn refuse_unnamed(arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
     )))
 }
 
-/// Refuses arguments where fields by name are wanted.
+/// Refuses positional arguments where fields by name are needed.
 pub fn refuse_arguments(arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
     let Ok(argument) = arguments.get_item(0) else { return Ok(()) };
     let instead = if argument.is_instance_of::<PyDict>() {

@@ -1,4 +1,4 @@
-//! Native work over many rows, with the GIL released.
+//! Runs native work over many rows, with the GIL released.
 
 pub mod threads;
 pub mod walks;

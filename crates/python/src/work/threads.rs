@@ -1,4 +1,4 @@
-//! Says on how many threads work over a large table runs.
+//! Decides how many threads work over a large table uses.
 
 use std::num::NonZero;
 use std::sync::OnceLock;
@@ -16,16 +16,17 @@ use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::work::walks::{Parallel, SIGNALS, Source, of_fault, over};
 
-/// More threads wait for memory, not for processors.
+/// More threads than this wait for memory, not for processors.
 const THREAD_COUNT_MAX: usize = 16;
-/// What `set_threads` was told; 0: as many as there are processors for this process.
+/// The count given to `set_threads`; 0: the number of processors for this process.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Says how many threads a query or an aggregate over a large table runs on; None, which it begins with: as many as there are processors
-/// for this process, 16 at most. Raises `ValueError` where it is less than 1.
+/// Sets the number of threads for a query or an aggregate over a large table. None, the default: as
+/// many as there are processors for this process, 16 at most. Raises `ValueError` if it is less
+/// than 1.
 ///
-/// It holds for the whole process, from the next query on. Tables of fewer than 100,000 rows, tables in memory and the changed tables of
-/// a running transaction are walked by one thread.
+/// It holds for the whole process, from the next query on. Tables of fewer than 100,000 rows,
+/// tables in memory and the changed tables of a running transaction are walked by one thread.
 ///
 /// >>> import pellucid
 /// >>> pellucid.set_threads(1)
@@ -46,7 +47,7 @@ pub fn set_threads(count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
             let message = format!("set_threads() takes a count from 1 on, or None, not {}", count.repr()?);
             return Err(errors::value_error(message));
         }
-        // Too large for us is more than the maximum all the same.
+        // A number that is too large for a usize is above the maximum in any case.
         Some(count) => match count.extract::<usize>() {
             Err(error) if error.is_instance_of::<PyOverflowError>(count.py()) => THREAD_COUNT_MAX,
             count => count?.min(THREAD_COUNT_MAX),
@@ -57,7 +58,8 @@ pub fn set_threads(count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 }
 
 fn thread_count() -> usize {
-    // The system is asked once: it looks into several files for that, which takes as long as to find some rows by an index.
+    // The system is asked only once: it reads several files for the answer, which takes as long as
+    // finding some rows by an index.
     static AVAILABLE: OnceLock<usize> = OnceLock::new();
     match WANTED.load(Ordering::Relaxed) {
         0 => *AVAILABLE
@@ -66,7 +68,7 @@ fn thread_count() -> usize {
     }
 }
 
-/// On how many threads work over these rows would run.
+/// The number of threads that work over these rows would use.
 ///
 /// # Errors
 /// What the store raises.
@@ -76,15 +78,15 @@ pub fn threads_for(py: Python<'_>, source: &Source) -> PyResult<usize> {
     Ok(parts.map_err(|error| store_errors::of_store(py, error))?.map_or(1, |(_, count)| count))
 }
 
-/// How the executor of queries runs: until a signal comes, on as many threads as are wanted.
+/// How the executor runs queries: until a signal comes, on the wanted number of threads.
 pub fn caller() -> Caller<'static> {
     Caller { stop: SIGNALS, thread_count: thread_count() }
 }
 
-/// As [`over`], on several threads where the rows are many.
+/// Like [`over`], but on several threads if there are many rows.
 ///
 /// # Errors
-/// As `over`.
+/// Those of `over`.
 pub fn over_parts<W: Parallel>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
     let Source { rows, selection } = source;
     let Rows::Pinned(scan) = rows else { return over(table, Source { rows, selection }, work) };

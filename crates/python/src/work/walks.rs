@@ -1,6 +1,7 @@
-//! How does native work run over the rows of a table or a query?
+//! Runs native work over the rows of a table or a query.
 //!
-//! With the GIL released, over any kind of walk, and answering signals; over a large table of a file on several threads (`threads.rs`).
+//! The work runs with the GIL released, over any kind of walk, and answers signals. Over a large
+//! table in a file it runs on several threads (`threads.rs`).
 
 use pellucid_query::expression::Node;
 use pellucid_query::{Extremes, Fault, LookedUp, Scanned, Selection};
@@ -16,42 +17,43 @@ use crate::table::reading::Rows;
 use crate::values::row_errors;
 pub use pellucid_query::exec::work::{Parallel, Stop, Work};
 
-/// Rows to compute over, and which of them.
+/// Rows to compute over, and the selection of them that is wanted.
 pub struct Source {
-    /// Where they come from.
+    /// The rows.
     pub rows: Rows,
-    /// Which of them; None: all.
+    /// The selection; None: all rows.
     pub selection: Option<Selection>,
 }
 
-/// How rows are walked over that somebody asks for.
+/// How the caller walks over the rows that it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walked {
-    /// One by one, by the thread that makes objects of them: as [`over`].
+    /// One by one, in the thread that makes objects of them: as [`over`] does.
     ByOne,
-    /// In parts, by several threads where they are many: as [`over_parts`].
+    /// In parts, on several threads if there are many rows: as [`over_parts`] does.
     InParts,
 }
 
-/// What rows can be asked for again and again: a table, a query.
+/// A source of rows that can be asked again and again: a table, or a query.
 pub trait Queried<'py> {
-    /// The table that has them.
+    /// The table of the rows.
     fn table(&self) -> &Bound<'py, Table>;
 
-    /// The rows as they are now; None where the table does not exist.
+    /// The rows as they are now; None if the table does not exist.
     ///
     /// # Errors
-    /// What looking for them raises.
+    /// An error of looking for the rows.
     fn source(&self, walked: Walked) -> PyResult<Option<Source>>;
 
-    /// A few of the rows, in their order, among which are those with the least or the greatest values of these expressions; None where that is not known.
+    /// A few of the rows, in their order, among which are those with the least or the greatest
+    /// values of these expressions. None if these are not known.
     ///
     /// # Errors
     /// As `source`.
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>>;
 
-    /// Rows of which nothing but these expressions is read, and the expressions that come to the same over them: what an index tells may
-    /// stand for the rows.
+    /// Rows of which only these expressions are read, and the expressions that give the same values
+    /// over them: entries of an index may stand for the rows.
     ///
     /// # Errors
     /// As `source`.
@@ -60,7 +62,7 @@ pub trait Queried<'py> {
     }
 }
 
-/// Stops work for signals, as Ctrl-C: asked in the thread that Python called.
+/// Stops work for signals, as Ctrl-C. The thread that Python called checks for them.
 pub const SIGNALS: Stop<'static> = Stop::Caller(&is_interrupted);
 
 /// Runs `work` over rows, with the GIL released.
@@ -111,7 +113,7 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
     result.map_err(|fault| of_fault(table, fault))
 }
 
-/// What a walk that broke off raises.
+/// The exception for a walk that broke off.
 pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
     let py = table.py();
     match fault {

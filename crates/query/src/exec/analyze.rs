@@ -1,4 +1,5 @@
-//! Goes the access path of a query once more, and counts what it meets there.
+//! Follows the access path of a query once more, and counts the rows, keys or entries that it
+//! meets.
 
 use std::ops::ControlFlow;
 
@@ -13,19 +14,20 @@ use crate::plan::AccessPath;
 use crate::selection::Selection;
 use crate::walk::{Walk, damaged, for_each};
 
-/// What was met on an access path.
+/// What an access path has met.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Met {
-    /// So many entries of an index, and how many of their rows have passed the conditions.
+    /// The number of entries of an index, and how many of their rows passed the conditions.
     Entries(u64, u64),
-    /// So many keys, and how many were expected.
+    /// The number of keys, and how many were expected.
     Keys(usize, f64),
-    /// So many rows of a scan, and how many of them have passed, where that was found out.
+    /// The number of rows of a scan, and how many of them passed, if that was found out.
     Rows(u64, Option<u64>),
 }
 
 impl<R: Reader> Executor<'_, R> {
-    /// What is met until so many rows have passed the conditions. `keys_wanted`: so many of the keys that are gathered are of use.
+    /// Follows the path until `wanted` rows have passed the conditions, and counts what it meets.
+    /// `keys_wanted` is the number of gathered keys that are of use.
     ///
     /// # Errors
     /// Damage, or a stop.
@@ -35,7 +37,7 @@ impl<R: Reader> Executor<'_, R> {
             Some((Reached::Keys(keys), Some(path))) if path.access != AccessPath::TableScan => {
                 let probed = paths.and_then(|paths| paths.probed);
                 return Ok(match (&path.access, probed) {
-                    // They were found by walking along the index.
+                    // The probe found them by walking along the index.
                     (AccessPath::IndexOrder { .. }, Some((met, passed))) => Met::Entries(met, passed),
                     _ => Met::Keys(keys.len(), path.estimate),
                 });
@@ -59,7 +61,7 @@ impl<R: Reader> Executor<'_, R> {
     }
 }
 
-/// Counts rows, and those of which a condition is true, until so many are.
+/// Counts rows, and those for which a condition is true, until enough of them passed.
 struct Meet {
     condition: Option<Evaluator>,
     wanted: u64,

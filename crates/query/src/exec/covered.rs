@@ -1,4 +1,4 @@
-//! Reads rows from the entries of a covering index, which has all that is asked for.
+//! Reads rows from the entries of a covering index, without looking up the rows themselves.
 
 use std::ops::ControlFlow;
 
@@ -17,14 +17,17 @@ use crate::plan::AccessPath;
 use crate::plan::KeySet;
 use crate::walk::{Walk, for_each};
 
-/// Rows for which there is room from the begin on, at most: an estimate may be far off.
+/// The largest number of rows for which memory is reserved at the start: an estimate may be far
+/// off.
 const ROOM_MAX: u64 = 1 << 16;
 
-/// Bytes of memory for rows of entries, at most. Where that is more, rows of the table are read, of which one is at hand at a time.
+/// The largest number of bytes for rows from entries. If they need more, rows of the table are
+/// read, which are in memory one at a time.
 const SIZE_MAX: usize = 256 << 20;
 
 impl<R: Reader> Executor<'_, R> {
-    /// What entries, or keys alone, have of the rows; None where rows have to be looked up.
+    /// Answers the query from the entries of a covering index, or from keys alone. None if rows
+    /// have to be looked up.
     pub(super) fn covered(&self, paths: &AccessPaths, reads: &[Node]) -> Result<Option<Answer<R>>, Fault> {
         let (request, is_count) = (self.request, self.request.is_count);
         let Some(best) = paths.paths.first().filter(|best| best.is_covered) else { return Ok(None) };
@@ -32,11 +35,11 @@ impl<R: Reader> Executor<'_, R> {
         let of_entry = |node: &Node| over_entries(parts, node);
         let left = self.conditions.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
         let left: Option<Vec<_>> = left.map(|(node, _)| of_entry(node)).collect();
-        // In whichever order rows come, there are as many.
+        // A count does not depend on the order of rows.
         let is_sorted = request.order.is_empty()
             || matches!(best.access, AccessPath::IndexOrder { .. })
             || is_count && request.after.is_none();
-        // Keys that were found in order need not tell it.
+        // If the keys were found in the right order, the rows need not have the sort expressions.
         let order = request.order.iter().filter(|_| !is_sorted);
         let order: Option<Vec<_>> =
             order.map(|(node, is_descending)| Some((of_entry(node)?, *is_descending))).collect();
@@ -54,7 +57,7 @@ impl<R: Reader> Executor<'_, R> {
         let has_values = nodes.iter().chain(&left).chain(ordered).any(|node| node.reads_record());
         let condition = evaluator_of_all(left)?;
         let wanted = if is_sorted { request.wanted() } else { u64::MAX };
-        // What is sorted is found again by its key.
+        // A sorted row is found again by its key.
         let has_order = !is_count || !is_sorted;
         let Some(mut rows) = self.read_entries(paths, (condition, wanted, has_values, has_order))? else {
             return Ok(None);
@@ -72,9 +75,10 @@ impl<R: Reader> Executor<'_, R> {
         Ok(Some(Answer::Covered(rows, nodes)))
     }
 
-    /// The rows that the entries, or the keys, to which the best path leads have, in its order: of those of which the condition is true, and of so
-    /// many at least, where others need not be known for that. None where they do not tell, or would take too much memory. In no order where
-    /// `has_order` says that none is needed.
+    /// Reads rows from the entries, or the keys, of the best path, in its order. They are the rows
+    /// for which the condition is true, and at least `wanted` of them; it stops there if the order
+    /// allows that. None if an entry does not tell its row, or if they take too much memory.
+    /// Without `has_order` the rows may come in any order.
     fn read_entries(
         &self,
         paths: &AccessPaths,
@@ -113,7 +117,7 @@ impl<R: Reader> Executor<'_, R> {
                 _ => return Ok(None),
             }
         }
-        // Rows that are counted need no order, but each must be there once.
+        // Rows that are only counted need no order, but each must be there once.
         if !is_in_order && (has_order || index.definition.branches()) {
             rows.put_in_order();
         }
@@ -121,19 +125,20 @@ impl<R: Reader> Executor<'_, R> {
     }
 }
 
-/// Reads rows from entries; None where one does not tell its row, or they are too many.
+/// Reads rows from entries. None if an entry does not tell its row, or if there are too many.
 #[derive(Clone)]
 struct ReadEntries {
     teller: EntryReader,
-    /// Within which keys have to be.
+    /// The range that keys must be in.
     range: Option<Range>,
     condition: Option<Evaluator>,
     wanted: u64,
-    /// The entries are those of values in an order, of which complex numbers have none.
+    /// The values of the entries were compared by order, which complex numbers do not have.
     is_ordered: bool,
-    /// How many there may be.
+    /// The largest number of rows.
     room: usize,
-    /// Entries come from the last to the first; those with the same parts are put in the order of keys.
+    /// Whether entries come from the last to the first. Those with the same parts are put into the
+    /// order of keys.
     is_reverse: bool,
 }
 
@@ -147,13 +152,13 @@ impl Work for ReadEntries {
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
         let (mut told, mut is_told) = (CoveredRows::with_room(self.room), true);
-        // Where the run of the same parts begins that is read now, and these parts.
+        // The start of the current run of entries with the same parts, and these parts.
         let (mut run, mut last): (usize, Vec<u8>) = (0, Vec::new());
         for_each::<()>(
             rows,
             || stop.is_set(),
             |entry| {
-                // What is no entry is found by `check`.
+                // Bytes that are no entry are skipped here; `check` reports them.
                 let Some(entry) = self.teller.split(&entry) else { return ControlFlow::Continue(()) };
                 if self.is_reverse && *entry.parts != *last {
                     told.turn(run);

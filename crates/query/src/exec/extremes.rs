@@ -1,9 +1,11 @@
 //! Finds the rows with the least and the greatest values of a table at the ends of indexes.
 //!
-//! An index of one part has them at its ends, where it has an entry for each of the values that are to be compared. What has none (a dict, NaN, a
-//! time) is ordered behind all that has: so the least value is at one end of the index whatever else there is, and the greatest at the other
-//! where each row has an entry. Numbers and Decimals are compared by what they are worth, and stand apart in an index: where it has both, all rows are
-//! looked at. The rows that are found stand for all, so that what is made of them is what would be made of all.
+//! An index of one part has these rows at its ends, if it has an entry for each value that is
+//! compared. Values without an entry (a dict, NaN, a time) are ordered after all values that have
+//! one. So the least value is always at one end of the index, and the greatest is at the other end
+//! if each row has an entry. Numbers and Decimals are compared by value but lie apart in an index:
+//! if it has both, all rows are read. The rows that are found stand for all rows: a computation
+//! over them gives the same result as over all.
 
 use pellucid_store::{Range, Reader, Row, TableId, range_of_parts};
 
@@ -16,13 +18,14 @@ use crate::fault::Fault;
 use crate::plan::spans::Span;
 use crate::walk::RowKey;
 
-/// The first bytes of the codes of what is ordered ahead of numbers, None left out; of numbers; of Decimals; and of what is behind (format.md, "Ordered keys").
+/// First bytes of codes: of all values ordered before numbers, without None; of numbers; of
+/// Decimals; and of the values after them (format.md, "Ordered keys").
 const FAMILIES: [(u8, u8); 4] = [(0x01, 0x0A), NUMBERS, DECIMALS, (0x21, 0x31)];
 const NUMBERS: (u8, u8) = (0x0A, 0x1F);
 const DECIMALS: (u8, u8) = (0x20, 0x21);
 
-/// The keys of rows among which are those with the least or the greatest values of these expressions, the first ones that have these; `None` where
-/// indexes do not tell which.
+/// The keys of a few rows among which are those with the least or the greatest values of these
+/// expressions, the first of each. `None` if indexes do not tell which.
 ///
 /// # Errors
 /// Damage.
@@ -52,13 +55,15 @@ pub fn keys_of_extremes<R: Reader>(
     Ok(Some(keys))
 }
 
-/// Whether an index has an entry for each row in which this can be a key. Of several parts another one may lack; and entries of equal values are
+/// Whether an index has an entry for each row in which this expression can be a key. An index of
+/// several parts does not serve: a row may lack another part, and entries with an equal value are
 /// not in the order of keys.
 fn serves(index: &TableIndex, node: &Node) -> bool {
     matches!(&index.definition.parts[..], [(part, _)] if part == node) && index.definition.condition.is_none()
 }
 
-/// The key of the first row that has the least or the greatest value of an index's one part; None where that is not known.
+/// The key of the first row with the least or the greatest value of an index's one part. None if
+/// that is not known.
 fn key_of_extreme<R: Reader>(
     reader: &R,
     index: &TableIndex,
@@ -92,7 +97,7 @@ fn key_of_extreme<R: Reader>(
         {
             return Ok(None);
         }
-        // What is no entry is found by `check`.
+        // Bytes that are no entry are skipped here; `check` reports them.
         let Some(parts) = parts else { return Ok(None) };
         let key =
             reader.with_first(id, &range_of_parts(&parts), false, |entry| index.keys.row_key(&entry))?;

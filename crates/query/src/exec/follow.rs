@@ -1,4 +1,5 @@
-//! Follows access paths: gathers the keys of rows from indexes, counts entries, or begins a walk in the order of an index.
+//! Follows access paths: gathers the keys of rows from indexes, counts entries, or begins a walk in
+//! the order of an index.
 
 use std::ops::ControlFlow;
 
@@ -14,18 +15,18 @@ use crate::rows::RowsByIndex;
 use crate::selection::Selection;
 use crate::walk::{RowKey, Walk, for_each};
 
-/// Where an access path leads.
+/// What following an access path gives.
 pub enum Reached<R: Reader> {
-    /// To rows, of which conditions that are not settled are still to be tested.
+    /// Rows. The conditions that are not settled are still to be tested on them.
     Rows(RowsByIndex<R>),
-    /// To the keys of such rows, in order.
+    /// The keys of such rows, in order.
     Keys(Vec<RowKey>),
-    /// To a scan.
+    /// A scan.
     Scan,
 }
 
 impl<R: Reader> Executor<'_, R> {
-    /// Follows the best path; no more rows are wanted.
+    /// Follows the best path. No more than `wanted` rows are needed.
     ///
     /// # Errors
     /// Damage, or a stop.
@@ -61,15 +62,16 @@ impl<R: Reader> Executor<'_, R> {
         Ok((reached, Some(best)))
     }
 
-    /// Leaves the keys that are in the part of the table in which all rows are.
+    /// Drops the keys outside the range that conditions on the key leave.
     pub(super) fn keep_in_range(&self, keys: &mut Vec<RowKey>) {
         if !self.is_whole {
             keys.retain(|key| self.range.contains(&key.code));
         }
     }
 
-    /// The keys of a set, in order, each once; no more than are wanted, where the others need not be known for that. None where they are too
-    /// many, or an entry does not tell whether its row is of the set: a complex number, in a range of values.
+    /// Gathers the keys of a set, in order, each once; no more than are wanted, if the others need
+    /// not be known for that. None if there are too many, or if an entry does not tell whether its
+    /// row is in the set: a complex number in a range of values.
     pub(super) fn gather(&self, set: &KeySet, wanted: u64) -> Result<Option<Vec<RowKey>>, Fault> {
         match set {
             KeySet::Section { index, section, .. } => {
@@ -118,7 +120,8 @@ impl<R: Reader> Executor<'_, R> {
         }
     }
 
-    /// How many rows the entries of a section lead to, or more than are wanted; None where a row may have several.
+    /// Counts the rows to which the entries of a section lead; the result may be more than
+    /// `wanted`. None if the path is not one section, or if a row may have several entries.
     pub(super) fn count_entries(
         &self,
         paths: &AccessPaths,
@@ -155,7 +158,7 @@ impl<R: Reader> Executor<'_, R> {
     }
 }
 
-/// Leaves the keys that are also among the others; both are in order.
+/// Keeps only the keys that are also in `others`. Both are in order.
 fn keep_common(keys: &mut Vec<RowKey>, others: &[RowKey]) {
     let mut others = others.iter().peekable();
     keys.retain(|key| {
@@ -164,13 +167,14 @@ fn keep_common(keys: &mut Vec<RowKey>, others: &[RowKey]) {
     });
 }
 
-/// Takes the keys of rows out of the entries of an index; None where that is not how they can be found.
+/// Takes the keys of rows out of the entries of an index. None if there are too many, or if an
+/// entry does not tell whether its row is wanted.
 struct GatherKeys {
     keys: Keys,
     wanted: u64,
-    /// How many there may be.
+    /// The largest number of keys.
     room: usize,
-    /// The entries are those of values in an order, of which complex numbers have none.
+    /// The values of the entries were compared by order, which complex numbers do not have.
     is_ordered: bool,
 }
 
@@ -191,7 +195,7 @@ impl Work for GatherKeys {
                 if found.len() as u64 >= self.wanted {
                     return ControlFlow::Break(Ok(false));
                 }
-                // What is no entry is found by `check`.
+                // Bytes that are no entry are skipped here; `check` reports them.
                 if let Some(parts) = self.keys.split(&entry) {
                     if found.len() == self.room || self.is_ordered && self.keys.has_complex(&parts) {
                         return ControlFlow::Break(Ok(true));
@@ -205,7 +209,7 @@ impl Work for GatherKeys {
     }
 }
 
-/// How many entries there are; None where one does not tell whether its row is one that is asked for.
+/// Counts entries. None if one does not tell whether its row is wanted.
 #[derive(Clone)]
 struct CountEntries {
     keys: Keys,

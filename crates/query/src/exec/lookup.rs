@@ -1,6 +1,8 @@
-//! Looks rows up ahead of all planning, where conditions say of each part of an index which value it equals, or which keys the rows have.
+//! Looks rows up before any planning, if the conditions give a value for each part of an index, or
+//! name the keys of the rows.
 //!
-//! To look for the entry of one value takes less than to estimate how many there are, and to look up a few keys less than to weigh other paths.
+//! Looking for the entry of one value takes less time than estimating how many there are. Looking
+//! up a few keys takes less than weighing other access paths.
 
 use std::ops::Bound;
 
@@ -16,14 +18,15 @@ use crate::plan::spans::operand;
 use crate::plan::{AccessPath, Candidate, CostedPath, KeySet, section};
 use crate::walk::RowKey;
 
-/// So many keys are found as soon as counted.
+/// Up to this many keys are found as fast as they are counted.
 const ENTRY_COUNT_FEW: usize = 2;
 
-/// So many keys are looked up in a tenth of a millisecond, ahead of weighing what else leads there.
+/// Up to this many keys are looked up in a tenth of a millisecond, before other paths are weighed.
 const KEY_COUNT_MAX: u64 = 64;
 
 impl<R: Reader> Executor<'_, R> {
-    /// The path to rows that are looked up, with the keys of those that are there; None where they are not a few.
+    /// The path to rows that are looked up before planning, with the keys of those that exist. None
+    /// if they are not a few.
     ///
     /// # Errors
     /// Damage.
@@ -34,7 +37,8 @@ impl<R: Reader> Executor<'_, R> {
         })
     }
 
-    /// The access paths as people are told of them: also of what is looked up ahead of planning, how it compares.
+    /// The access paths, for `explain()`. If entries are looked up before planning, the planner
+    /// runs all the same, to compare.
     ///
     /// # Errors
     /// Damage, or a stop.
@@ -61,7 +65,7 @@ impl<R: Reader> Executor<'_, R> {
         })
     }
 
-    /// The path by the index all of whose parts equal a value, where that leads to next to no rows.
+    /// The path through an index whose parts all equal a value, if it leads to next to no rows.
     ///
     /// # Errors
     /// Damage.
@@ -82,11 +86,13 @@ impl<R: Reader> Executor<'_, R> {
         let Some(section) = section.filter(|section| section.point_count == candidate.parts.len()) else {
             return Ok(None);
         };
-        // Of a complex number the entry says that it equals, and not that it has no order: where one is asked for, rows are tested.
+        // The entry of a complex number tells what it equals, but not that it has no order. If a
+        // condition compares an order, rows are tested.
         let settled =
             if section.has_span { vec![false; self.conditions.len()] } else { section.settled.clone() };
         let is_settled = settled.iter().all(|is_settled| *is_settled);
-        // Entries with the same parts are in the order of keys, so that the first ones are those of the first rows.
+        // Entries with the same parts are in the order of keys, so that the first entries are those
+        // of the first rows.
         let is_plain = request.order.is_empty() && self.is_whole;
         let limit = usize::try_from(request.wanted()).unwrap_or(usize::MAX);
         let enough =
@@ -110,7 +116,7 @@ impl<R: Reader> Executor<'_, R> {
         Ok(Some(AccessPaths::found(path, keys)))
     }
 
-    /// Adds the keys to which the first entries in a range lead, so many at most.
+    /// Adds the keys in the first entries of a range, up to a number.
     fn first_keys(
         &self,
         index: &TableIndex,
@@ -120,7 +126,7 @@ impl<R: Reader> Executor<'_, R> {
     ) -> Result<(), Fault> {
         let mut range = range.clone();
         for _ in 0..wanted {
-            // What is no entry is found by `check`.
+            // Bytes that are no entry are skipped here; `check` reports them.
             let found = self.reader.with_first(index.info.id, &range, false, |entry| {
                 (entry.key.to_vec(), index.keys.row_key(&entry))
             })?;
@@ -158,7 +164,8 @@ impl<R: Reader> Executor<'_, R> {
         }
         let path = CostedPath {
             access: AccessPath::KeyLookup(condition),
-            // A key of which it would not be true has another code, as for a range of keys.
+            // A key for which the condition is false has another code, as for a range of keys. So
+            // the condition needs no test.
             settled: (0..self.conditions.len()).map(|place| place == used).collect(),
             is_covered: false,
             estimate: keys.iter().map(|_| 1.0).sum(),
@@ -169,7 +176,7 @@ impl<R: Reader> Executor<'_, R> {
     }
 }
 
-/// Whether the conditions say of each part which value it equals.
+/// Whether the conditions say for each part which value it equals.
 fn is_equal(candidate: &Candidate, conditions: &[Node]) -> bool {
     let says = |part: &Node, condition: &Node| {
         matches!(condition.kind(), Kind::Compare(Comparison::Equal, ..) | Kind::IsNone(_))

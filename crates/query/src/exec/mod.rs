@@ -1,8 +1,11 @@
-//! Executes queries: chooses an access path, follows it, and sorts and cuts the rows that it leads to.
+//! Executes queries: chooses an access path, follows it, and sorts and cuts the rows that it leads
+//! to.
 //!
-//! An [`Executor`] answers one [`Request`] on one table, as one reader sees it: a snapshot, or a transaction. `lookup.rs` finds next to no rows
-//! ahead of all planning, `paths.rs` has the planner choose, with what `probe.rs` learns of the rows, `follow.rs` goes an access path, and
-//! `covered.rs` reads rows from the entries of a covering index. `work.rs` and `threads.rs` run work over rows, on one thread or several.
+//! An [`Executor`] answers one [`Request`] on one table, as one reader sees it: a snapshot, or a
+//! transaction. `lookup.rs` finds a few rows before any planning. `paths.rs` asks the planner for
+//! the access paths, with what `probe.rs` learns about the rows. `follow.rs` follows a path, and
+//! `covered.rs` reads rows from the entries of a covering index. `work.rs` and `threads.rs` run
+//! work over rows, on one thread or several.
 
 pub mod analyze;
 mod covered;
@@ -37,26 +40,28 @@ pub use probe::IndexProbe;
 use table_index::TableIndex;
 use work::{Parallel, Stop, Work};
 
-/// Bytes of memory that the rows of a sort may take; the rest goes to files.
+/// The largest number of bytes in memory for the rows of a sort; further rows go to files.
 const SORT_MEMORY_MAX: usize = 1 << 28;
 
 /// What a query asks for.
 pub struct Request<'a> {
-    /// All of which must be true.
+    /// The conditions. All of them must be true.
     pub conditions: Vec<Node>,
-    /// First to last, and whether descending; none: the order of keys.
+    /// The sort expressions, first to last, each with whether it is descending; none: the order of
+    /// keys.
     pub order: &'a [(Node, bool)],
-    /// The row behind which to begin: by which code it is ordered, where an order is asked for, and its key.
+    /// The row after which to begin: the code that it is ordered by, if there are sort expressions,
+    /// and its key.
     pub after: Option<(Vec<u8>, Vec<u8>)>,
-    /// Rows left out first.
+    /// The number of rows that are left out first.
     pub offset: u64,
-    /// Rows wanted then, at most.
+    /// The largest number of rows that are wanted after that.
     pub limit: u64,
-    /// What is read of each row, beside its key; None: its record.
+    /// The expressions that are read of each row, beside its key; None: its record.
     pub reads: Option<&'a [Node]>,
-    /// Whether nothing is asked for but how many rows there are.
+    /// Whether only the number of rows is wanted.
     pub is_count: bool,
-    /// Whether the caller walks over the rows on several threads, where they are many.
+    /// Whether the caller may walk over the rows on several threads, if there are many.
     pub is_parallel: bool,
 }
 
@@ -67,32 +72,32 @@ impl Request<'_> {
     }
 }
 
-/// What the caller of an execution says of how it is to run.
+/// How the caller wants a query to run.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
-    /// Whether to stop.
+    /// Tells whether to stop.
     pub stop: Stop<'a>,
-    /// On how many threads a walk over a large table runs.
+    /// The number of threads for a walk over a large table.
     pub thread_count: usize,
 }
 
-/// Rows that were found, in the order that is asked for.
+/// The rows that were found, in the order that is asked for.
 pub enum RowSet<R: Reader> {
-    /// Those of a scan.
+    /// The rows of a scan.
     Scan(R::Scan),
-    /// Those under these keys.
+    /// The rows under these keys.
     Keys(SortedKeys),
-    /// Those to which entries of an index lead.
+    /// The rows to which entries of an index lead.
     Index(RowsByIndex<R>),
 }
 
-/// What a query has come to.
+/// The answer to a query.
 pub enum Answer<R: Reader> {
-    /// Rows, and which of them.
+    /// A set of rows, and the selection of it that is wanted.
     Rows(RowSet<R>, Selection),
-    /// Rows as a covering index has them, and the expressions that come to what was asked for in these.
+    /// Rows from a covering index, and the expressions that compute over them what was asked for.
     Covered(CoveredRows, Vec<Node>),
-    /// So many rows, of which none was looked at.
+    /// The number of rows, of which none was read.
     Count(u64),
 }
 
@@ -103,15 +108,15 @@ pub struct Executor<'a, R: Reader> {
     indexes: &'a [TableIndex],
     request: &'a Request<'a>,
     caller: Caller<'a>,
-    /// The part of the table in which all rows are, as far as conditions on the key tell.
+    /// The range of the table that conditions on the key leave.
     pub range: Range,
-    /// What is left of the conditions.
+    /// The other conditions.
     pub conditions: Vec<Node>,
     is_whole: bool,
 }
 
 impl<'a, R: Reader> Executor<'a, R> {
-    /// The query that `request` says, on the table of this id.
+    /// An executor of `request` on the table with this id.
     ///
     /// # Errors
     /// When the engine's pages are damaged.
@@ -128,7 +133,8 @@ impl<'a, R: Reader> Executor<'a, R> {
         Ok(Self { reader, table, indexes, request, caller, range, conditions, is_whole })
     }
 
-    /// Whether the caller need not wait: the rows are those of a scan, and nothing is to be chosen or sorted ahead of it.
+    /// Whether the answer is there at once: the rows are those of a scan, and there is no path to
+    /// choose and nothing to sort first.
     ///
     /// # Errors
     /// When the catalog is damaged.
@@ -136,7 +142,7 @@ impl<'a, R: Reader> Executor<'a, R> {
         Ok(self.request.order.is_empty() && !self.may_choose()?)
     }
 
-    /// Finds what is asked for by the access path that takes least.
+    /// Answers the query by the cheapest access path.
     ///
     /// # Errors
     /// Damage, or a stop.
@@ -153,7 +159,7 @@ impl<'a, R: Reader> Executor<'a, R> {
         self.looked_up(paths)
     }
 
-    /// The rows of the table, by the best path to them.
+    /// Finds rows of the table by the best path.
     fn looked_up(&self, paths: Option<&AccessPaths>) -> Result<Answer<R>, Fault> {
         let request = self.request;
         let (mut reached, mut settled, mut is_sorted) = (Reached::Scan, Vec::new(), request.order.is_empty());
@@ -161,7 +167,8 @@ impl<'a, R: Reader> Executor<'a, R> {
             let wanted = if is_sorted { request.wanted() } else { u64::MAX };
             let (found, path) = self.follow(paths, wanted)?;
             is_sorted |= path.is_some_and(|path| matches!(path.access, AccessPath::IndexOrder { .. }));
-            // InList the entries of a range may be complex numbers, which have no order: each row is tested, where that was not done to find it.
+            // In the entries of a range there may be complex numbers, which have no order: each row
+            // is tested, unless that was done to find it.
             if let (Reached::Keys(_) | Reached::Scan, Some(path)) = (&found, path) {
                 settled.clone_from(&path.settled);
             }
@@ -194,19 +201,19 @@ impl<'a, R: Reader> Executor<'a, R> {
         Ok(Answer::Rows(RowSet::Keys(self.cut(sorted)?), Selection::of(None)))
     }
 
-    /// A sort by `order`, which is what is asked for over the rows that are sorted.
+    /// A sort by `order`: the sort expressions of the request, for the rows that are sorted.
     fn sort(&self, order: &[(Node, bool)]) -> Result<Sort, Fault> {
         let by = SortKey::new(order).map_err(Fault::of_expression)?;
         let wanted = if self.request.limit == 0 { 0 } else { self.request.wanted() };
         Ok(Sort::new(by, self.request.after.clone(), wanted, SORT_MEMORY_MAX))
     }
 
-    /// Leaves out the first sorted rows, and takes so many at most, as is asked for.
+    /// Applies the offset and the limit of the request to sorted rows.
     fn cut(&self, sorted: Sorted) -> Result<SortedKeys, Fault> {
         sorted.into_keys(self.request.offset, self.request.limit, || self.caller.stop.is_set())
     }
 
-    /// Runs work over entries of an index, or over rows of the table.
+    /// Runs work over the entries of an index, or over the rows of the table.
     fn run_scan<W: Work>(
         &self,
         of: TableId,
@@ -244,7 +251,7 @@ impl<'a, R: Reader> Executor<'a, R> {
         }
     }
 
-    /// As `run_over`, on several threads where the rows are those of a long scan.
+    /// Like `run_over`, but on several threads if the rows are those of a long scan.
     fn run_parallel<W: Parallel>(
         &self,
         rows: RowSet<R>,
@@ -263,8 +270,8 @@ impl<'a, R: Reader> Executor<'a, R> {
 }
 
 impl Request<'_> {
-    /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions. `has_decimals`:
-    /// there may be Decimals among the keys.
+    /// The range of the table that conditions on the key leave, and the other conditions.
+    /// `has_decimals`: there may be Decimals among the keys.
     #[must_use]
     pub fn key_range(&self, has_decimals: bool) -> (Range, Vec<Node>) {
         let (mut range, rest) = key_range::of(&self.conditions, has_decimals);
@@ -286,10 +293,10 @@ fn has_decimals<R: Reader>(reader: &R, table: TableId) -> Result<bool, Fault> {
     Ok(reader.with_first(table, &key_range::decimals(), false, |_| ())?.is_some())
 }
 
-/// All conditions as one; None where there is none.
+/// Joins all conditions into one evaluator; None if there are no conditions.
 ///
 /// # Errors
-/// They nest too deep, or a regular expression in one is none.
+/// They nest too deep, or a regular expression in one is invalid.
 pub fn evaluator_of_all(mut conditions: Vec<Node>) -> Result<Option<Evaluator>, Fault> {
     let whole = match conditions.len() {
         0 | 1 => conditions.pop(),
@@ -298,13 +305,13 @@ pub fn evaluator_of_all(mut conditions: Vec<Node>) -> Result<Option<Evaluator>, 
     whole.map(|node| Evaluator::new(&node)).transpose().map_err(Fault::of_expression)
 }
 
-/// Brings keys in order, each once.
+/// Sorts keys, and keeps each once.
 pub fn put_in_order(keys: &mut Vec<RowKey>) {
     keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
     keys.dedup_by(|one, other| one.code == other.code);
 }
 
-/// Finds the keys of rows in an order.
+/// Finds the keys of rows in a sort order.
 #[derive(Clone)]
 struct SortUp(Sort);
 

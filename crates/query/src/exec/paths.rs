@@ -1,4 +1,4 @@
-//! Has the planner choose among the access paths to a query's rows.
+//! Asks the planner for the access paths to a query's rows.
 
 use pellucid_store::Reader;
 
@@ -10,26 +10,27 @@ use crate::fault::Fault;
 use crate::plan::{self, AccessPath, CostedPath, KeySet, Question};
 use crate::walk::RowKey;
 
-/// Tables with fewer rows are scanned before a path has been chosen.
+/// A table with fewer rows is scanned in less time than a path is chosen.
 pub const ROW_COUNT_MIN: u64 = 100;
 
-/// To look a row up takes about as long as to test so many.
+/// Looking one row up takes about as long as testing this many rows.
 pub(super) const LOOKUP_COST_IN_ROWS: u64 = 24;
 
 /// All access paths to the rows of a query, the best one first.
 pub struct AccessPaths {
-    /// At least one, mostly the scan.
+    /// At least one path, mostly the scan.
     pub paths: Vec<CostedPath>,
-    /// The keys to which the best path leads, where it was found by having them.
+    /// The keys that the best path leads to, if they were gathered to find the path.
     pub keys: Option<Vec<RowKey>>,
-    /// How many rows a probe looked at, where those that are wanted are among these; and how many these are.
+    /// If a probe found all wanted rows: the number of rows that it read, and the number that it
+    /// found.
     pub probed: Option<(u64, u64)>,
-    /// The probe along an index, of whether what is wanted comes soon.
+    /// The probe along an index, which looked whether the wanted rows come soon.
     pub index_probe: Option<IndexProbe>,
 }
 
 impl AccessPaths {
-    /// The one path that was found by having the keys to which it leads.
+    /// The only path, with its keys, if gathering them found the path.
     pub(super) fn found(path: CostedPath, keys: Vec<RowKey>) -> Self {
         Self { paths: vec![path], keys: Some(keys), probed: None, index_probe: None }
     }
@@ -46,12 +47,12 @@ impl<R: Reader> Executor<'_, R> {
         Ok(self.reader.count(self.table)?)
     }
 
-    /// How many rows a scan meets.
+    /// The number of rows that a scan reads.
     pub(super) fn scan_count(&self) -> Result<u64, Fault> {
         if self.is_whole { self.row_count() } else { Ok(self.reader.estimate(self.table, &self.range)?) }
     }
 
-    /// The access paths to the rows; None where there is but the scan.
+    /// The access paths to the rows. None if there is only the scan.
     ///
     /// # Errors
     /// Damage, or a stop.
@@ -62,9 +63,10 @@ impl<R: Reader> Executor<'_, R> {
         let request = self.request;
         let (order, row_count) = (request.order, self.row_count()?);
         let candidates = candidates(self.reader, self.indexes, (&self.conditions, order))?;
-        // All that an order has to choose from are wanted.
+        // If the page begins after a row, a sort needs all rows to choose from.
         let is_cut = request.after.is_none() || order.is_empty();
-        // What is sorted is walked over in parts, whatever becomes of it then; what is cut is not.
+        // Rows that are sorted are walked over in parts, whatever is done with them then. Rows that
+        // are cut by an offset or a limit are not.
         let is_parallel =
             !order.is_empty() || request.is_parallel && request.limit == u64::MAX && request.offset == 0;
         let is_parallel = is_parallel && R::IS_COMMITTED && row_count >= threads::ROW_COUNT_MIN;
@@ -75,7 +77,7 @@ impl<R: Reader> Executor<'_, R> {
             is_cut_by_key: !self.is_whole || request.after.is_some(),
             wanted: if is_cut { request.wanted() } else { u64::MAX },
             reads: request.reads,
-            // A transaction may have made some that are not counted.
+            // A transaction may have made entries that are not counted.
             knows_none: R::IS_COMMITTED,
             row_count,
             scan_count: self.scan_count()?,
@@ -100,7 +102,8 @@ impl<R: Reader> Executor<'_, R> {
         }))
     }
 
-    /// The parts of the one index that covers a path; none where there are several, or but the keys are at hand.
+    /// The parts of the index that covers a path. None of them if the path uses several indexes, or
+    /// if only keys are known.
     pub(super) fn covering_parts(&self, paths: &AccessPaths, access: &AccessPath) -> &[(Node, bool)] {
         match access {
             _ if paths.keys.is_some() => &[],

@@ -1,4 +1,5 @@
-//! Probes rows and entries for the planner: counts of entries, a sample of rows, and the first rows of a path.
+//! Probes rows and entries for the planner: counts of entries, a sample of rows, and the first rows
+//! of a path.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -15,7 +16,7 @@ use crate::rows::RowsByIndex;
 use crate::selection::Selection;
 use crate::walk::{RowKey, Walk, for_each};
 
-/// A copy of a row: its key, and its record.
+/// A copy of a row: its key and its record.
 type RowCopy = (RowKey, Box<[u8]>);
 
 /// The probes for one query.
@@ -28,38 +29,40 @@ pub(super) struct Probes<'e, 'a, R: Reader> {
     failed: Result<(), Fault>,
 }
 
-/// A probe along an index, of whether what is wanted comes soon.
+/// A probe along an index, which looks whether the wanted rows come soon.
 #[derive(Clone, Copy)]
 pub struct IndexProbe {
-    /// Along which one, as paths number them.
+    /// The index, by its position among the candidates.
     pub index: usize,
-    /// From its end on.
+    /// Whether the probe began at its end.
     pub is_reverse: bool,
-    /// What it saw.
+    /// What the probe has shown.
     pub seen: Seen,
 }
 
-/// What probes have found of the rows that are wanted, where they looked until they had them.
+/// What probes have found, if they went on until they had all wanted rows.
 #[derive(Default)]
 pub(super) struct Probed {
-    /// How many rows were looked at, if those that are wanted are among them, and how many these are.
+    /// If the wanted rows were found: the number of rows that were read, and the number that was
+    /// found.
     pub(super) counts: Option<(u64, u64)>,
-    /// The keys of these, where that is how they are read soonest, and nothing is damaged.
+    /// The keys of these rows, if reading them by key is fastest, and nothing is damaged.
     pub(super) keys: Option<Vec<RowKey>>,
-    /// The probe along an index, whether it has led to them or not.
+    /// The probe along an index, whether it found the rows or not.
     pub(super) index_probe: Option<IndexProbe>,
 }
 
-/// What was seen of the first rows.
+/// What a probe of the first rows has found.
 #[derive(Default)]
 struct FirstRows {
     seen: Seen,
-    /// Codes and spellings of the keys of those of which the conditions are true, one behind the other, with where each ends: mostly they are not
-    /// wanted. Nothing counts where a damaged row is among them: what reads it meets it again.
+    /// The codes and spellings of the keys of rows that passed, one after another, with where each
+    /// ends: mostly they are not needed. They do not count if one of the rows is damaged: the query
+    /// then reads the rows again, and meets the damage.
     found: Vec<u8>,
     ends: Vec<(usize, usize)>,
     is_damaged: bool,
-    /// The key of the last row that was looked at.
+    /// The key of the last row that was read.
     last: Option<Vec<u8>>,
 }
 
@@ -69,8 +72,8 @@ impl<'e, 'a, R: Reader> Probes<'e, 'a, R> {
         Self { executor, wanted, sample, first_rows, along_index: None, failed: Ok(()) }
     }
 
-    /// What was found by looking at rows; where they are not counted alone, the keys of those that a scan meets where `are_wanted` says so of how many
-    /// there are.
+    /// What the probes have found. Unless rows are only counted, it includes the keys of the rows
+    /// that the scan's probe found, if `are_wanted` agrees to their number.
     ///
     /// # Errors
     /// The first failure there was.
@@ -95,7 +98,7 @@ impl<'e, 'a, R: Reader> Probes<'e, 'a, R> {
         evaluator_of_all(self.executor.conditions.clone())
     }
 
-    /// Looks at the first rows along an index.
+    /// Probes the first rows along an index.
     fn probe_index(&mut self, path: &CostedPath, row_count: u64) -> Result<Seen, Fault> {
         let executor = self.executor;
         let AccessPath::IndexOrder { index: place, section, is_reverse, .. } = &path.access else {
@@ -115,7 +118,7 @@ impl<'e, 'a, R: Reader> Probes<'e, 'a, R> {
         Ok(seen)
     }
 
-    /// Looks at so many more rows as a scan meets them.
+    /// Probes this many further rows of the scan.
     fn probe_scan(&mut self, row_count: u64) -> Result<(), Fault> {
         let Some(condition) = self.condition()? else { return Ok(()) };
         let mut range = self.executor.range.clone();
@@ -128,7 +131,8 @@ impl<'e, 'a, R: Reader> Probes<'e, 'a, R> {
         Ok(())
     }
 
-    /// Some rows from all over the table. In a transaction, as they were before it.
+    /// Takes a sample of rows from all over the table. In a transaction, it is the rows as they
+    /// were before it.
     fn take_sample(&self) -> Result<Vec<RowCopy>, StoreError> {
         const PARTS: usize = 16;
         const ROWS_EACH: usize = 8;
@@ -145,7 +149,7 @@ impl<'e, 'a, R: Reader> Probes<'e, 'a, R> {
         Ok(sample)
     }
 
-    /// What was asked for, or what it is without an answer; the first failure is kept.
+    /// Returns what was found, or `otherwise` after a failure. The first failure is kept.
     fn or_note<T>(&mut self, found: Result<T, impl Into<Fault>>, otherwise: T) -> T {
         found.unwrap_or_else(|error| {
             if self.failed.is_ok() {
@@ -224,7 +228,7 @@ fn count_up_to<R: Reader>(reader: &R, of: TableId, range: &Range, most: u64) -> 
     Ok(count)
 }
 
-/// Looks at so many rows more.
+/// Reads and tests this many further rows.
 struct Look {
     rows: FirstRows,
     condition: Evaluator,

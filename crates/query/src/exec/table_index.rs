@@ -1,4 +1,4 @@
-//! The indexes of a table that queries may use, parsed once for each state of the catalog.
+//! Keeps the indexes of a table that queries may use, parsed once for each state of the catalog.
 
 use pellucid_store::{IndexInfo, Reader, StoreError};
 
@@ -8,18 +8,19 @@ use crate::plan::Candidate;
 
 /// An index with its definition parsed.
 pub struct TableIndex {
-    /// What the catalog says of it.
+    /// The index as the catalog has it.
     pub info: IndexInfo,
-    /// What it is made of.
+    /// Its parsed definition.
     pub definition: Definition,
-    /// How its entries are taken apart.
+    /// Splits its entries.
     pub keys: Keys,
-    /// What the planner has to know of it, but for how many entries it has.
+    /// What the planner has to know of it, without the number of its entries.
     pub candidate: Candidate,
 }
 
 impl TableIndex {
-    /// An index of the catalog; None where a newer version has written it, and this one does not understand it.
+    /// Parses an index of the catalog. None if a newer version wrote it and this version does not
+    /// understand it.
     #[must_use]
     pub fn parse(info: IndexInfo) -> Option<Self> {
         let definition = Definition::parse(&info.definition).ok()?;
@@ -33,14 +34,15 @@ impl TableIndex {
         Some(Self { keys: Keys::of(&definition), definition, candidate, info })
     }
 
-    /// Those of these that have all their rows.
+    /// The indexes among these that are complete.
     #[must_use]
     pub fn ready(infos: Vec<IndexInfo>) -> Vec<Self> {
         infos.into_iter().filter(|info| info.building.is_none()).filter_map(Self::parse).collect()
     }
 }
 
-/// What the planner has to know of each index; entries are counted of those alone of which conditions or order name a part.
+/// What the planner has to know of each index. Entries are counted only for an index of which the
+/// conditions or the order name a part.
 ///
 /// # Errors
 /// When the catalog is damaged.

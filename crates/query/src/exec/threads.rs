@@ -1,8 +1,9 @@
 //! Shares a walk over a large table among several threads.
 //!
-//! The walk is cut where the tree of the file has branches, in more parts than there are threads, and each thread takes the next part as soon as
-//! it is done with one: parts are of different sizes, and other programs want the processors too. The calling thread takes its share, and asks
-//! its caller whether to stop.
+//! The walk is cut where the file's tree has branches, in more parts than there are threads. Each
+//! thread takes the next part when it is done with one, because parts differ in size and other
+//! programs use the processors too. The calling thread works as well, and asks its caller whether
+//! to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -17,16 +18,18 @@ use super::work::{Parallel, Stop, Work};
 use crate::fault::Fault;
 use crate::selection::Selection;
 
-/// Tables with fewer rows are done before threads have begun.
+/// A walk over a table with fewer rows ends before threads have started.
 pub const ROW_COUNT_MIN: u64 = 100_000;
-/// Parts of a walk for each thread. Two threads that count the same rows take no more of the processors together than one does, so that
-/// nothing is shared that is waited for; what is lost is their start, and the end, when one has no part left: with 8 parts for each
-/// that was 6 % of a count of a million rows.
+/// Parts of a walk for each thread. Two threads that count the same rows use no more processor time
+/// together than one does, so they do not wait for each other. What is lost is the start of the
+/// threads, and the end, when a thread has no part left: with 8 parts for each thread that was 6 %
+/// of a count of a million rows.
 const PARTS: usize = 16;
-/// Time between two questions whether to stop.
+/// Time between two checks whether to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A walk cut into parts, and how many threads are to share them; None where one thread walks over all.
+/// Cuts a walk into parts, and says how many threads share them. None if one thread walks over all
+/// rows.
 ///
 /// # Errors
 /// When the engine's pages are damaged.
@@ -36,7 +39,7 @@ pub fn parts_of(
     thread_count: usize,
 ) -> Result<Option<(Vec<Scan>, usize)>, StoreError> {
     if selection.is_some_and(|selection| selection.offset > 0 || selection.limit < u64::MAX) {
-        // Which rows are wanted depends on those before them.
+        // With an offset or a limit, a row is wanted or not depending on the rows before it.
         return Ok(None);
     }
     if thread_count == 1 || scan.snapshot().count(scan.table())? < ROW_COUNT_MIN {
@@ -47,7 +50,7 @@ pub fn parts_of(
     Ok((count > 1).then_some((parts, count)))
 }
 
-/// Runs work over a scan that may be cut, on several threads where its rows are many.
+/// Runs work over a scan, on several threads if it has many rows.
 ///
 /// # Errors
 /// As [`Work::run`].
@@ -62,7 +65,7 @@ pub fn over_scan<W: Parallel>(
     if let Some((parts, thread_count)) = parts_of(&scan, selection.as_ref(), thread_count)? {
         let shared = work.in_parts(parts.len());
         match in_threads(parts, (thread_count, stop), selection.as_ref(), &whole, &shared) {
-            // One thread has each group once.
+            // One thread needs less memory, as it has each group once: it tries again alone.
             Err(Fault::Groups(_)) => {}
             done => return done,
         }
@@ -70,13 +73,13 @@ pub fn over_scan<W: Parallel>(
     work.run_over(&mut scan, selection.as_mut(), &whole, stop)
 }
 
-/// What came of which part.
+/// The number of a part, and its result.
 type Done<R> = (usize, Result<R, Fault>);
 
-/// What threads have in common.
+/// What the threads share.
 struct Shared<'a, W: Work, S> {
     parts: Vec<Mutex<Option<Scan>>>,
-    /// The part that is taken next.
+    /// The next part to take.
     next: AtomicUsize,
     is_stopped: AtomicBool,
     results: Mutex<Vec<Done<W::Result>>>,
@@ -86,9 +89,10 @@ struct Shared<'a, W: Work, S> {
 }
 
 impl<W: Parallel, S: Shapes + Sync> Shared<'_, W, S> {
-    /// Takes part after part. True where this thread, asked by `stop`, was told to stop.
+    /// Takes part after part. True if this thread asked `stop` and was told to stop.
     fn run(&self, stop: Stop<'_>) -> bool {
-        // The work asks by itself, but not in parts that are done before it has begun to wonder.
+        // The work itself asks whether to stop, but not in parts that are done before its first
+        // check.
         let mut asked = Instant::now();
         while !self.is_stopped.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +149,8 @@ fn in_threads<W: Parallel, S: Shapes + Sync>(
             }
         }
         drop(alive);
-        // This thread does its share: to wake a thread takes as long as 10,000 rows do, and one fewer has to be woken.
+        // This thread works as well: waking a thread takes as long as 10,000 rows, and this way one
+        // fewer has to be woken.
         let is_told = shared.run(stop);
         loop {
             match ended.recv_timeout(STOP_INTERVAL) {
@@ -163,7 +168,7 @@ fn in_threads<W: Parallel, S: Shapes + Sync>(
     }
     let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(index, _)| *index);
-    // Those that stopped because another one failed say only that.
+    // A part that stopped because another one failed reports only the stop.
     let (done, failed): (Vec<_>, Vec<_>) =
         results.into_iter().map(|(_, result)| result).partition(Result::is_ok);
     let mut failed = failed.into_iter().filter_map(Result::err);

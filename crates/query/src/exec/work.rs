@@ -1,4 +1,4 @@
-//! Work over rows, whatever walk gives them, which stops when its caller says so.
+//! Runs work over rows from any walk, and stops it when the caller says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,12 +8,12 @@ use crate::fault::Fault;
 use crate::selection::{Selected, Selection};
 use crate::walk::Walk;
 
-/// Who says that a walk is to stop.
+/// Tells a walk that it has to stop.
 #[derive(Clone, Copy)]
 pub enum Stop<'a> {
-    /// The caller of the work, asked in the thread in which it called: for signals, as Ctrl-C.
+    /// The caller of the work, asked in the thread that called: for signals, as Ctrl-C.
     Caller(&'a (dyn Fn() -> bool + Sync)),
-    /// A thread that has asked, for others.
+    /// A flag, set by a thread that asked for the others.
     Flag(&'a AtomicBool),
 }
 
@@ -30,16 +30,16 @@ impl Stop<'_> {
 
 /// Work that runs over any kind of walk.
 pub trait Work: Send {
-    /// What comes of it.
+    /// The result of the work.
     type Result: Send;
 
-    /// Does it.
+    /// Does the work.
     ///
     /// # Errors
     /// Damage, or a stop.
     fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault>;
 
-    /// Does it over those rows that are wanted.
+    /// Does the work over the selected rows only.
     ///
     /// # Errors
     /// As `run`.
@@ -62,15 +62,15 @@ pub trait Work: Send {
     }
 }
 
-/// Work that may be done in parts, of rows that follow each other.
+/// Work that can be done in parts, each over rows that follow each other.
 pub trait Parallel: Work + Clone + Sync {
-    /// What comes of the whole, from what came of its parts, in the order of their rows.
+    /// Merges the results of parts, in the order of their rows, into the result of the whole.
     ///
     /// # Errors
     /// They cannot stand together, or a stop.
     fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> Result<Self::Result, Fault>;
 
-    /// What is done in each of so many parts; its clones may share what bounds their memory.
+    /// The work for each of this many parts. The clones may share what bounds their memory.
     #[must_use]
     fn in_parts(&self, _count: usize) -> Self {
         self.clone()

@@ -1,8 +1,9 @@
-//! Finds the sections of indexes that conditions leave, and counts their entries.
+//! Finds the sections of indexes that the conditions leave, and counts their entries.
 //!
-//! To know takes some microseconds for each, so that as little is found out as makes a difference: those come first that leave least as far as their
-//! bounds tell, and one with next to none settles it, which is found out ahead of how many others have. What is known is kept, as branches of an `or` share the other
-//! conditions.
+//! Each count takes some microseconds, so the planner makes only counts that can change its choice.
+//! Sections come first that are narrowest by their bounds. A section with next to no entries
+//! settles the choice, so the planner looks for one before it counts the others. It keeps every
+//! count, because the branches of an `or` share the other conditions.
 #![allow(clippy::cast_precision_loss, reason = "rough numbers of entries")]
 
 use std::ops::Bound;
@@ -13,22 +14,26 @@ use super::{Candidate, CountedSection, KeySet, Planner, Section, section};
 use crate::expression::{Kind, Node};
 use crate::key_range;
 
-/// Entries that are looked up sooner than anything is found out about others; and where one of those may tell all that is asked for.
+/// A section with at most this many entries is used at once: to look these rows up takes less time
+/// than to count the entries of other indexes. `FEW_TOLD` applies where an index may cover the
+/// query.
 const FEW: u64 = 12;
 const FEW_TOLD: u64 = 4;
-/// A section of an index that nothing is known of yet.
+/// A section of an index whose entries are not counted yet.
 pub(super) struct OpenSection {
     pub(super) index: usize,
     pub(super) section: Section,
 }
 
-/// An `or`: its place among the conditions; for each branch how many conditions this has, these and all others, and the sections that they leave.
+/// An `or`, and its place among the conditions. For each branch: the number of its own conditions,
+/// these followed by all other conditions, and the sections that they leave.
 pub(super) struct OpenUnion {
     place: usize,
     branches: Vec<(usize, Vec<Node>, Vec<OpenSection>)>,
 }
 
-/// What was found out about ranges of an index: those of them that have entries, and how many if that was asked.
+/// What is known of some ranges of an index: which of them have entries, and how many, if they were
+/// counted.
 pub(super) struct Counted {
     index: usize,
     ranges: Vec<Range>,
@@ -37,7 +42,7 @@ pub(super) struct Counted {
 }
 
 impl Planner<'_, '_> {
-    /// Whether so many entries are looked up sooner than anything is found out about other indexes.
+    /// Whether this many rows are looked up faster than anything is found out about other indexes.
     pub(super) fn is_few(&self, estimate: f64) -> bool {
         estimate <= self.few() as f64
     }
@@ -46,15 +51,17 @@ impl Planner<'_, '_> {
         if self.question.reads.is_none() { FEW } else { FEW_TOLD }
     }
 
-    /// The section of each index that is of use, those first that are soonest counted and leave least as far as their bounds tell.
+    /// The usable section of each index. Those come first that are counted soonest, and then those
+    /// that are narrowest by their bounds.
     pub(super) fn open(&self, conditions: &[Node]) -> Vec<OpenSection> {
-        // Those of a number: among numbers, and among Decimals.
+        // A number has two ranges: one among numbers, and one among Decimals.
         const RANGE_COUNT_USUAL: usize = 2;
         let row_count = self.question.row_count;
         let of_use = |(index, candidate): (usize, &Candidate)| {
             let section = section(candidate, conditions, row_count)?;
             let is_one = candidate.is_unique && section.point_count == candidate.parts.len();
-            // Each range of a section is a search, so that one of many is looked at last: it may not have to be.
+            // Each range takes a search. So a section of many ranges comes last: it may not have to
+            // be counted.
             let ranges = section.ranges.len().max(RANGE_COUNT_USUAL);
             let narrow = (section.point_count, section.ranges.first().map_or(0, shared_size));
             Some(((!is_one, ranges, std::cmp::Reverse(narrow)), OpenSection { index, section }))
@@ -64,7 +71,8 @@ impl Planner<'_, '_> {
         sections.into_iter().map(|(_, open)| open).collect()
     }
 
-    /// How many entries sections have; those that follow one with next to none are left out, and all others where there is one without any.
+    /// Counts the entries of sections. A section with no entries, or else one with next to none, is
+    /// returned alone if it is found first. Counting stops after a section with next to no entries.
     pub(super) fn counted(&mut self, open: Vec<OpenSection>, conditions: &[Node]) -> Vec<CountedSection> {
         let few = if self.question.knows_none && open.len() > 1 {
             let next_to_none = self.few();
@@ -93,8 +101,9 @@ impl Planner<'_, '_> {
         found
     }
 
-    /// Whether a section of few ranges has no entry at all, or next to none where `most` is more: the one is found out in a tenth of the time in which others
-    /// are counted, the other in a third.
+    /// Whether a section of few ranges has at most `most` entries. Finding out that it has none
+    /// takes a tenth of the time of counting other sections, and finding out that it has next to
+    /// none takes a third.
     fn has_few(&mut self, OpenSection { index, section }: &OpenSection, most: u64) -> bool {
         const RANGE_COUNT_FEW: usize = 8;
         if section.is_whole() || section.ranges.len() > RANGE_COUNT_FEW {
@@ -119,7 +128,8 @@ impl Planner<'_, '_> {
         count <= most
     }
 
-    /// Of a few ranges those that have entries; `is_first_one`: the first is taken for one that has.
+    /// Of a few ranges, those that have entries. With `is_first_one`, the first range is assumed to
+    /// have some.
     fn ranges_with_any(
         &mut self,
         index: usize,
@@ -139,12 +149,13 @@ impl Planner<'_, '_> {
         self.counted.get_mut(place)
     }
 
-    /// How many entries there are in all ranges; of a few, those without any are left out, as mostly that of Decimals, so that what is left may be
-    /// one range, which has an order.
+    /// Counts the entries in all ranges of a section. If there are few ranges, those without
+    /// entries are dropped, as mostly the one of Decimals. What is left may then be one range,
+    /// which has an order.
     fn count_ranges(&mut self, index: usize, section: &mut Section) -> u64 {
         const RANGE_COUNT_FEW: usize = 16;
         let is_few = self.question.knows_none && section.ranges.len() <= RANGE_COUNT_FEW;
-        // That of Decimals comes behind that of numbers.
+        // The range of Decimals comes after the range of numbers.
         let Some(known) = self.ranges_with_any(index, &section.ranges, true) else { return 0 };
         let (mut left, known) = (known.left.clone(), known.count);
         let count = known.unwrap_or_else(|| {
@@ -166,7 +177,7 @@ impl Planner<'_, '_> {
         count
     }
 
-    /// The sections for each `or` of which all branches leave some.
+    /// The sections for each `or` of which every branch leaves a section.
     pub(super) fn open_unions(&self) -> Vec<OpenUnion> {
         let conditions = self.question.conditions;
         let union = |(place, condition): (usize, &Node)| {
@@ -185,7 +196,8 @@ impl Planner<'_, '_> {
         conditions.iter().enumerate().filter_map(union).collect()
     }
 
-    /// For each `or` the keys that are in a section for any of its branches, and which conditions these settle.
+    /// For each `or`, the union of the keys in its branches' sections, and which conditions it
+    /// settles.
     pub(super) fn unions(&mut self, open: Vec<OpenUnion>) -> Vec<(KeySet, Vec<bool>)> {
         let mut ways = Vec::new();
         for OpenUnion { place, branches } in open {
@@ -207,7 +219,8 @@ impl Planner<'_, '_> {
     }
 }
 
-/// How many bytes the bounds of a range share: of two ranges that which has more is mostly the narrower one.
+/// The number of leading bytes that the bounds of a range share. Of two ranges, the one with more
+/// is mostly the narrower one.
 fn shared_size(range: &Range) -> usize {
     let (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) =
         (&range.start, &range.end)

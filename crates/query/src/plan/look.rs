@@ -1,8 +1,9 @@
-//! Has the first rows of a scan probed, where those that are wanted may be among them.
+//! Probes the first rows of a scan, where these may be all rows that are wanted.
 //!
-//! Then a scan has found them before entries are counted. So the first rows are looked at ahead of everything else, as long as that takes less
-//! than to count; and once more for as long as the next best way would take: rows that lie together may be at the other end of the table, and then no
-//! more than that is lost. (`walk.rs` does the same along an index.)
+//! In that case a scan finds them before entries are counted. So the planner probes the first rows
+//! before everything else, for as long as counting would take. It probes once more for as long as
+//! the next best path would take: the rows may lie together at the other end of the table, and then
+//! only that time is lost. (`walk.rs` does the same along an index.)
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -13,7 +14,7 @@
 use super::cost::{Costs, LOOK};
 use super::{AccessPath, CostedPath, Planner};
 
-/// Of more than these it is not seen whether they are near.
+/// If more rows than this are wanted, the first rows are not probed.
 const WANTED_MAX: u64 = 200;
 
 impl Planner<'_, '_> {
@@ -22,15 +23,15 @@ impl Planner<'_, '_> {
         question.wanted <= WANTED_MAX && question.order.is_empty() && !question.conditions.is_empty()
     }
 
-    /// How many rows a scan looks at in some time.
+    /// The number of rows that a scan reads in this time.
     fn rows_in(&self, cost: f64) -> u64 {
         let settled = vec![false; self.question.conditions.len()];
         (cost / Costs::scan_row(self.tests(&settled))) as u64
     }
 
-    /// Whether the first few rows are all that is needed.
+    /// Probes the first few rows, and tells whether they are all that is needed.
     pub(super) fn looks_first(&mut self) -> bool {
-        // Of those that are half found the rest is found in about the same time.
+        // If half of the wanted rows are found, the rest is found in about the same time.
         const STEPS: usize = 3;
         if !self.may_look() {
             return false;
@@ -47,8 +48,9 @@ impl Planner<'_, '_> {
         self.seen.is_over
     }
 
-    /// Whether the rows that a scan meets in the time of the next best way are all that is needed, where nobody knows where the rows lie. If they are
-    /// not, the scan is priced to its end.
+    /// Probes as many rows of the scan as it reads in the time of the next best path, where it is
+    /// not known where the wanted rows lie. Tells whether these rows are all that is needed. If
+    /// they are not, the scan's cost becomes that of a scan to its end.
     pub(super) fn looks_on(&mut self, ways: &mut [CostedPath]) -> bool {
         let Some(place) = ways.iter().position(|way| way.access == AccessPath::TableScan) else {
             return false;
@@ -68,14 +70,16 @@ impl Planner<'_, '_> {
         self.seen.is_over
     }
 
-    /// How many rows are worth to be looked at on a way that may be over soon: for as long as the best of those ways takes that are over for sure, or not as
-    /// long where this one is not expected to be the best. None where it is such a way itself, and where hardly so few rows are all that is wanted.
+    /// The number of rows worth probing on a path that may end early: as many as it reads in the
+    /// time of the best path with a known cost, or in less time if this path is not expected to be
+    /// the best. None if this path cannot cost more than that one, or if so few rows are hardly all
+    /// that is wanted.
     pub(super) fn rows_worth(&self, ways: &[CostedPath], place: usize) -> Option<u64> {
-        // What is doubted is mostly looked at in vain.
+        // A probe of a path that is not expected to be the best mostly fails, so it gets less time.
         const DOUBTED: f64 = 0.6;
         let way = ways.get(place)?;
         let end = way.end?;
-        // How many rows a scan would have to sort is not known.
+        // How many rows a scan would have to sort is not known, so sorting is not counted.
         let settled = vec![false; self.question.conditions.len()];
         let scan = self.costs.scan(self.question.scan_count as f64, self.tests(&settled));
         let sure = ways.iter().map(CostedPath::cost_max).fold(scan, f64::min);
@@ -84,13 +88,15 @@ impl Planner<'_, '_> {
         }
         let time = if place == 0 { sure } else { sure * DOUBTED };
         let rows = time / end.row_cost;
-        // So many are expected at most, and so many at least are wanted, but for one time in twenty.
+        // `expected`: at most this many rows are expected to pass. `wanted`: the wanted number,
+        // lowered so far that it is missed only one time in twenty.
         let expected = rows * self.share_max(way, end.rows);
         let wanted = ((self.question.wanted as f64).sqrt() - 1.0).powi(2) + 0.05;
         (expected >= wanted).then_some(rows as u64)
     }
 
-    /// Of which share of the rows on a way all conditions may be true at most, as far as sections, a sample, and the first rows tell.
+    /// The largest likely share of the rows on a path for which all conditions are true, from what
+    /// sections, a sample and the first rows tell.
     fn share_max(&self, way: &CostedPath, row_count: f64) -> f64 {
         let mut share = (self.least / row_count.max(1.0)).min(1.0);
         let left = (0..).zip(&way.settled).filter(|(_, is_settled)| !**is_settled);
@@ -105,7 +111,8 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Of which share of all rows something may be true that is true of so many of a few, but for one time in twenty or so.
+/// The largest likely share of all rows for which a condition is true, if it is true for `found` of
+/// `looked_at` rows. It is exceeded about one time in twenty.
 pub(super) fn share_max(found: u64, looked_at: u64) -> f64 {
     (found as f64 + 2.0 * (found as f64 + 1.0).sqrt()) / looked_at.max(1) as f64
 }

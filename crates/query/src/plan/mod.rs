@@ -1,9 +1,11 @@
-//! Weighs the access paths to the rows of a query, and puts the one first that is expected to take least.
+//! Plans a query: estimates the cost of each access path to its rows, and puts the cheapest first.
 //!
-//! A scan of the table leads to all of them. An index leads to those in one section of it (`part.rs`); the keys of two sections can be
-//! intersected, and for `or` united. All of these give rows in the order of keys, as a scan does; an index whose own order is the one that is asked for
-//! gives them so. What each way would cost (`cost.rs`) follows from how many entries a section has, which is not kept as statistics, but asked of
-//! the tree itself. Whatever is chosen, the rows are the same: conditions that a section does not settle are tested on the rows.
+//! A table scan reaches all rows. An index reaches the rows of one section of it (`part.rs`). The
+//! keys of two sections can be intersected, and for `or` united. All of these give rows in the
+//! order of keys, as a scan does. An index whose own order is the one that is asked for gives rows
+//! in that order. The cost of a path (`cost.rs`) follows from the number of entries in its
+//! sections. There are no stored statistics: the planner counts in the tree itself. The choice
+//! never changes the result: conditions that a section does not settle are tested on the rows.
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
 mod cost;
@@ -22,146 +24,153 @@ use cost::Costs;
 use count::{Counted, OpenSection};
 pub use part::{Candidate, Section, section};
 
-/// Rows whose keys are gathered at most, of 64 bytes each where they are short: a scan, or an index's order, has no need of memory.
+/// The largest number of keys that are gathered, of 64 bytes each if they are short. Beyond it a
+/// scan or an index's order is used, which needs no memory.
 pub const KEY_COUNT_MAX: usize = 4_000_000;
 
-/// What is asked for, as far as choosing is concerned.
+/// What the planner has to know of a query and its table.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// All of which must be true.
+    /// The conditions. All of them must be true.
     pub conditions: &'a [Node],
-    /// First to last, and whether descending.
+    /// The sort expressions, first to last, each with whether it is descending.
     pub order: &'a [(Node, bool)],
-    /// Whether rows with some keys are left out, which the order of an index cannot tell.
+    /// Whether rows with some keys are left out, which a walk in the order of an index cannot tell.
     pub is_cut_by_key: bool,
-    /// How many rows are wanted at most, those left out first included.
+    /// The largest number of rows that are wanted, with those that the offset leaves out.
     pub wanted: u64,
-    /// What is read of each row that is found, beside its key; None: its record.
+    /// The expressions that are read of each row, beside its key; None: its record.
     pub reads: Option<&'a [Node]>,
-    /// Whether ranges of which no entry is known have none.
+    /// Whether a range without any known entry is sure to have none.
     pub knows_none: bool,
-    /// How many rows the table has.
+    /// The number of rows of the table.
     pub row_count: u64,
-    /// How many of them a scan would meet.
+    /// The number of rows that a scan would read.
     pub scan_count: u64,
-    /// On how many threads a scan would run.
+    /// The number of threads that a scan would use.
     pub thread_count: usize,
 }
 
-/// Keys of rows, from indexes.
+/// A set of keys of rows, from indexes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeySet {
-    /// Those of a section of this index.
+    /// The keys in a section of one index.
     Section {
-        /// Which of the candidates.
+        /// The position of the index among the candidates.
         index: usize,
-        /// Which part of it.
+        /// The section of it.
         section: Section,
-        /// The conditions that have left it.
+        /// The conditions that leave this section.
         used: Vec<Node>,
-        /// How many entries are expected there.
+        /// The expected number of entries in it.
         estimate: f64,
     },
-    /// Those in all of them.
+    /// The keys that are in all of these sets.
     Intersection(Vec<KeySet>),
-    /// Those in any.
+    /// The keys that are in any of these sets.
     Union(Vec<KeySet>),
 }
 
 /// An access path: how rows are reached.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccessPath {
-    /// All rows of the table, or a part of it that conditions on the key leave.
+    /// A scan of all rows of the table, or of the range that conditions on the key leave.
     TableScan,
-    /// Those under these keys, in the order of keys.
+    /// The rows under these keys, in the order of keys.
     Keys(KeySet),
-    /// Those under the keys that this condition names, in their order.
+    /// The rows under the keys that this condition names, in the order of keys.
     KeyLookup(Node),
-    /// Those of a section of this index, in its order.
+    /// The rows of a section of this index, in the order of the index.
     IndexOrder {
-        /// Which of the candidates.
+        /// The position of the index among the candidates.
         index: usize,
-        /// Which part of it.
+        /// The section of it.
         section: Section,
-        /// The conditions that have left it.
+        /// The conditions that leave this section.
         used: Vec<Node>,
-        /// From its end to its begin; entries with the same parts still in the order of keys.
+        /// Whether the walk goes from the end of the section to its begin. Entries with the same
+        /// parts still come in the order of keys.
         is_reverse: bool,
     },
 }
 
-/// An access path, and what it is expected to cost.
+/// An access path and its expected cost.
 #[derive(Clone, Debug)]
 pub struct CostedPath {
-    /// Which one.
+    /// The access path.
     pub access: AccessPath,
-    /// Which of the conditions need no test.
+    /// For each condition, whether the path settles it, so that it needs no test.
     pub settled: Vec<bool>,
-    /// Whether keys, or the entries of the one index, tell all that is asked for, and no row is looked up.
+    /// Whether the keys, or the entries of the one index, have all that the query reads, so that no
+    /// row is looked up.
     pub is_covered: bool,
-    /// How many rows are expected to be looked at.
+    /// The expected number of rows that are read.
     pub estimate: f64,
-    /// What it is expected to cost, in nanoseconds.
+    /// The expected cost, in nanoseconds.
     pub cost: f64,
-    /// To its very end, where it ends with the last row that is wanted, and nobody knows where that lies.
+    /// The cost to the very end, for a path that stops at the last wanted row, if it is not known
+    /// where that row lies.
     pub end: Option<End>,
 }
 
-/// The very end of a way that may be over before.
+/// The very end of a path that may stop before.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// How many rows there are up to it.
+    /// The number of rows up to the end.
     pub rows: f64,
-    /// What it costs to go there.
+    /// The cost to reach it.
     pub cost: f64,
-    /// What each row costs that is read, and tested, to find out.
+    /// The cost of each row that is read and tested.
     pub row_cost: f64,
 }
 
 impl CostedPath {
-    /// How many rows are expected to be looked at.
+    /// The expected number of rows that are read.
     #[expect(clippy::cast_sign_loss, reason = "a number of rows")]
     pub(crate) fn row_count(&self) -> u64 {
         self.estimate as u64
     }
 
-    /// What it costs at most.
+    /// The largest cost that the path may have.
     fn cost_max(&self) -> f64 {
         self.end.map_or(self.cost, |end| end.cost)
     }
 }
 
-/// What is known of the rows that are there.
+/// What the planner asks about the rows in the table.
 pub trait Statistics {
-    /// How many entries an index has in a range, roughly.
+    /// The rough number of entries of an index in a range.
     fn entries(&mut self, index: usize, range: &Range) -> u64;
 
-    /// How many entries an index has in a range, no more than `most`, which takes less than to say how many there are.
+    /// The number of entries of an index in a range, counted up to `most`. This takes less time
+    /// than counting all.
     fn first_few(&mut self, index: usize, range: &Range, most: u64) -> u64;
 
-    /// Of how many of a few rows from all over the table a condition is true, and how many these are.
+    /// Tests a condition on a sample of rows from all over the table. Returns how many pass, and
+    /// the size of the sample.
     fn sample(&mut self, condition: &Node) -> (usize, usize);
 
-    /// Looks at so many more rows as a scan meets them; what all rows say that were looked at so far.
+    /// Probes this many further rows of the scan. Returns what all rows that were probed so far
+    /// have shown.
     fn look_on(&mut self, row_count: u64) -> Seen;
 
-    /// Looks at so many of the first rows along an index whose order is the one that is asked for.
+    /// Probes this many of the first rows along an index that has the order that is asked for.
     fn walk(&mut self, way: &CostedPath, row_count: u64) -> Seen;
 }
 
-/// What the first rows that a scan, or a walk, meets have said.
+/// What a probe of the first rows of a scan, or of a walk along an index, has shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// How many were looked at.
+    /// The number of rows that were read.
     pub looked_at: u64,
-    /// Of how many of them all conditions are true.
+    /// The number of them for which all conditions are true.
     pub found: u64,
-    /// Whether it would end with them: there are no others, or no others are wanted.
+    /// Whether the path ends with them: there are no further rows, or no further ones are wanted.
     pub is_over: bool,
 }
 
-/// All ways there are, the one that is expected to cost least first; the scan alone where no index is of use, or the first rows are all that is
-/// wanted.
+/// All access paths, the cheapest first. The scan alone if no index can be used, or if the probed
+/// first rows are all that is wanted.
 pub fn access_paths(
     question: &Question<'_>,
     indexes: &[Candidate],
@@ -183,14 +192,16 @@ pub fn access_paths(
         may_sample: false,
         is_unsure: false,
     };
-    // To find sections takes as long as to look at some rows.
+    // Finding sections takes as long as probing some rows, so it is done only for indexes of which
+    // the query names a part.
     if !indexes.iter().any(|index| index.is_named(question.conditions, question.order))
         || planner.looks_first()
     {
         return vec![planner.scan()];
     }
     let mut open = planner.open(question.conditions);
-    // A whole index is of use for its order, or for what its own condition leaves out.
+    // A whole index is useful only for its order, or for the rows that its own condition leaves
+    // out.
     let of_some = |open: &OpenSection| indexes.get(open.index).is_some_and(|index| index.condition.is_some());
     open.retain(|open| !question.order.is_empty() || !open.section.is_whole() || of_some(open));
     let open_unions = planner.open_unions();
@@ -200,11 +211,11 @@ pub fn access_paths(
     let sections = planner.counted(open, question.conditions);
     planner.note_shares(&sections);
     planner.least = sections.iter().map(|found| found.estimate).fold(f64::INFINITY, f64::min);
-    // What leads to next to no rows is not beaten by what leads to more.
+    // A path to next to no rows is not beaten by one that leads to more.
     let has_few = sections.iter().any(|found| planner.is_few(found.estimate));
     let unions = if has_few { Vec::new() } else { planner.unions(open_unions) };
     let mut ways = planner.weigh(&sections, &unions);
-    // Rows are looked at to choose where the best way may take longer than that does, and there is something to choose.
+    // A sample is taken if there is a choice, and if the best path may take longer than the sample.
     if planner.is_unsure && ways.len() > 1 && ways.first().is_some_and(|best| best.cost > SAMPLE_PAYS) {
         planner.may_sample = true;
         ways = planner.weigh(&sections, &unions);
@@ -216,7 +227,7 @@ pub fn access_paths(
     ways
 }
 
-/// A way that may take longer than this is worth a sample.
+/// A path that costs more than this is worth a sample.
 const SAMPLE_PAYS: f64 = 3.0 * cost::SAMPLE;
 
 struct Planner<'q, 's> {
@@ -224,23 +235,24 @@ struct Planner<'q, 's> {
     indexes: &'q [Candidate],
     costs: Costs,
     statistics: &'s mut dyn Statistics,
-    /// Of which share of the rows each condition is true, as far as that was asked.
+    /// For each condition, the share of rows for which it is true, if it was asked.
     shares: Vec<Option<f64>>,
-    /// The same of several together, as a few rows have told; and which share it may be at most.
+    /// The same for several conditions together, from a sample: their places, the share, and the
+    /// largest share that is likely.
     joints: Vec<(Vec<usize>, f64, f64)>,
-    /// Ranges that were counted before: branches of an `or` share the other conditions.
+    /// Ranges that were counted before. Branches of an `or` share the other conditions.
     counted: Vec<Counted>,
-    /// What the first rows have said.
+    /// What the probes of the first rows have shown.
     seen: Seen,
-    /// So many rows pass all conditions at most, as far as sections tell.
+    /// At most this many rows pass all conditions, as far as sections tell.
     least: f64,
-    /// Whether a few rows may be looked at for that.
+    /// Whether a sample may be taken.
     may_sample: bool,
-    /// Whether some way would cost less where more was known.
+    /// Whether some path might cost less if more were known.
     is_unsure: bool,
 }
 
-/// A section of an index, and how many entries it may have.
+/// A section of an index, and its number of entries.
 #[derive(Clone, Debug)]
 struct CountedSection {
     index: usize,
@@ -257,7 +269,7 @@ impl CountedSection {
 }
 
 impl Planner<'_, '_> {
-    /// All ways, the one that is expected to cost least first.
+    /// All access paths, the cheapest first.
     fn weigh(&mut self, sections: &[CountedSection], unions: &[(KeySet, Vec<bool>)]) -> Vec<CostedPath> {
         let mut ways = vec![self.scan()];
         for found in sections {
@@ -272,7 +284,9 @@ impl Planner<'_, '_> {
         ways
     }
 
-    /// A section tells of which share of the rows the conditions are true that have left it; of several together, each of the same.
+    /// Notes the share of rows for which conditions are true, as the entries of their sections
+    /// tell. Several conditions of one section each get the same share, so that their product is
+    /// that of the section.
     fn note_shares(&mut self, sections: &[CountedSection]) {
         for found in sections {
             let used: Vec<usize> =
@@ -290,8 +304,9 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// How many of so many rows pass the conditions that are not settled. Where all are wanted, nobody asks. Of a condition of which nothing is
-    /// known, the share `unknown`.
+    /// The number of rows that pass the conditions that are not settled, of `count` rows. If all
+    /// rows are wanted in the order of keys, it is not needed, and `count` is returned. `unknown`
+    /// is the share for a condition of which nothing is known.
     fn passing(&mut self, count: f64, settled: &[bool], unknown: f64) -> f64 {
         if self.question.wanted == u64::MAX && self.question.order.is_empty() {
             return count;
@@ -302,7 +317,8 @@ impl Planner<'_, '_> {
         let known = match left[..] {
             [] => Some(1.0),
             [(place, _)] => self.shares.get(place).copied().flatten(),
-            // That each says nothing of the others would be a guess, and is far off where one age is asked for, and those above another.
+            // To assume that the conditions are independent would be a guess. It is far off for a
+            // query for one age together with the ages above another one.
             _ => None,
         };
         let known =
@@ -315,13 +331,14 @@ impl Planner<'_, '_> {
         count * share.unwrap_or(unknown)
     }
 
-    /// Of which share of the first rows all conditions are true, where that is not by chance.
+    /// The share of the first rows for which all conditions are true, if enough of them pass for it
+    /// not to be chance.
     fn seen_share(&self) -> Option<f64> {
         const FOUND_MIN: u64 = 3;
         (self.seen.found >= FOUND_MIN).then(|| self.seen.found as f64 / self.seen.looked_at as f64)
     }
 
-    /// Of which share of the rows all of these conditions are true.
+    /// The share of rows for which all of these conditions are true.
     fn joint(&mut self, conditions: &[(usize, &Node)]) -> f64 {
         let places: Vec<usize> = conditions.iter().map(|(place, _)| *place).collect();
         if let Some((_, share, _)) = self.joints.iter().find(|(known, ..)| *known == places) {
@@ -333,7 +350,7 @@ impl Planner<'_, '_> {
             _ => Expression::new(Kind::all(nodes)).ok(),
         };
         let (count, all) = whole.map_or((0, 1), |node| self.statistics.sample(&node));
-        // By each of them is known how many of the others are tested.
+        // The share of each single condition tells how often the ones after it are tested.
         for (place, node) in conditions.iter().filter(|_| conditions.len() > 1) {
             if let Some(share @ None) = self.shares.get_mut(*place) {
                 let (count, all) = self.statistics.sample(node);
@@ -341,7 +358,8 @@ impl Planner<'_, '_> {
             }
         }
         let share = match count {
-            // A few may be more than there mostly are, and none is none as far as is known: to look at all rows in vain is worse than to sort them.
+            // With few hits the share is lowered, as a small sample may have more hits than usual,
+            // and no hit counts as none: reading all rows for nothing is worse than sorting them.
             ..3 => (count as f64 - (count as f64).sqrt() / 2.0) / all.max(1) as f64,
             _ => count as f64 / all as f64,
         };
@@ -349,12 +367,14 @@ impl Planner<'_, '_> {
         share
     }
 
-    /// Of what is not known it is taken that it costs most: all rows are sorted, or looked at in vain.
+    /// What is not known is assumed to have the highest cost: all rows are sorted, or all are read
+    /// for nothing.
     fn unknown(&self) -> f64 {
         if self.question.order.is_empty() { 0.0 } else { 1.0 }
     }
 
-    /// What it costs to test the conditions that are not settled, one after the other up to the first that is not true.
+    /// The cost to test the conditions that are not settled, one after another up to the first that
+    /// is false.
     fn tests(&self, settled: &[bool]) -> f64 {
         let (mut cost, mut left) = (0.0, 1.0);
         for (place, condition) in self.question.conditions.iter().enumerate() {
@@ -391,7 +411,7 @@ impl Planner<'_, '_> {
         if question.order.is_empty() {
             let row_cost = Costs::scan_row(self.tests(&settled));
             end = (wanted < all).then_some(End { rows: all, cost, row_cost });
-            // It ends with the last row that is wanted.
+            // The walk ends with the last wanted row.
             if wanted < passing {
                 cost *= wanted / passing.max(1.0);
             }
@@ -404,11 +424,11 @@ impl Planner<'_, '_> {
         CostedPath { access: AccessPath::TableScan, settled, is_covered: false, estimate: all, cost, end }
     }
 
-    /// By the keys of a set.
+    /// The path that gathers the keys of a set.
     fn by_keys(&mut self, set: KeySet, settled: &[bool]) -> Option<CostedPath> {
         let question = self.question;
         if let KeySet::Section { index, section, .. } = &set {
-            // All rows, without any gain; but keys of a partial index are.
+            // A whole index has all rows and saves nothing, unless it is partial.
             let of_some = self.indexes.get(*index).is_some_and(|candidate| candidate.condition.is_some());
             if section.is_whole() && !of_some {
                 return None;
@@ -437,7 +457,8 @@ impl Planner<'_, '_> {
         Some(CostedPath { access, settled, is_covered, estimate: count, cost, end: None })
     }
 
-    /// Whether nothing is read but keys, or what the entries of the set's one index tell.
+    /// Whether the query reads nothing but keys, or only fields that the entries of the set's one
+    /// index have.
     fn is_covered(&self, set: &KeySet, settled: &[bool]) -> bool {
         let Some(reads) = self.question.reads else { return false };
         let tested = self.question.conditions.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
@@ -453,7 +474,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Whether entries are counted, and none is looked at: nothing but keys is asked for, and nothing is left to test.
+    /// Whether entries are only counted: the query reads nothing but keys, and no condition is left
+    /// to test.
     fn is_counted(&self, settled: &[bool]) -> bool {
         self.question.reads.is_some_and(<[Node]>::is_empty) && settled.iter().all(|is_settled| *is_settled)
     }
@@ -462,7 +484,8 @@ impl Planner<'_, '_> {
         self.indexes.get(index).map_or(0, |candidate| candidate.parts.len())
     }
 
-    /// How many keys a set has, and what it costs to have them in order; or what the entries tell.
+    /// The number of keys of a set, and the cost to gather and sort them; or to read or count the
+    /// entries of a covering index.
     fn gather(&self, set: &KeySet, is_covered: bool, is_counted: bool) -> (f64, f64) {
         match set {
             KeySet::Section { section, estimate, .. } if is_covered && is_counted => {
@@ -495,7 +518,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// The keys that are in two or three sections.
+    /// The path that intersects the keys of two or three sections.
     fn intersection(&mut self, sections: &[CountedSection]) -> Option<CostedPath> {
         const COUNT_MAX: usize = 3;
         let mut sections: Vec<&CountedSection> =
@@ -504,7 +527,7 @@ impl Planner<'_, '_> {
         let (mut sets, mut settled) = (Vec::new(), vec![false; self.question.conditions.len()]);
         let mut best: Option<CostedPath> = None;
         for found in sections {
-            // One that says nothing new takes time alone.
+            // A section that settles no further condition only takes time.
             let is_new = |(known, new): (&bool, &bool)| *new && !*known;
             if !sets.is_empty() && !settled.iter().zip(&found.section.settled).any(is_new) {
                 continue;

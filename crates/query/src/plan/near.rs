@@ -1,6 +1,7 @@
-//! Which number is a Decimal, or between which ones does it lie?
+//! Finds the number that a Decimal equals, or the two adjacent numbers that it lies between.
 //!
-//! Ints and floats have one order of codes, in which a Decimal has no place: with the numbers next to it a comparison with it is one with these.
+//! Ints and floats have one order of codes, in which a Decimal has no place. With these neighbours,
+//! a comparison with a Decimal becomes a comparison with ints or floats.
 
 use std::cmp::Ordering;
 
@@ -11,23 +12,24 @@ use pellucid_record::value::Double;
 
 use crate::order::order;
 
-/// Where a Decimal is among ints and floats.
+/// The position of a Decimal among ints and floats.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Near {
-    /// It equals this one.
+    /// It equals this number.
     Equal(Value),
-    /// There is none between these, and it lies there.
+    /// It lies between these two, and no other int or float does.
     Between(Value, Value),
 }
 
-/// From here on floats are whole, and ints lie between them.
+/// From this value on, all floats are whole, and there are ints between them.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
-/// Powers of ten that are worth being written out: no float has more, and few ints have.
+/// The largest power of ten that is written out: no float has more digits, and few ints have.
 const EXPONENT_MAX: i64 = 400;
-/// Below this there is no float but 0 and the least one.
+/// Below this exponent, the only floats are 0 and the least one.
 const EXPONENT_MIN: i64 = -1500;
 
-/// Where the Decimal of a text is; None for NaN, and where it has too many digits to be worth finding out.
+/// The position of a Decimal, given as text. None for NaN, and for a Decimal with so many digits
+/// that finding out takes too long.
 pub(super) fn near(text: &str) -> Option<Near> {
     let float = |value: f64| Value::Float(Double(value));
     let decimal = Value::Decimal(text.to_owned());
@@ -41,7 +43,7 @@ pub(super) fn near(text: &str) -> Option<Near> {
     if let Some(whole) = whole(&digits, exponent) {
         return Some(Near::Equal(int(&whole)));
     }
-    // The nearest one: Rust rounds as Python does.
+    // The nearest float: Rust's parser rounds as Python does.
     let nearest = text.parse::<f64>().ok().map(|value| if value == 0.0 { 0.0 } else { value })?;
     if nearest.abs() >= WHOLE {
         let power = BigInt::from(10).pow(u32::try_from(-exponent).ok()?);
@@ -56,7 +58,7 @@ pub(super) fn near(text: &str) -> Option<Near> {
     })
 }
 
-/// Digits with their sign, times ten to the power of the exponent.
+/// Splits a text into its digits with their sign, and the power of ten that they are multiplied by.
 fn parts(text: &str) -> Option<(BigInt, i64)> {
     let (digits, exponent) = match text.split_once(['E', 'e']) {
         Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
@@ -73,7 +75,7 @@ fn parts(text: &str) -> Option<(BigInt, i64)> {
     Some((BigInt::parse_bytes([whole, fraction].concat().as_bytes(), 10)?, exponent))
 }
 
-/// The int that it is, if it is one.
+/// The int that the Decimal equals, if it equals one.
 fn whole(digits: &BigInt, exponent: i64) -> Option<BigInt> {
     let power = BigInt::from(10).pow(u32::try_from(exponent.unsigned_abs()).ok()?);
     if exponent >= 0 || digits.is_zero() {
@@ -82,7 +84,7 @@ fn whole(digits: &BigInt, exponent: i64) -> Option<BigInt> {
     (digits % &power).is_zero().then(|| digits / power)
 }
 
-/// The greatest int that is no more than that part of it; the power is above 0.
+/// The greatest int not above `digits / power`. The power is above 0.
 fn floor(digits: &BigInt, power: &BigInt) -> BigInt {
     let cut = digits / power;
     if digits < &BigInt::zero() && !(digits % power).is_zero() { cut - BigInt::one() } else { cut }

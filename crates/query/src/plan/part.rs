@@ -1,8 +1,11 @@
-//! Finds the entries of one index that all rows have of which some conditions are true.
+//! Finds the section of one index that has an entry for every row for which some conditions are
+//! true.
 //!
-//! Conditions on the first parts leave ranges of its codes, as long as each part but the last one is left with single codes. A row has no entry
-//! where a part is missing, or can be no key, or where the index's own condition is not true of it: so an index is of use only where the
-//! conditions of the query make sure that it has an entry for each row that is looked for, or where it is known to have one for every row.
+//! Conditions on the first parts leave ranges of codes, as long as each part but the last one is
+//! left with single codes. A row has no entry if a part is missing or cannot be a key, or if the
+//! index's own condition is not true for it. So an index can be used only in two cases: the
+//! conditions of the query make sure that each wanted row has an entry, or every row of the table
+//! has one.
 
 use pellucid_store::Range;
 
@@ -10,18 +13,18 @@ use super::spans::{Span, Spans, is_equality, operand, spans};
 use crate::expression::{Expression, Kind, Node};
 use crate::index::beginning_with;
 
-/// An index, as far as choosing is concerned.
+/// An index, as the planner sees it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What its entries are ordered by, and whether descending.
+    /// The expressions that its entries are ordered by, each with whether it is descending.
     pub parts: Vec<(Node, bool)>,
-    /// Of the rows of which this is true.
+    /// The index's own condition: it has entries only for rows for which this is true.
     pub condition: Option<Node>,
-    /// How many entries it has.
+    /// The number of its entries.
     pub entries: u64,
-    /// Whether there are no two entries with the same parts.
+    /// Whether no two entries have the same parts.
     pub is_unique: bool,
 }
 
@@ -32,7 +35,8 @@ impl Candidate {
         self.parts.iter().any(|(part, _)| part.branches())
     }
 
-    /// Whether conditions, or an order, name one of its parts: without that it is of no use.
+    /// Whether a condition or the order names one of its parts. An index without that cannot be
+    /// used.
     #[must_use]
     pub fn is_named(&self, conditions: &[Node], order: &[(Node, bool)]) -> bool {
         let is_named = |part: &Node| {
@@ -49,38 +53,40 @@ impl Candidate {
 /// The part of an index that a query needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Where its entries are, in order.
+    /// The ranges of its entries, in order.
     pub ranges: Vec<Range>,
-    /// Of the first parts, how many are left with a single code by each range.
+    /// How many of the first parts each range leaves with a single code.
     pub point_count: usize,
-    /// Whether an order was asked for, also where it leaves a part with single codes: among its entries may be complex numbers, which equal numbers, but
-    /// compare with none.
+    /// Whether a condition compares an order, also if it leaves a part with single codes. The
+    /// entries may then have complex numbers, which equal numbers but have no order.
     pub has_span: bool,
-    /// Which of the conditions have left it.
+    /// For each condition, whether it has narrowed the section.
     pub used: Vec<bool>,
-    /// Which of the conditions are true of each row that has an entry there, and need no test.
+    /// For each condition, whether it is true for each row that has an entry in the section, so
+    /// that it needs no test.
     pub settled: Vec<bool>,
 }
 
 impl Section {
-    /// Whether it is all of the index.
+    /// Whether the section is the whole index.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.ranges == [Range::ALL]
     }
 
-    /// Whether its entries come in the order of the rows' keys: there are single codes for all parts, of which the index has so many.
+    /// Whether its entries come in the order of the rows' keys: it has one range, with a single
+    /// code for each of the index's `part_count` parts.
     #[must_use]
     pub fn is_in_key_order(&self, part_count: usize) -> bool {
         self.ranges.len() == 1 && self.point_count == part_count
     }
 }
 
-/// Ranges that are worth being looked up one by one.
+/// The largest number of ranges that are worth looking up one by one.
 const RANGE_COUNT_MAX: usize = 1000;
 
-/// The part of an index with the entries of all rows of which `conditions` are true; None where it may lack some. `row_count` is that of the
-/// table.
+/// The section of an index that has the entries of all rows for which `conditions` are true. None
+/// if the index may lack some of them. `row_count` is that of the table.
 #[must_use]
 pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option<Section> {
     let mut used = vec![false; conditions.len()];
@@ -93,7 +99,7 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
             *is_settled |= *condition == wanted;
         }
     }
-    // As many entries as rows: each has one.
+    // If there are as many entries as rows, each row has one.
     let is_total = index.condition.is_none() && !index.is_multi_valued() && index.entries == row_count;
     let mut prefixes = vec![Vec::new()];
     let mut ranges = None;
@@ -143,7 +149,7 @@ fn start_of(range: &Range) -> &[u8] {
     }
 }
 
-/// Whether a condition, or a branch of it, compares this with something.
+/// Whether a condition, or a branch of it, compares this part with a value.
 fn names(condition: &Node, part: &Node) -> bool {
     match condition.kind() {
         Kind::And(nodes) | Kind::Or(nodes) => nodes.iter().any(|node| names(node, part)),
@@ -151,14 +157,15 @@ fn names(condition: &Node, part: &Node) -> bool {
     }
 }
 
-/// What each condition on a part leaves of it, and which one it is.
+/// The spans that each condition on a part leaves, and the place of the condition.
 fn on_part(part: &Expression, conditions: &[Node]) -> Vec<(usize, Spans)> {
     let on_it =
         conditions.iter().enumerate().filter_map(|(place, condition)| Some((place, spans(condition, part)?)));
     on_it.collect()
 }
 
-/// What they all leave together, those of them settled that are exact; None where there are none.
+/// Intersects the spans that the conditions leave, and marks those conditions as settled whose
+/// spans are exact. None if there is no such condition.
 fn all_of(
     part: &Expression,
     said: &[(usize, Spans)],
@@ -166,7 +173,8 @@ fn all_of(
 ) -> Option<Spans> {
     let mut left: Option<Spans> = None;
     for (place, spans) in said {
-        // One element may make the one condition true, and another one the other.
+        // If the part has many values in a row, one element may make one condition true, and
+        // another element the other: their spans must not be intersected.
         if part.branches() && left.is_some() {
             break;
         }
@@ -182,7 +190,7 @@ fn all_of(
     left
 }
 
-/// Whether a row of which `condition` is true is always one of which `wanted` is.
+/// Whether `wanted` is true for every row for which `condition` is true.
 fn implies(condition: &Node, wanted: &Node) -> bool {
     if condition == wanted {
         return true;
@@ -192,7 +200,7 @@ fn implies(condition: &Node, wanted: &Node) -> bool {
     if matches!(wanted.kind(), Kind::Exists(_)) {
         return true;
     }
-    // What equals a number may be a complex one, of which no order is true.
+    // A value that equals a number may be complex, and then no comparison of order is true for it.
     let lacks_some = !is_equality(wanted) && is_equality(condition) && said.has_numbers();
     !lacks_some && spans(wanted, part).is_some_and(|wanted| wanted.is_exact && said.is_within(&wanted))
 }

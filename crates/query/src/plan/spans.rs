@@ -1,8 +1,9 @@
-//! Which codes may the part of an index have where a condition is true?
+//! Finds the codes that the part of an index may have where a condition is true.
 //!
-//! A condition that compares the part with a value leaves spans of codes: one for the numbers and one for the Decimals, which compare with each
-//! other and stand apart; one for each value of `isin`. Whatever compares otherwise leaves none, and the index is of no use to it. Spans are in the
-//! order of elements of a tuple (`pellucid_record::key`), where a code is followed by bytes below FE.
+//! A condition that compares the part with a value leaves spans of codes: one for the numbers and
+//! one for the Decimals, which compare with each other but have codes apart; and one for each value
+//! of `isin`. Any other condition leaves no spans, and the index cannot serve it. Spans have the
+//! order of elements of a tuple (`pellucid_record::key`), where a byte below FE follows each code.
 
 use num_bigint::{BigInt, Sign};
 use pellucid_record::Value;
@@ -14,12 +15,12 @@ use crate::expression::{Comparison, Expression, Kind, Node, Part};
 use crate::index::successor;
 use crate::plan::near::{Near, near};
 
-/// Codes from `start` up to `end`.
+/// The codes from `start` up to, but without, `end`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The first one.
+    /// The first code.
     pub start: Vec<u8>,
-    /// The first one behind.
+    /// The first code after the span.
     pub end: Vec<u8>,
 }
 
@@ -32,13 +33,14 @@ impl Span {
         Self { end: behind(&code), start: code }
     }
 
-    /// Whether it is one code alone.
+    /// Whether the span is one single code.
     #[must_use]
     pub fn is_point(&self) -> bool {
         self.end.split_last() == Some((&BEHIND_PARTS, &self.start))
     }
 
-    /// The same in an index, behind the parts before: `is_descending` turns each byte round.
+    /// The same span in an index, after the codes of the parts before it. `is_descending` inverts
+    /// each byte.
     #[must_use]
     pub fn behind(&self, parts: &[u8], is_descending: bool) -> Self {
         if !is_descending {
@@ -48,7 +50,7 @@ impl Span {
         Self { start: successor(edge(&self.end)), end: successor(edge(&self.start)) }
     }
 
-    /// The code of a point in an index, behind the parts before.
+    /// The code of a point in an index, after the codes of the parts before it.
     #[must_use]
     pub fn point_behind(&self, parts: &[u8], is_descending: bool) -> Vec<u8> {
         if is_descending {
@@ -59,22 +61,22 @@ impl Span {
     }
 }
 
-/// What a condition leaves of a part.
+/// The codes that a condition leaves of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
-    /// In order, none touching another.
+    /// The spans, in order; none touches another.
     pub spans: Vec<Span>,
-    /// Whether each value in them makes the condition true.
+    /// Whether every value in the spans makes the condition true.
     pub is_exact: bool,
 }
 
 impl Spans {
-    /// What is in both.
+    /// The codes that are in both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let (mut spans, mut others) = (Vec::new(), other.spans.as_slice());
         for one in &self.spans {
-            // Both are in order: what ends ahead of this one ends ahead of all that follow.
+            // Both are in order: a span that ends before this one ends before all that follow.
             let behind = others.iter().take_while(|other| other.end <= one.start).count();
             others = others.get(behind..).unwrap_or_default();
             for other in others.iter().take_while(|other| other.start < one.end) {
@@ -101,7 +103,7 @@ impl Spans {
         Self { spans: apart, is_exact }
     }
 
-    /// Whether a number is in them, which is no Decimal.
+    /// Whether the spans contain the code of an int or a float.
     #[must_use]
     pub fn has_numbers(&self) -> bool {
         self.spans
@@ -109,7 +111,7 @@ impl Spans {
             .any(|span| span.start.as_slice() < &[NUMBERS.1][..] && span.end.as_slice() > &[NUMBERS.0][..])
     }
 
-    /// Whether all of it is in the other.
+    /// Whether all of these spans are in those of `other`.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         let mut others = other.spans.iter().peekable();
@@ -120,10 +122,12 @@ impl Spans {
     }
 }
 
-/// Of more values than these none are looked up one by one: to find out how many entries each has would take longer than Ctrl-C may wait.
+/// The largest number of values that are looked up one by one. Counting the entries of more would
+/// take longer than Ctrl-C may wait.
 pub const LOOKED_UP_MAX: usize = 1 << 14;
 
-/// What `condition` leaves of `part`; None where it is no comparison of that with a value that an index could have.
+/// The spans that `condition` leaves of `part`. None if it is no comparison of that part with a
+/// value that an index can have.
 #[must_use]
 pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
     if operand(condition)? != part {
@@ -160,13 +164,13 @@ pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
     }
 }
 
-/// Whether a condition asks what a value equals, and not what its order is.
+/// Whether a condition tests equality, and not an order.
 #[must_use]
 pub fn is_equality(condition: &Node) -> bool {
     matches!(condition.kind(), Kind::Compare(Comparison::Equal, ..) | Kind::IsIn(..) | Kind::IsNone(_))
 }
 
-/// What a condition says something about, beside values that stand in it.
+/// The operand that a condition compares with literal values.
 #[must_use]
 pub fn operand(condition: &Node) -> Option<&Expression> {
     let is_literal = |node: &Node| matches!(node.kind(), Kind::Literal(_));
@@ -192,7 +196,8 @@ fn compared(comparison: Comparison, value: &Value) -> Option<Spans> {
         match near(text) {
             Some(Near::Equal(number)) => spans.push(span(comparison, &number)?),
             Some(Near::Between(below, above)) => spans.extend(beside(comparison, &below, &above)),
-            // Which number is the next one is not worth finding out: the condition is tested again.
+            // Finding the adjacent numbers would take too long: the span has all numbers, and the
+            // condition is tested again.
             None => {
                 spans.push(Span::new(&[NUMBERS.0], &[NUMBERS.1]));
                 is_exact = false;
@@ -204,7 +209,8 @@ fn compared(comparison: Comparison, value: &Value) -> Option<Spans> {
     Some(Spans::of(spans, is_exact))
 }
 
-/// The codes of the numbers that compare so with what lies between two of them that are next to each other.
+/// The span of the numbers that compare in this way with a value between `below` and `above`, two
+/// adjacent numbers.
 fn beside(comparison: Comparison, below: &Value, above: &Value) -> Option<Span> {
     match comparison {
         Comparison::Less | Comparison::LessOrEqual => span(Comparison::LessOrEqual, below),
@@ -213,10 +219,11 @@ fn beside(comparison: Comparison, below: &Value, above: &Value) -> Option<Span> 
     }
 }
 
-/// The codes of all numbers but Decimals, from -inf to +inf, and the one behind (format.md, "Ordered keys").
+/// The codes of all numbers but Decimals, from -inf to +inf, and the first code after them
+/// (format.md, "Ordered keys").
 const NUMBERS: (u8, u8) = (0x0A, 0x1F);
 
-/// The codes of the value's own family for which a comparison with it holds.
+/// The span of codes in the value's own family for which a comparison with it holds.
 fn span(comparison: Comparison, value: &Value) -> Option<Span> {
     let code = code_of(value)?;
     let first = *code.first()?;
@@ -230,9 +237,9 @@ fn span(comparison: Comparison, value: &Value) -> Option<Span> {
         | Value::Uuid(_)
         | Value::Datetime(..)
         | Value::Aware { .. } => (first, first + 1),
-        // None has no order, and equals itself.
+        // None has no order, but equals itself.
         Value::None if comparison == Comparison::Equal => (first, first + 1),
-        // Tuples of unlike elements do not compare; the others have no codes.
+        // Tuples of unlike elements do not compare. The other values have no codes.
         _ => return None,
     };
     Some(match comparison {
@@ -254,11 +261,11 @@ fn code_of(value: &Value) -> Option<Vec<u8>> {
     }
     encoder.end_tuple();
     let (tuple, _) = encoder.take();
-    // Between the tuple's own first byte and its last.
+    // The bytes between the tuple's first byte and its last.
     tuple.get(1..tuple.len().checked_sub(1)?).map(<[u8]>::to_vec)
 }
 
-/// The Decimal that equals a number, as text; None for what is no number, and for infinity.
+/// The Decimal that equals a number, as text. None for a value that is no number, and for infinity.
 pub(crate) fn decimal_text(value: &Value) -> Option<String> {
     Some(match value {
         Value::Bool(value) => u8::from(*value).to_string(),
@@ -276,7 +283,8 @@ pub(crate) fn decimal_text(value: &Value) -> Option<String> {
             }
         }
         Value::Float(value) => {
-            // As many digits behind the point as bits, which are exact: to write all that any float may have took longer than to count entries.
+            // A float has as many digits after the point as bits there, so this many are exact.
+            // Writing all digits that any float may have took longer than counting entries.
             let text = format!("{:.*}", bits_behind_point(value.0), value.0);
             if text.contains('.') {
                 text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -296,10 +304,10 @@ fn turned(code: &[u8]) -> Vec<u8> {
     code.iter().map(|byte| !byte).collect()
 }
 
-/// How many bits a finite float has behind the point.
+/// The number of bits that a finite float has after the point.
 fn bits_behind_point(value: f64) -> usize {
     const MANTISSA_BITS: u32 = 52;
-    // Of the last bit of the mantissa, as the exponent of the smallest float.
+    // The place of the mantissa's last bit, given as the exponent of the smallest float.
     const LAST_BIT: u64 = 1075;
     let bits = value.to_bits();
     let exponent = (bits >> MANTISSA_BITS) & 0x7FF;

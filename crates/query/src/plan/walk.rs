@@ -1,19 +1,20 @@
-//! Which index has the order that is asked for, and how far is it walked along?
+//! Plans walks along an index that has the order that is asked for.
 //!
-//! What is wanted of it may come soon, or at the very end: how many rows pass says nothing of where they lie. So where it is not known to come soon,
-//! rows are looked at along the index for no longer than the best of those ways would take that are over for sure. If they are all that is wanted,
-//! they are the answer; if not, that way is gone, and no more than its own time is lost.
+//! The wanted rows may come soon, or at the very end: how many rows pass says nothing about where
+//! they lie. If it is not known that they come soon, the planner probes rows along the index, for
+//! no longer than the best path with a known cost would take. If it finds all wanted rows, they are
+//! the answer. If not, it drops this path, and only the time of the probe is lost.
 #![allow(clippy::cast_precision_loss, reason = "rough numbers of rows")]
 
 use super::cost::Costs;
 use super::{AccessPath, Candidate, CostedPath, CountedSection, End, Planner, Section};
 use crate::expression::{Expression, Node};
 
-/// Of more than these the keys are not gathered that are found along an index.
+/// If more rows than this are wanted, no index is probed: a probe keeps the keys that it finds.
 const WANTED_MAX: u64 = 1000;
 
 impl Planner<'_, '_> {
-    /// By the order of an index, which is the one that is asked for.
+    /// The path that walks along an index that has the order that is asked for.
     pub(super) fn in_order(&mut self, found: &CountedSection) -> Option<CostedPath> {
         let (question, candidate) = (self.question, self.indexes.get(found.index)?);
         if question.is_cut_by_key {
@@ -46,8 +47,8 @@ impl Planner<'_, '_> {
         Some(CostedPath { access, settled, is_covered, estimate: read, cost: to(read), end })
     }
 
-    /// Walks along the best index that has the order, where nobody knows whether what is wanted comes soon: it is put first where it does, and priced to its end
-    /// where it does not.
+    /// Probes the best index that has the order, if it is not known whether the wanted rows come
+    /// soon. The path is put first if they do; if not, its cost becomes that of a walk to its end.
     pub(super) fn walks_on(&mut self, ways: &mut [CostedPath]) {
         let question = self.question;
         if question.order.is_empty() || question.wanted > WANTED_MAX {
@@ -73,19 +74,21 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Whether a section of an index has the order that is asked for: `Some(true)` from its end to its begin.
+/// Whether a section of an index has the order that is asked for. `Some(true)`: if it is read from
+/// its end to its begin.
 fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)]) -> Option<bool> {
     if order.is_empty() || candidate.is_multi_valued() || section.ranges.len() != 1 {
         return None;
     }
-    // What is the same in all rows does not change their order.
+    // A part with the same value in all rows does not change their order.
     let same: Vec<&Expression> =
         candidate.parts.iter().take(section.point_count).map(|(part, _)| &**part).collect();
     let mut wanted = order.iter().filter(|(node, _)| !same.contains(&&**node));
     let mut direction = None;
     for (part, is_descending) in candidate.parts.iter().skip(section.point_count) {
         let Some((node, is_wanted_descending)) = wanted.next() else {
-            // Rows of which all that is the same come in the order of keys, not of what the index has besides.
+            // Rows with equal sort values come in the order of keys, not in the order of the
+            // index's further parts.
             return None;
         };
         let is_turned = is_descending != is_wanted_descending;

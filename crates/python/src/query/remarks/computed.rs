@@ -1,6 +1,6 @@
-//! What is computed of values that cannot be computed with?
+//! Remarks on expressions that compute with values of the wrong kind.
 //!
-//! Where that is so in all rows, nothing is found, and nothing else says so.
+//! If that is so in every row, the query finds nothing, and nothing else says why.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ use pyo3::prelude::*;
 use crate::expression::handle::shown;
 use crate::query::remarks::{kind_found, kind_of};
 
-/// Kinds that a remark names at most.
+/// The largest number of kinds that a remark names.
 const KIND_COUNT_MAX: usize = 3;
 
-/// Something computed, and the kinds of what it was to be computed of.
+/// A computed expression, and the kinds of its operands.
 pub(super) struct Computed {
     node: Node,
     form: Form,
     met: BTreeSet<Vec<&'static str>>,
-    /// Whether it has come to something in some row.
+    /// Whether it has given a value in some row.
     pub(super) is_met: bool,
 }
 
@@ -36,7 +36,7 @@ enum Form {
 }
 
 impl Computed {
-    /// Adds all that an expression computes to `all`.
+    /// Adds all computed parts of an expression to `all`.
     pub(super) fn gather(node: &Node, all: &mut Vec<Computed>) {
         node.kind().parts().into_iter().for_each(|part| Self::gather(part, all));
         let form = match node.kind() {
@@ -69,7 +69,7 @@ impl Computed {
                 note(&compute::call(*function, part, shapes), &[part], shapes, met, is_met)
             }),
         };
-        // What is damaged may be anything.
+        // A damaged value may be of any kind.
         *is_met |= visited.is_err();
     }
 
@@ -110,7 +110,7 @@ fn raises(what: &str) -> String {
     format!("Python raises for each {what} there, as for a division by zero")
 }
 
-/// Takes down what a row has come to, if it has all that was needed.
+/// Notes the kinds of a row's operands, if none is missing, and whether there was a result.
 fn note<S: Shapes>(
     made: &Found<'_>,
     parts: &[&Found<'_>],
@@ -137,7 +137,7 @@ fn note<S: Shapes>(
     Ok(())
 }
 
-/// As Python calls it; None for what has no name here.
+/// The name of a value's type in Python; None if it has no name here.
 fn exact_kind<S: Shapes>(found: &Found<'_>, shapes: &S) -> Result<Option<&'static str>, Corrupt> {
     if let Found::Slot(Slot::Container(_), _) = found {
         return kind_found(found, shapes);
@@ -155,7 +155,7 @@ fn exact_kind<S: Shapes>(found: &Found<'_>, shapes: &S) -> Result<Option<&'stati
     }))
 }
 
-/// Whether values of these kinds come to something, if not all of them.
+/// Whether an operation on values of these kinds may give a result, at least for some values.
 fn may_go(operation: Operation, one: &str, other: &str) -> bool {
     const NUMBERS: [&str; 3] = ["bool", "int", "float"];
     const EXACT: [&str; 3] = ["bool", "int", "Decimal"];

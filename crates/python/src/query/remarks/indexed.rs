@@ -1,7 +1,8 @@
-//! Which indexes would serve a query, and why do they not?
+//! Remarks on indexes that almost serve a query, and why they do not.
 //!
-//! Conditions that no index serves as they are said, and indexes that lack rows that may be looked for. Where the query goes along an index anyway,
-//! no more is remarked on than conditions of a kind that no index ever serves.
+//! It remarks on conditions that no index serves as they are written, and on indexes that lack rows
+//! that the query may look for. If the query uses an index anyway, it remarks only on conditions of
+//! a kind that no index ever serves.
 
 use pellucid_query::exec::ROW_COUNT_MIN;
 use pellucid_query::exec::table_index::{TableIndex, candidates};
@@ -75,13 +76,13 @@ fn serves(candidate: &Candidate, conditions: &[Node], row_count: u64) -> bool {
     section.is_some_and(|section| section.point_count > 0 || section.has_span)
 }
 
-/// The index that has this among its parts.
+/// An index that has this expression among its parts.
 fn index_of<'a>(indexes: &'a Indexes, part: &Expression) -> Option<&'a TableIndex> {
     let has = |ready: &&TableIndex| ready.definition.parts.iter().any(|(node, _)| **node == *part);
     indexes.iter().find(has)
 }
 
-/// A condition of a kind that no index serves, on a field that has one.
+/// The remark on a condition of a kind that no index serves, on a field that has an index.
 fn never_served(indexes: &Indexes, word: &str, field: &Node) -> Option<String> {
     let path = field_of(field)?;
     let each: Vec<_> = path.iter().cloned().chain([Step::Each]).collect();
@@ -101,7 +102,7 @@ fn never_served(indexes: &Indexes, word: &str, field: &Node) -> Option<String> {
     ))
 }
 
-/// A condition with more values than are looked up in an index.
+/// The remark on a condition with more values than are looked up in an index.
 fn too_many(indexes: &Indexes, part: &Expression, value_count: usize) -> Option<String> {
     let ready = index_of(indexes, part)?;
     Some(format!(
@@ -111,7 +112,7 @@ fn too_many(indexes: &Indexes, part: &Expression, value_count: usize) -> Option<
     ))
 }
 
-/// The negative of what an index would serve.
+/// The remark on `!=` or `~` before a condition that an index would serve.
 fn not_served(py: Python<'_>, indexes: &Indexes, node: &Node) -> Option<String> {
     let (sign, inner) = match node.kind() {
         Kind::Compare(Comparison::NotEqual, one, other) => {
@@ -134,7 +135,7 @@ fn not_served(py: Python<'_>, indexes: &Indexes, node: &Node) -> Option<String> 
     ))
 }
 
-/// What is true where a comparison is not, of values that compare.
+/// The comparison that is true where this one is false, for values that compare.
 fn opposite(condition: &Node) -> Option<Node> {
     let Kind::Compare(comparison, one, other) = condition.kind() else { return None };
     let compared = |comparison| Expression::new(Kind::Compare(comparison, one.clone(), other.clone())).ok();
@@ -156,11 +157,13 @@ fn opposite(condition: &Node) -> Option<Node> {
         Some(Kind::Or(parts)) => parts.iter().all(has_order),
         _ => parts.iter().all(has_order),
     };
-    // Of elements one may be less and another one equal.
+    // With `each()`, one element may be less and another one equal, so that the two are not
+    // opposites.
     (is_served && !operand(condition)?.branches()).then_some(opposite)
 }
 
-/// A condition on what is computed of an index's part, or of what that is computed of.
+/// The remark on a condition whose operand is computed from an index's part, or from which an
+/// index's part is computed.
 fn computed_otherwise(py: Python<'_>, indexes: &Indexes, node: &Node) -> Option<String> {
     let asked = operand(node)?;
     spans(node, asked)?;
@@ -188,7 +191,7 @@ fn is_made_of(whole: &Node, part: &Node) -> bool {
     whole.kind().parts().into_iter().any(|node| node == part || is_made_of(node, part))
 }
 
-/// What is known of a query where its indexes are looked at one by one.
+/// What is known about a query while its indexes are checked one by one.
 struct OfQuery<'a, 'py> {
     py: Python<'py>,
     conditions: &'a [Node],
@@ -196,13 +199,14 @@ struct OfQuery<'a, 'py> {
 }
 
 impl OfQuery<'_, '_> {
-    /// Indexes that are still being built.
+    /// The remarks on indexes that are still being built.
     fn building(&self, reader: &TableReader) -> PyResult<Vec<String>> {
         let TableReader::Snapshot(snapshot, id) = reader else { return Ok(Vec::new()) };
         let all = snapshot.indexes(*id).map_err(|error| store_errors::of_store(self.py, error))?;
         let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(TableIndex::parse);
         let remark = |ready: TableIndex| {
-            // Whether all rows come to have an entry, so that it serves without its other parts as well, is not known yet.
+            // It is not known yet whether all rows will have an entry, so that the index serves
+            // without its other parts as well.
             let is_total = Candidate { entries: u64::MAX, ..ready.candidate.clone() };
             let condition = match (&ready.candidate, &is_total) {
                 (known, _) if serves(known, self.conditions, u64::MAX) => "",
@@ -217,7 +221,8 @@ impl OfQuery<'_, '_> {
         Ok(building.filter_map(remark).collect())
     }
 
-    /// An index of several parts that has no entry for rows without one that the conditions say nothing of.
+    /// The remark on an index of several parts that has no entry for some rows: those without a
+    /// part that the conditions do not name.
     fn lacking(&self, candidate: &Candidate, row_count: u64) -> Option<String> {
         let is_said = |part: &Node| self.conditions.iter().any(|node| spans(node, part).is_some());
         let first = candidate.parts.first().map(|(part, _)| part).filter(|part| is_said(part))?;
@@ -248,7 +253,8 @@ impl OfQuery<'_, '_> {
         ))
     }
 
-    /// An index of some rows, which the conditions do not say are those that are asked for; unless they say the contrary.
+    /// The remark on a partial index, if the conditions do not say that the wanted rows are among
+    /// its rows. There is none if the conditions exclude its rows.
     fn partial(&self, candidate: &Candidate) -> Option<String> {
         let condition = candidate.condition.as_ref()?;
         if !serves(&Candidate { condition: None, ..candidate.clone() }, self.conditions, u64::MAX) {
@@ -277,7 +283,8 @@ impl OfQuery<'_, '_> {
     }
 }
 
-/// Whether no row of which `condition` is true is one of which `wanted` is, as far as that can be told.
+/// Whether `wanted` is false for every row for which `condition` is true, as far as that can be
+/// told.
 fn excludes(condition: &Node, wanted: &Node) -> bool {
     match (condition.kind(), wanted.kind()) {
         (Kind::And(parts), _) => return parts.iter().any(|part| excludes(part, wanted)),
