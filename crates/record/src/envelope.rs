@@ -84,35 +84,25 @@ impl Tables {
         Some(id)
     }
 
-    /// The size of an envelope with these tables around a record.
+    /// What stands behind the head of an envelope around a record with shape ids of these tables.
     #[must_use]
-    pub fn envelope_size(&self, record: &[u8]) -> usize {
-        ENVELOPE_HEAD_SIZE + self.key_bytes.len() + self.shape_bytes.len() + record.len()
+    pub fn body_parts<'a>(&'a self, record: &'a [u8]) -> [&'a [u8]; 3] {
+        [&self.key_bytes, &self.shape_bytes, record]
     }
 
-    /// Writes the envelope around a record with shape ids of these tables, into `envelope_size`
-    /// bytes.
-    pub fn write_envelope(&self, record: &[u8], envelope: &mut [u8]) {
-        debug_assert_eq!(envelope.len(), self.envelope_size(record));
-        let Some((head, body)) = envelope.split_first_chunk_mut::<ENVELOPE_HEAD_SIZE>() else { return };
-        let mut rest = &mut *body;
-        for part in [self.key_bytes.as_slice(), &self.shape_bytes, record] {
-            let Some((target, behind)) = rest.split_at_mut_checked(part.len()) else { return };
-            target.copy_from_slice(part);
-            rest = behind;
-        }
+    /// The head of an envelope with this body.
+    #[must_use]
+    pub fn envelope_head(&self, body: &[u8]) -> [u8; ENVELOPE_HEAD_SIZE] {
         let tables_size = (self.key_bytes.len() + self.shape_bytes.len()) as u64;
         let first = u64::from(ENVELOPE_BYTE) | (self.key_indexes.len() as u64) << 16 | tables_size << 32;
-        let both = u128::from(first) | u128::from(xxh3_64(body)) << 64;
-        *head = both.to_le_bytes();
+        (u128::from(first) | u128::from(xxh3_64(body)) << 64).to_le_bytes()
     }
 
     /// The envelope around a record with shape ids of these tables.
     #[must_use]
     pub fn envelope(&self, record: &[u8]) -> Vec<u8> {
-        let mut envelope = vec![0; self.envelope_size(record)];
-        self.write_envelope(record, &mut envelope);
-        envelope
+        let body = self.body_parts(record).concat();
+        [&self.envelope_head(&body), body.as_slice()].concat()
     }
 }
 

@@ -7,6 +7,7 @@
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; each is measured")]
 
 pub mod arrow;
+pub mod bytes;
 pub mod call_site;
 pub mod callbacks;
 pub mod collector;

@@ -22,6 +22,7 @@ use pyo3::types::PyBytes;
 
 use crate::counters;
 use crate::errors;
+use crate::hot::bytes::behind_head;
 use crate::hot::gil::{GilCell, GilRc, Strong};
 use crate::values::encode::{self, Encoded, Encoding, Target};
 use crate::values::handles::{Record, RecordList};
@@ -169,11 +170,7 @@ fn seal_object<'py>(
     let Encoded { encoder, used, .. } = encode_object(py, &names, target, policy, object, the_value)?;
     let tables = tables_for(py, &names, &used, || encode::shapes_of(&used));
     let record = encoder.bytes();
-    let size = tables.envelope_size(record);
-    let sealed = PyBytes::new_with(py, size, |target| {
-        tables.write_envelope(record, target);
-        Ok(())
-    });
+    let sealed = behind_head(py, &tables.body_parts(record), |body| tables.envelope_head(body));
     encode::recycle(py, encoder);
     sealed
 }
