@@ -219,6 +219,27 @@ def test_a_file_whose_last_page_is_said_to_be_another_is_not_cut_off_there(tmp_p
             assert [row.a for row in db.values()] == [n if n % 20 else -1 for n in range(2000)]
 
 
+def test_an_untrusted_file_does_not_go_back_by_one_commit(tmp_path: Path) -> None:
+    path = tmp_path / "a.pel"
+    for n in range(6):
+        with pellucid.open(path) as db:
+            db[n] = {"a": n}
+    data = path.read_bytes()
+    versions = {at: struct.unpack_from("<Q", data, at + 144)[0] for at in (0, 4096)}
+    newest = max(versions, key=versions.__getitem__)
+    older = 4096 - newest
+    # Either meta page with a version that makes the older one win.
+    for at, version in ((newest, versions[newest] - 2), (older, versions[older] + 2)):
+        damaged = bytearray(data)
+        struct.pack_into("<Q", damaged, at + 144, version)
+        path.write_bytes(damaged)
+        with pytest.raises(pellucid.DatabaseCorrupt, match="version"):
+            pellucid.open(path, "r", untrusted=True)
+    path.write_bytes(data)
+    with pellucid.open(path, "r", untrusted=True) as db:
+        assert list(db) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_check_writes_no_log_into_a_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "a.pel"
     left_behind(path)

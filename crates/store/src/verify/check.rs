@@ -488,9 +488,14 @@ pub(crate) fn check_file(
 
 /// Check the other meta page. It has the version before, or one that was committed meanwhile, and
 /// leads to a tree that says so. If its version, or that of the newest meta page, were changed, the
-/// database would go back by one commit. Our snapshot keeps the other version's pages in place,
-/// too.
-fn check_other_meta(pages: &PageFile<'_>, metas: &[Option<Meta>; 2], meta: &Meta, audit: &mut Audit<'_>) {
+/// database would go back by one commit. The other version's pages are in place: the caller has a
+/// snapshot, or the file is at rest.
+pub(crate) fn check_other_meta(
+    pages: &PageFile<'_>,
+    metas: &[Option<Meta>; 2],
+    meta: &Meta,
+    audit: &mut Audit<'_>,
+) {
     let Some(other) = metas.iter().flatten().find(|other| other.number != meta.number) else {
         return audit.find("the other meta page", "it is damaged");
     };

@@ -20,7 +20,7 @@ use crate::file::own_file::OwnFile;
 use crate::file::rights;
 use crate::file::side_file;
 use crate::file::stamp::{self, Kind};
-use crate::verify::check::Audit;
+use crate::verify::check::{Audit, check_other_meta};
 use crate::verify::page_walk::walk;
 use crate::verify::pages::PageFile;
 
@@ -236,6 +236,7 @@ pub(crate) fn copy_stranger(file: &File, name: &str) -> Result<LmdbEngine, Store
     let mut new = NewFile::create_for(&path, &path, rights::PRIVATE)?;
     let mut take = |tree: Tree, key: &[u8], value: &[u8]| new.take(tree, key, value);
     let mut audit = Audit::of_stranger(meta.txn, &mut take);
+    check_other_meta(&pages, &metas, meta, &mut audit);
     walk(&pages, meta, &mut audit);
     match audit.finish().into_iter().next() {
         Some(finding) => Err(corrupt(finding.place, finding.what)),
