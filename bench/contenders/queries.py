@@ -21,9 +21,18 @@ from typing import Any, Protocol
 
 import pellucid
 from pellucid import F
-from pellucid.bench.populations import VARIED, Record
-from pellucid.bench.rivals import Rivals
-from pellucid.bench.stores import InFile, LiveDicts, LmdbJson, Pellucid, SqliteColumns, SqliteJson, json_text
+
+from bench.contenders.stores import (
+    InFile,
+    LiveDicts,
+    LmdbJson,
+    Pellucid,
+    SqliteColumns,
+    SqliteJson,
+    json_text,
+)
+from bench.rivals import Rivals
+from bench.sample_records import VARIED, Record
 
 ABOVE = 50
 """About half of the rows have a greater age."""

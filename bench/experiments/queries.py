@@ -1,6 +1,6 @@
 """This module measures queries over a million records: filters, sums, groups, orders, updates.
 
-All contenders answer the same questions on one thread (`queried.py`). For the first question there are also
+All contenders answer the same questions on one thread (`queries.py`). For the first question there are also
 figures with two threads. `columns.py` measures the export of columns.
 """
 
@@ -14,10 +14,8 @@ from functools import partial
 from typing import Any
 
 import pellucid
-from pellucid.bench import columns, indexed, ways, whole
-from pellucid.bench.measures import Target, Unit
-from pellucid.bench.populations import VARIED, Record
-from pellucid.bench.queried import (
+
+from bench.contenders.queries import (
     ABOVE,
     FROM,
     PREFIX,
@@ -29,8 +27,11 @@ from pellucid.bench.queried import (
     queried,
     threads,
 )
-from pellucid.bench.run import Run
-from pellucid.bench.runner import Contender, WrongAnswerError, timed
+from bench.experiments import access_paths, columns, indexes
+from bench.measures import Target, Unit
+from bench.run import Run
+from bench.runner import Contender, WrongAnswerError, freeze, timed, unfreeze
+from bench.sample_records import VARIED, Record
 
 COUNT = "count where one field is above a number"
 COUNT_PREFIX = "count where a nested string begins with a prefix"
@@ -47,10 +48,10 @@ CHANGED = "pellucid, in a changed transaction"
 
 def run(run: Run) -> None:
     """Run every measure."""
-    indexed.run(run)
+    indexes.run(run)
     pellucid.set_threads(1)
     try:
-        ways.run(run)
+        access_paths.run(run)
     finally:
         pellucid.set_threads(None)
     if not any(map(run.wants, [*TITLES, *columns.TITLES])):
@@ -61,7 +62,7 @@ def run(run: Run) -> None:
     everybody = queried(run.rivals, run.directory)
     # A million dicts stay alive through all measures. They would make each full collection slow for all
     # contenders.
-    whole.freeze()
+    freeze()
     pellucid.set_threads(1)
     try:
         for one in everybody:
@@ -76,7 +77,7 @@ def run(run: Run) -> None:
         pellucid.set_threads(None)
         for one in everybody:
             one.remove()
-        whole.unfreeze()
+        unfreeze()
 
 
 def contenders(

@@ -18,7 +18,8 @@ from types import ModuleType
 from typing import Any, Literal
 
 import pellucid
-from pellucid.bench.rivals import Rivals
+
+from bench.rivals import Rivals
 
 Names = dict[str, Any]
 Pair = tuple[str, str]

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pellucid.bench.mappings import Names, Pair, Player, Session, players
-from pellucid.bench.measures import Measure, Result, Target, Unit
-from pellucid.bench.run import Run
-from pellucid.bench.runner import WrongAnswerError, compiled, function, in_turn
+from bench.contenders.dicts import Names, Pair, Player, Session, players
+from bench.measures import Measure, Result, Target, Unit
+from bench.run import Run
+from bench.runner import WrongAnswerError, compiled, function, in_turn
 
 BLOCK = 100
 """Single puts between two reads of the clock."""

@@ -1,12 +1,12 @@
 """This module measures what needs a process of its own.
 
 A process imports a module only once, and anonymous memory belongs to the whole process. So these measures run
-as `python -m pellucid.bench.child VERB ...`, and print one JSON object.
+as `python -m bench.child VERB ...`, and print one JSON object.
 
     open KIND PATH           seconds to open an existing database of another library (or ours)
     scan PATH FIELD HOW      peak anonymous memory while a field of every row is read; HOW: loop, sum, nothing
 
-The verbs of `peers.py` run in the same way. Some of them run at the same time: see `together`.
+The verbs of `writer_processes.py` run in the same way. Some of them run at the same time: see `together`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 ROWS_BETWEEN_LOOKS = 20_000
@@ -28,10 +30,20 @@ TOGETHER_SECONDS_MAX = 120.0
 """Processes that work together are killed if they need longer than this."""
 
 
+def command(*arguments: str) -> list[str]:
+    """Return the command of a new process that runs one verb."""
+    return [sys.executable, "-m", "bench.child", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a new process, in which it finds this package."""
+    folders = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+
+
 def run(*arguments: str) -> dict[str, Any]:
     """Run one verb in a new process and return what it printed."""
-    command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(command(*arguments), env=environment(), check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"`{' '.join(arguments)}` in a new process failed:\n{done.stderr}")
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -40,8 +52,7 @@ def run(*arguments: str) -> dict[str, Any]:
 
 def killed(*arguments: str) -> None:
     """Run one verb in a new process that must die by SIGKILL."""
-    command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(command(*arguments), env=environment(), check=False, capture_output=True, text=True)
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(f"`{' '.join(arguments)}` did not end as it should have:\n{done.stderr}")
 
@@ -51,9 +62,8 @@ def together(*commands: Sequence[str]) -> list[dict[str, Any]]:
     with contextlib.ExitStack() as stack:
         processes = []
         for arguments in commands:
-            command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                command(*arguments), env=environment(), stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True
             )
             stack.enter_context(process)
             # Register this first. Otherwise a process could wait for ever for another one that failed.
@@ -163,11 +173,11 @@ def main() -> None:
         print(json.dumps(scan(*arguments)))
     elif verb in ("trade", "exchange", "commit", "crash", "recover"):
         # Import this only here: the other verbs measure a process without all of this.
-        from pellucid.bench import peers
+        from bench import writer_processes
 
-        peers.main(verb, *arguments)
+        writer_processes.main(verb, *arguments)
     else:
-        raise SystemExit(f"unknown verb {verb!r}; this module is run by pellucid.bench")
+        raise SystemExit(f"unknown verb {verb!r}; this module is run by bench")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pellucid.bench import dicts, machine, query, records, report, writes
-from pellucid.bench.run import QUICK, Run, Scale
-from pellucid.bench.runner import Pace
+from bench import machine, report
+from bench.experiments import dicts, queries, records, writes
+from bench.run import QUICK, Run, Scale
+from bench.runner import Pace
 
-WORKLOADS = {"records": records.run, "dict": dicts.run, "writes": writes.run, "query": query.run}
+WORKLOADS = {"records": records.run, "dict": dicts.run, "writes": writes.run, "query": queries.run}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "[bold yellow]--quick runs everything as briefly as possible: these figures mean nothing.[/]"
         )
     if options.json:
-        command = shlex.join(
-            ["python", "-m", "pellucid.bench", *(sys.argv[1:] if arguments is None else arguments)]
-        )
+        command = shlex.join(["python", "-m", "bench", *(sys.argv[1:] if arguments is None else arguments)])
         report.write_json(options.json, report.to_json(run, described, command))
         console.print(f"wrote {options.json}")
     return 0
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m pellucid.bench", description="Compare the speed of pellucid with other libraries."
+        prog="python -m bench", description="Compare the speed of pellucid with other libraries."
     )
     parser.add_argument("workload", nargs="*", choices=[*WORKLOADS, []], help="what to run (default: all)")
     parser.add_argument(

@@ -19,8 +19,9 @@ from typing import Any
 
 import pellucid
 from pellucid import F
-from pellucid.bench.measures import Measure, Result, Target, Unit
-from pellucid.bench.run import Run
+
+from bench.measures import Measure, Result, Target, Unit
+from bench.run import Run
 
 WAYS = "time of the way that a query takes, beside the best one"
 TITLES = [WAYS]

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pellucid
-from pellucid.bench.populations import Population, Record
-from pellucid.bench.rivals import Rivals
-from pellucid.bench.runner import loop
+
+from bench.rivals import Rivals
+from bench.runner import loop
+from bench.sample_records import Population, Record
 
 Number = int | float
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pellucid
-from pellucid.bench.populations import Population, Record
-from pellucid.bench.rivals import Rivals
+
+from bench.rivals import Rivals
+from bench.sample_records import Population, Record
 
 
 @dataclass(frozen=True, slots=True)

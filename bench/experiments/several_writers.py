@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pellucid.bench import child, peers
-from pellucid.bench.measures import Measure, Result, Target, Unit
-from pellucid.bench.run import Run
-from pellucid.bench.runner import Contender, WrongAnswerError, function, in_turn
-from pellucid.bench.writers import Opened, Writer, row
+from bench import child, writer_processes
+from bench.contenders.writers import Opened, Writer, row
+from bench.measures import Measure, Result, Target, Unit
+from bench.run import Run
+from bench.runner import Contender, WrongAnswerError, function, in_turn
 
 WRITERS = 8
 DISK = "(the disk alone)"
@@ -51,7 +51,7 @@ def trades(run: Run, everybody: Sequence[Writer]) -> None:
     """Measure two processes, each of which puts and reads what the other one put."""
 
     def sample(writer: Writer) -> float:
-        path = made(run, writer, 2 * peers.KEYS)
+        path = made(run, writer, 2 * writer_processes.KEYS)
         seconds = str(run.scale.together_seconds)
         traders = child.together(
             *(["trade", writer.name, str(path), str(number), seconds] for number in (0, 1))
@@ -80,8 +80,8 @@ def _check_trades(writer: Writer, path: Path, traders: list[dict[str, Any]]) -> 
         other = traders[1 - number]["done"]
         if not 0 <= trader["seen"] < other:
             raise WrongAnswerError(f"{writer.name} saw {trader['seen']}, of {other} puts")
-        for n in range(max(0, trader["done"] - peers.KEYS), trader["done"]):
-            answer = age(number * peers.KEYS + n % peers.KEYS)
+        for n in range(max(0, trader["done"] - writer_processes.KEYS), trader["done"]):
+            answer = age(number * writer_processes.KEYS + n % writer_processes.KEYS)
             if answer != n:
                 raise WrongAnswerError(f"{writer.name} has {answer!r} where process {number} put {n}")
     opened.close()
@@ -112,7 +112,7 @@ def visibility(run: Run, everybody: Sequence[Writer]) -> None:
 
 def _delays(run: Run, writer: Writer) -> list[int]:
     """Return the nanoseconds of one exchange, sorted."""
-    path = made(run, writer, 2 * peers.KEYS)
+    path = made(run, writer, 2 * writer_processes.KEYS)
     count = str(run.scale.exchanges)
     both = child.together(*(["exchange", writer.name, str(path), str(number), count] for number in (0, 1)))
     shutil.rmtree(path.parent)
@@ -150,7 +150,7 @@ def synced(run: Run, everybody: Sequence[Writer]) -> None:
 
 def _synced_by(run: Run, writer: Writer, name: str, count: int, *, threads: bool) -> Contender:
     def sample() -> float:
-        path = made(run, writer, count * peers.KEYS)
+        path = made(run, writer, count * writer_processes.KEYS)
         seconds = run.scale.together_seconds
         if threads:
             opened = writer.open(path, full=True)
@@ -177,7 +177,7 @@ def in_threads(writer: Writer, opened: Opened, count: int, seconds: float) -> li
     def work(number: int) -> None:
         names = opened.names()
         start.wait()
-        done.append(peers.commit(writer, names, number, seconds))
+        done.append(writer_processes.commit(writer, names, number, seconds))
 
     crew = [threading.Thread(target=work, args=(number,)) for number in range(count)]
     for thread in crew:

@@ -18,8 +18,9 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import pellucid
-from pellucid.bench.rivals import Rivals
-from pellucid.bench.runner import compiled
+
+from bench.rivals import Rivals
+from bench.runner import compiled
 
 Names = dict[str, Any]
 Row = dict[str, Any]

@@ -14,13 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from pellucid import F
-from pellucid.bench.measures import Target, Unit
-from pellucid.bench.populations import VARIED, Record
-from pellucid.bench.queried import Duck, Frame, InPython, InSql, Ours, Queried, polars_of
-from pellucid.bench.rivals import Rivals
-from pellucid.bench.run import Run
-from pellucid.bench.runner import Contender, timed
-from pellucid.bench.stores import (
+
+from bench.contenders.queries import Duck, Frame, InPython, InSql, Ours, Queried, polars_of
+from bench.contenders.stores import (
     DuckDb,
     LiveDicts,
     LmdbJson,
@@ -29,6 +25,11 @@ from pellucid.bench.stores import (
     SqliteJson,
     json_text,
 )
+from bench.measures import Target, Unit
+from bench.rivals import Rivals
+from bench.run import Run
+from bench.runner import Contender, timed
+from bench.sample_records import VARIED, Record
 
 NUMPY = "one field of all rows, as an array of NumPy"
 ARROW = "four fields of all rows, as a table of Arrow"

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.bench.measures import Measure, Result, Unit
-from pellucid.bench.run import Run
+from bench.measures import Measure, Result, Unit
+from bench.run import Run
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,7 +1,7 @@
 """This module measures records: reading, storing, scanning, encoding and changing them.
 
-It has the measures that run over both populations. `whole.py` has those that need their own process or file.
-The targets belong to the uniform population.
+It has the measures that run over both populations. `processes.py` has those that need their own process or
+file. The targets belong to the uniform population.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pellucid
-from pellucid.bench import whole
-from pellucid.bench.measures import Measure, Target, Unit
-from pellucid.bench.populations import MIXED, UNIFORM, Population, Record, small
-from pellucid.bench.readers import Reader, readers
-from pellucid.bench.run import Run
-from pellucid.bench.runner import Contender, loop, measure, sizes, statement, timed
-from pellucid.bench.stores import LiveDicts, Pellucid, Store, stores
+
+from bench.contenders.readers import Reader, readers
+from bench.contenders.stores import LiveDicts, Pellucid, Store, stores
+from bench.experiments import processes
+from bench.measures import Measure, Target, Unit
+from bench.run import Run
+from bench.runner import Contender, freeze, loop, measure, sizes, statement, timed, unfreeze
+from bench.sample_records import MIXED, UNIFORM, Population, Record, small
 
 KEYS_AT_ONCE = 200
 KINDS_AT_ONCE = 256
@@ -35,7 +36,7 @@ def run(run: Run) -> None:
         many_records(run, population)
         changes(run, population)
     lists(run)
-    whole.run(run)
+    processes.run(run)
 
 
 def one_record(run: Run, population: Population) -> None:
@@ -186,7 +187,7 @@ def many_records(run: Run, population: Population) -> None:
     expected = sum(record.get("age", 0) for record in records)
     # A million dicts stay alive through all measures. They would make each full collection slow for all
     # contenders.
-    whole.freeze()
+    freeze()
     keepers = stores(run.rivals, population, run.directory)
     try:
         _load(run, load, keepers, records)
@@ -206,7 +207,7 @@ def many_records(run: Run, population: Population) -> None:
     finally:
         for keeper in keepers:
             keeper.remove()
-        whole.unfreeze()
+        unfreeze()
 
 
 def _read(run: Run, keeper: Store, work: Callable[[], object], count: int) -> Contender:

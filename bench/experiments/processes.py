@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import string
 from collections.abc import Iterator
@@ -10,13 +9,14 @@ from functools import partial
 from pathlib import Path
 
 import pellucid
-from pellucid.bench import child
-from pellucid.bench.machine import memory_size
-from pellucid.bench.measures import Measure, Result, Target, Unit
-from pellucid.bench.populations import UNIFORM, Record, fred
-from pellucid.bench.run import Run
-from pellucid.bench.runner import Contender
-from pellucid.bench.stores import InFile, stores
+
+from bench import child
+from bench.contenders.stores import InFile, stores
+from bench.machine import memory_size
+from bench.measures import Measure, Result, Target, Unit
+from bench.run import Run
+from bench.runner import Contender
+from bench.sample_records import UNIFORM, Record, fred
 
 TEXT_SIZE = 1_000
 ROWS_IN_A_COMMIT = 100_000
@@ -27,18 +27,6 @@ def run(run: Run) -> None:
     imports(run)
     opens(run)
     memory(run)
-
-
-def freeze() -> None:
-    """Hide all live objects from the garbage collector."""
-    gc.collect()
-    gc.freeze()
-
-
-def unfreeze() -> None:
-    """Show them to the garbage collector again."""
-    gc.unfreeze()
-    gc.collect()
 
 
 def imports(run: Run) -> None:

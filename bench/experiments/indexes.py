@@ -19,9 +19,10 @@ from typing import Any
 
 import pellucid
 from pellucid import F
-from pellucid.bench.measures import Target, Unit
-from pellucid.bench.run import Run
-from pellucid.bench.runner import Contender, timed
+
+from bench.measures import Target, Unit
+from bench.run import Run
+from bench.runner import Contender, timed
 
 EXTEND = "extend a table that has indexes"
 APPEND = "append single rows to a table that has indexes"

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, TypeVar
 
-from pellucid.bench.measures import Measure, Result, Target, Unit
+from bench.measures import Measure, Result, Target, Unit
 
 T = TypeVar("T")
 
@@ -177,6 +177,18 @@ def compiled(source: str, names: dict[str, Any]) -> Callable[..., Any]:
     exec(code, space)  # noqa: S102 (our own lines, inlined to give every contender the same loop)
     made: Callable[..., Any] = space["work"]
     return made
+
+
+def freeze() -> None:
+    """Hide all live objects from the garbage collector."""
+    gc.collect()
+    gc.freeze()
+
+
+def unfreeze() -> None:
+    """Show them to the garbage collector again."""
+    gc.unfreeze()
+    gc.collect()
 
 
 def in_turn(everybody: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:

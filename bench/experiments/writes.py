@@ -1,7 +1,7 @@
 """This module measures the write path: commits that this process and other processes see at once.
 
-The rows are small and have int keys. This module measures one process with its own commits. `together.py` has
-several writers, and `pending.py` reads while commits are pending in the log.
+The rows are small and have int keys. This module measures one process with its own commits.
+`several_writers.py` has several writers, and `pending_commits.py` reads while commits are pending in the log.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from pellucid.bench import pending, together
-from pellucid.bench.measures import Target, Unit
-from pellucid.bench.run import Run
-from pellucid.bench.runner import Contender, timed
-from pellucid.bench.writers import OURS, SCANNED, Names, Writer, repeated, row, writers
+from bench.contenders.writers import OURS, SCANNED, Names, Writer, repeated, row, writers
+from bench.experiments import pending_commits, several_writers
+from bench.measures import Target, Unit
+from bench.run import Run
+from bench.runner import Contender, timed
 
 ROWS = 10_000
 """Rows that are put and changed repeatedly."""
@@ -29,8 +29,8 @@ def run(run: Run) -> None:
     everybody = writers(run.rivals)
     pairs(run, everybody)
     changes(run, everybody)
-    together.run(run, everybody)
-    pending.run(run, everybody)
+    several_writers.run(run, everybody)
+    pending_commits.run(run, everybody)
 
 
 def pairs(run: Run, everybody: Sequence[Writer]) -> None:
