@@ -434,6 +434,9 @@ def test_explain_remarks_on_types(people: Any) -> None:
     ):  # fmt: skip
         assert notes(people.where(condition)) == [], condition
     assert notes(people.order_by(-F.age)) == []
+    assert notes(people.where((F.age == "30") | (F.age < "20"))) == [
+        f'{what} a str in "age", as the condition asks; what they have there is a number'
+    ]
 
 
 def test_hints_make_no_object_of_a_row_and_are_imported_where_they_are_given() -> None:

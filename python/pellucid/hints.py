@@ -32,6 +32,8 @@ EQUALITIES = ("==", "isin", "is_none")
 COMPARING = (*COMPARISONS, "between", "isin", "is_none", "startswith")
 OPPOSITES = {"<": operator.ge, "<=": operator.gt, ">": operator.le, ">=": operator.lt}
 
+# An expression, the name of its form, and its parts.
+Form = tuple["Expression", str, list["Expression"]]
 # Expressions, and the kinds of the first of them that answer the question; None: any kind does.
 Question = tuple[list["Expression"], Collection[str] | None]
 # Whether the question was answered, and else the kinds that were met: those of the first expression if it
@@ -55,7 +57,7 @@ class _Facts(Protocol):
     def indexes(self) -> list[tuple[str, list[Expression], Expression | None, int, bool]]: ...
     def form(self, expression: Expression, /) -> tuple[str, list[Expression]]: ...
     def steps(self, expression: Expression, /) -> list[tuple[str | None, Expression]]: ...
-    def literals(self, expression: Expression, /) -> list[str]: ...
+    def literals(self, expression: Expression, /) -> tuple[int, set[str]]: ...
     def branches(self, expression: Expression, /) -> bool: ...
     def is_method(self, name: str, /) -> bool: ...
     def kinds(self, questions: list[Question], /) -> list[Answer] | None: ...
@@ -147,35 +149,38 @@ class _RowHints:
         turned = [
             (node, parts[0]) for node, word, parts in forms if word == "negative" and facts.steps(parts[0])
         ]
-        every = [
-            node for root in (*facts.conditions, *facts.order, *facts.chosen) for node in self.within(root)
-        ]
+        roots = (*facts.conditions, *facts.order, *facts.chosen)
+        every = [form for root in roots for form in self.within(root)]
         yield from self.once(every, self.field)
-        for node in facts.conditions:
-            yield from self.compared(node)
+        compared = (asked for node in facts.conditions for asked in self.compared(node))
+        for field, kinds in {
+            (str(field), *sorted(kinds)): (field, kinds) for field, kinds in compared
+        }.values():
+            yield self.kinds(field, kinds)
         for _, field in turned:
             yield self.kinds(field, {"number", "timedelta"}, is_order=True)
-        rest = (node for node in every if not any(node.same_as(other) for other, _ in turned))
+        rest = (form for form in every if not any(form[0].same_as(other) for other, _ in turned))
         yield from self.once(rest, self.computed)
 
-    def within(self, node: Expression) -> Iterator[Expression]:
+    def within(self, node: Expression) -> Iterator[Form]:
         """All parts of an expression, the innermost first."""
-        for part in self.facts.form(node)[1]:
+        word, parts = self.facts.form(node)
+        for part in parts:
             yield from self.within(part)
-        yield node
+        yield node, word, parts
 
-    def once(
-        self, nodes: Iterable[Expression], check: Callable[[Expression], _Check | None]
-    ) -> Iterator[_Check]:
+    def once(self, nodes: Iterable[Form], check: Callable[[Form], _Check | None]) -> Iterator[_Check]:
         # Of the other nodes, no text is made: it may have millions of values.
-        yield from {str(node): found for node in nodes if (found := check(node))}.values()
+        yield from {str(form[0]): found for form in nodes if (found := check(form))}.values()
 
     def shown(self, field: Expression) -> str:
         steps = self.facts.steps(field)
         return steps[0][0] or str(field) if len(steps) == 1 else str(field)
 
-    def field(self, node: Expression) -> _Check | None:
-        steps = self.facts.steps(node)
+    def field(self, form: Form) -> _Check | None:
+        if form[1] != "field":
+            return None
+        steps = self.facts.steps(form[0])
 
         def hint(answers: list[Answer]) -> str | None:
             missing = [number for number, (is_met, _) in enumerate(answers) if not is_met]
@@ -199,8 +204,8 @@ class _RowHints:
 
         return _Check([([place], None) for _, place in steps], hint) if steps else None
 
-    def compared(self, node: Expression) -> Iterator[_Check]:
-        """Checks of the kinds that a condition looks for."""
+    def compared(self, node: Expression) -> Iterator[tuple[Expression, set[str]]]:
+        """The fields that a condition compares, and the kinds of values that it looks for in each."""
         word, parts = self.facts.form(node)
         if word in ("and", "or", "not"):
             for part in parts:
@@ -215,15 +220,15 @@ class _RowHints:
         elif word == "contains":
             yield from self.wanted(parts[0], parts[1:], CONTAINERS)
         elif word == "matches" and self.facts.steps(parts[0]):
-            yield self.kinds(parts[0], {"str"})
+            yield parts[0], {"str"}
 
     def wanted(
         self, field: Expression, values: list[Expression], beside: Collection[str] = ()
-    ) -> Iterator[_Check]:
-        kinds = {family(kind) for value in values for kind in self.facts.literals(value)}
+    ) -> Iterator[tuple[Expression, set[str]]]:
+        kinds = {family(kind) for value in values for kind in self.facts.literals(value)[1]}
         # None is often looked for among other values.
         if kinds and not kinds & (UNCERTAIN | {"None"}) and self.facts.steps(field):
-            yield self.kinds(field, kinds.union(beside))
+            yield field, kinds.union(beside)
 
     def kinds(self, field: Expression, wanted: set[str], is_order: bool = False) -> _Check:
         def hint(answers: list[Answer]) -> str | None:
@@ -249,8 +254,8 @@ class _RowHints:
             kinds |= {ZONED}
         return _Check([([field], kinds)], hint)
 
-    def computed(self, node: Expression) -> _Check | None:
-        word, parts = self.facts.form(node)
+    def computed(self, form: Form) -> _Check | None:
+        node, word, parts = form
         if word not in (*DONE, *FUNCTIONS, "negative"):
             return None
 
@@ -344,7 +349,7 @@ class _IndexHints:
                 yield from self.on_condition(part)
         elif word in ("contains", "endswith", "matches"):
             yield from self.never_served(word, parts[0])
-        elif word == "isin" and (count := len(self.facts.literals(node))) > self.facts.ISIN_COUNT_MAX:
+        elif word == "isin" and (count := self.facts.literals(node)[0]) > self.facts.ISIN_COUNT_MAX:
             if index := self.index_of(parts[0]):
                 yield (
                     f"isin() of {count} values goes through no index, not through {index.name}: "

@@ -124,14 +124,15 @@ impl Facts {
         path.iter().enumerate().filter_map(step).collect()
     }
 
-    /// The kinds of the values that an expression has in it, one after another.
+    /// How many values stand in an expression itself, and their kinds.
     #[staticmethod]
-    fn literals(expression: &Bound<'_, Handle>) -> Vec<&'static str> {
-        match expression.get().node().kind() {
-            Kind::Literal(value) => vec![kind_of(value)],
-            Kind::IsIn(_, values) => values.iter().map(kind_of).collect(),
-            _ => Vec::new(),
-        }
+    fn literals(expression: &Bound<'_, Handle>) -> (usize, BTreeSet<&'static str>) {
+        let values = match expression.get().node().kind() {
+            Kind::Literal(value) => std::slice::from_ref(value),
+            Kind::IsIn(_, values) => values,
+            _ => &[],
+        };
+        (values.len(), values.iter().map(kind_of).collect())
     }
 
     /// Whether a row may have several values of the expression.
