@@ -6,7 +6,7 @@ import doctest
 import io
 import itertools
 import json
-import os
+import re
 import subprocess
 import sys
 import time
@@ -19,28 +19,21 @@ import numpy
 import pyarrow
 import pytest
 from pellucid import F
-from pellucid.bench import __main__ as shell
-from pellucid.bench import (
-    child,
-    columns,
-    dicts,
-    indexed,
-    machine,
-    measures,
-    peers,
-    pending,
-    query,
-    report,
-    ways,
-    writers,
-)
-from pellucid.bench.mappings import Player, Session, players
-from pellucid.bench.measures import Measure, Result, Target, Unit, Verdict
-from pellucid.bench.populations import FIELD_NAMES, MIXED, SHAPES, STARTS, UNIFORM, VARIED, Population
-from pellucid.bench.queried import Ours, Queried, queried
-from pellucid.bench.rivals import Rivals
-from pellucid.bench.run import QUICK, Run
-from pellucid.bench.runner import (
+from pellucid import bench as installed
+from rich.console import Console
+
+from bench import __main__ as shell
+from bench import child, machine, measures, report, writer_processes
+from bench.contenders import writers
+from bench.contenders.dicts import Player, Session, players
+from bench.contenders.queries import Ours, Queried, queried
+from bench.contenders.stores import InFile, Pellucid, Store, stores
+from bench.contenders.writers import Writer
+from bench.experiments import access_paths, columns, dicts, indexes, pending_commits, queries
+from bench.measures import Measure, Result, Target, Unit, Verdict
+from bench.rivals import Rivals
+from bench.run import QUICK, Run
+from bench.runner import (
     Contender,
     Pace,
     WrongAnswerError,
@@ -51,9 +44,7 @@ from pellucid.bench.runner import (
     statement,
     timed,
 )
-from pellucid.bench.stores import InFile, Pellucid, Store, stores
-from pellucid.bench.writers import Writer
-from rich.console import Console
+from bench.sample_records import FIELD_NAMES, MIXED, SHAPES, STARTS, UNIFORM, VARIED, Population
 
 ROWS = 300
 
@@ -377,12 +368,13 @@ def test_a_process_that_fails_beside_others_ends_them_all(tmp_path: Path) -> Non
 
 def test_a_process_ends_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
     opened = writers.OURS.open(tmp_path / "people")
-    opened.fill(writers.row(number, 0) for number in range(2 * peers.KEYS))
+    opened.fill(writers.row(number, 0) for number in range(2 * writer_processes.KEYS))
     opened.close()
     arguments = ["exchange", "pellucid", str(tmp_path / "people"), "0", "5"]
-    command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+    command, pipe = child.command(*arguments), subprocess.PIPE
+    with subprocess.Popen(
+        command, env=child.environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -394,24 +386,24 @@ def test_a_process_ends_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_sample_with_a_checkpoint_in_it_is_taken_anew() -> None:
-    assert doctest.testmod(pending).attempted > 0
+    assert doctest.testmod(pending_commits).attempted > 0
     costs = iter([None, None, 7.0])
 
     def sample() -> float:
         cost = next(costs)
         if cost is None:
-            raise pending.CheckpointCameError
+            raise pending_commits.CheckpointCameError
         return cost
 
-    assert pending.again("a scan", sample) == 7.0
+    assert pending_commits.again("a scan", sample) == 7.0
 
 
 def test_a_log_that_never_stays_pending_is_an_error() -> None:
     def sample() -> float:
-        raise pending.CheckpointCameError
+        raise pending_commits.CheckpointCameError
 
     with pytest.raises(RuntimeError, match="5 times in a row a checkpoint came in between"):
-        pending.again("a scan", sample)
+        pending_commits.again("a scan", sample)
 
 
 # Queries
@@ -475,9 +467,9 @@ def test_everybody_hands_over_the_same_columns(everybody: list[Queried]) -> None
 
 def test_a_query_that_answers_otherwise_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ours, "count_prefix", lambda _self: 7)
-    run = Run(tmp_path, scale=QUICK, pace=Pace(rounds=1), only=query.COUNT_PREFIX)
+    run = Run(tmp_path, scale=QUICK, pace=Pace(rounds=1), only=queries.COUNT_PREFIX)
     with pytest.raises(WrongAnswerError, match="pellucid answers 7, not 375"):
-        query.run(run)
+        queries.run(run)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -485,20 +477,19 @@ def test_a_change_that_is_not_kept_ends_the_run(tmp_path: Path, monkeypatch: pyt
     times = itertools.count()
     grow = Ours.grow_older
     monkeypatch.setattr(Ours, "grow_older", lambda self: None if next(times) else grow(self))
-    run = Run(tmp_path, scale=QUICK, pace=Pace(rounds=1), only=query.GROW)
+    run = Run(tmp_path, scale=QUICK, pace=Pace(rounds=1), only=queries.GROW)
     with pytest.raises(WrongAnswerError, match="pellucid did not keep what was set"):
-        query.run(run)
+        queries.run(run)
 
 
 def test_polars_says_how_many_threads_it_has(tmp_path: Path) -> None:
     # In an interpreter of its own: here it may have been imported, with as many as there are processors.
-    line = (
-        "import sys; from pellucid.bench.queried import polars_of; from pellucid.bench.rivals import Rivals"
-    )
+    line = "import sys; from bench.contenders.queries import polars_of; from bench.rivals import Rivals"
     ask = f"{line}; print(polars_of(Rivals())[1])"
     run = partial(subprocess.run, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert run([sys.executable, "-c", ask]).stdout == "polars, in memory\n"
-    environment = {**os.environ, "POLARS_MAX_THREADS": "3"}
+    environment = child.environment()
+    assert run([sys.executable, "-c", ask], env=environment).stdout == "polars, in memory\n"
+    environment["POLARS_MAX_THREADS"] = "3"
     started = f"import polars; polars.thread_pool_size(); {ask}"
     found = run([sys.executable, "-c", started], env=environment).stdout
     assert found == "polars, in memory, 3 threads\n"
@@ -550,8 +541,8 @@ def test_the_machine_is_named(tmp_path: Path) -> None:
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pellucid.bench", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, env=child.environment(), capture_output=True, text=True, check=True)
 
 
 @pytest.mark.parametrize(
@@ -603,7 +594,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
             ],
             13,
         ),
-        ("query", [*query.TITLES, *columns.TITLES, *indexed.TITLES, *ways.TITLES], 26),
+        ("query", [*queries.TITLES, *columns.TITLES, *indexes.TITLES, *access_paths.TITLES], 26),
     ],
 )
 def test_a_quick_run_measures_everything(
@@ -622,9 +613,19 @@ def test_a_quick_run_measures_everything(
         assert one["title"] in shown
     targets = [target for measure in found["measures"] for target in measure["targets"]]
     assert len(targets) == target_count
-    assert found["command"].startswith("python -m pellucid.bench")
+    assert found["command"].startswith("python -m bench")
     assert found["machine"]["cpu"] in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_the_installed_benchmark_times_pellucid_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert installed.main(["--rows", "200", "--directory", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 9
+    assert all(re.fullmatch(r".{40} +[\d,]+ ns", line) for line in lines)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_what_is_asked_for_is_measured(tmp_path: Path) -> None:
@@ -636,11 +637,13 @@ def test_only_what_is_asked_for_is_measured(tmp_path: Path) -> None:
 
 
 def test_another_seed_makes_other_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "of_tables", lambda _run, rng, _share: [rng.random() for _ in range(25)])
+    monkeypatch.setattr(
+        access_paths, "of_tables", lambda _run, rng, _share: [rng.random() for _ in range(25)]
+    )
     out = tmp_path / "report.json"
     found = {}
     for seed in ("1", "1", "2"):
-        arguments = ["query", "--quick", "--only", ways.WAYS, "--seed", seed, "--json", str(out)]
+        arguments = ["query", "--quick", "--only", access_paths.WAYS, "--seed", seed, "--json", str(out)]
         assert shell.main([*arguments, "--directory", str(tmp_path)]) == 0
         [measure] = json.loads(out.read_text())["measures"]
         assert measure["notes"] == [f"25 pairs of a table and a query, of seed {seed}"]

@@ -10,6 +10,8 @@ import ast
 import copy
 import operator
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -432,6 +434,19 @@ def test_explain_remarks_on_types(people: Any) -> None:
     ):  # fmt: skip
         assert notes(people.where(condition)) == [], condition
     assert notes(people.order_by(-F.age)) == []
+    assert notes(people.where((F.age == "30") | (F.age < "20"))) == [
+        f'{what} a str in "age", as the condition asks; what they have there is a number'
+    ]
+
+
+def test_hints_make_no_object_of_a_row_and_are_imported_where_they_are_given() -> None:
+    with pellucid.open(":memory:") as db:
+        db.table("t").append({"n": 1})
+        Counted.made = 0
+        assert len(notes(db.table("t", type=Counted, run_init=True).where(F.n == "1", F.m == 2))) == 2
+        assert Counted.made == 0
+    asked = "import sys, pellucid; sys.exit('pellucid.hints' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", asked], check=False).returncode == 0
 
 
 def test_explain_remarks_on_what_other_libraries_mean(people: Any) -> None:

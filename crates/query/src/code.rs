@@ -7,11 +7,11 @@
 
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::tag;
-use pellucid_record::payload::{bigint_magnitude, push_zone};
 use pellucid_record::value::{NoShapes, OwnedZone, encode_value};
 use pellucid_record::{Corrupt, Damage, Shapes, Slot, Value};
 
 use crate::evaluate::found::Found;
+use crate::key_code::{push_equal, push_value};
 
 // These come after all codes of keys (format.md, "Ordered keys").
 const TIME: u8 = 0xF1;
@@ -171,53 +171,4 @@ pub fn push_found<S: Shapes + ?Sized>(
         }
     }
     Ok(true)
-}
-
-/// Pushes the key that equals a value.
-pub(crate) fn push_equal(encoder: &mut KeyEncoder, value: &Value) -> bool {
-    match value {
-        Value::Bytearray(bytes) => encoder.bytes(bytes),
-        Value::Complex(real, imaginary) if imaginary.0 == 0.0 => return encoder.complex(real.0).is_ok(),
-        value => return push_value(encoder, value),
-    }
-    true
-}
-
-/// Pushes a value as a key, if it can be one. If it cannot, a part may have been pushed.
-pub fn push_value(encoder: &mut KeyEncoder, value: &Value) -> bool {
-    match value {
-        Value::None => encoder.none(),
-        Value::Bool(value) => encoder.bool(*value),
-        Value::Int(value) => encoder.int(*value),
-        Value::BigInt(bytes) => {
-            let (negative, magnitude) = bigint_magnitude(bytes);
-            return encoder.bigint(negative, &magnitude).is_ok();
-        }
-        Value::Float(value) => return encoder.float(value.0).is_ok(),
-        Value::Str(text) => encoder.str(text.as_bytes()),
-        Value::Surrogates(text) => encoder.str(text),
-        Value::Bytes(bytes) => encoder.bytes(bytes),
-        Value::Decimal(text) => return encoder.decimal(text).is_ok(),
-        Value::Uuid(uuid) => encoder.uuid(uuid),
-        Value::Date(ordinal) => return encoder.date(*ordinal).is_ok(),
-        Value::Datetime(local, fold) => return encoder.datetime(*local, *fold).is_ok(),
-        Value::Aware { local, fold, offset, zone } => {
-            let mut bytes = Vec::new();
-            push_zone(&zone.borrow(), &mut bytes);
-            return encoder.aware(local - offset, *offset, *fold, &bytes).is_ok();
-        }
-        Value::Tuple(elements) => {
-            if encoder.begin_tuple().is_err() {
-                return false;
-            }
-            for element in elements {
-                if !push_value(encoder, element) {
-                    return false;
-                }
-            }
-            encoder.end_tuple();
-        }
-        _ => return false,
-    }
-    true
 }

@@ -9,7 +9,6 @@
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{One, Zero};
 
-use crate::arrow::written;
 use crate::digits;
 
 const DIGIT_COUNT: i64 = 28;
@@ -288,5 +287,54 @@ fn scaled(digits: &BigUint, exponent: i64) -> BigUint {
     match u32::try_from(exponent) {
         Ok(exponent) => digits * digits::power(u64::from(exponent)),
         Err(_) => digits.clone(),
+    }
+}
+
+/// The text of a Decimal as Python writes it. `digits` may begin with a sign; the value is `digits`
+/// times 10 to the power of `-scale`.
+pub(crate) fn written(digits: &str, scale: i64) -> String {
+    let (sign, digits) = match digits.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", digits),
+    };
+    let digits = digits.trim_start_matches('0');
+    let digits = if digits.is_empty() { "0" } else { digits };
+    let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
+    let point = count - scale;
+    if scale == 0 {
+        return format!("{sign}{digits}");
+    }
+    if scale > 0 && point > -6 {
+        if point <= 0 {
+            return format!("{sign}0.{}{digits}", "0".repeat(point.unsigned_abs() as usize));
+        }
+        let (whole, fraction) =
+            digits.split_at_checked(point.unsigned_abs() as usize).unwrap_or((digits, ""));
+        return format!("{sign}{whole}.{fraction}");
+    }
+    let (first, rest) = digits.split_at_checked(1).unwrap_or((digits, ""));
+    let dot = if rest.is_empty() { "" } else { "." };
+    format!("{sign}{first}{dot}{rest}E{:+}", point - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_written_as_python_does() {
+        for (digits, scale, expected) in [
+            ("150", 2, "1.50"),
+            ("-5", 3, "-0.005"),
+            ("1", 7, "1E-7"),
+            ("12", 8, "1.2E-7"),
+            ("1", 6, "0.000001"),
+            ("0", 2, "0.00"),
+            ("0", 8, "0E-8"),
+            ("15", -3, "1.5E+4"),
+            ("7", 0, "7"),
+        ] {
+            assert_eq!(written(digits, scale), expected);
+        }
     }
 }

@@ -9,7 +9,7 @@
 
 use pellucid_record::Value;
 
-use crate::arrow::written;
+use crate::decimal::written;
 use crate::sum::Sum;
 
 /// The number of digits in Python's default context.

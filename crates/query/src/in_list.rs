@@ -14,9 +14,8 @@ use hashbrown::HashSet;
 use pellucid_record::Value;
 use pellucid_record::key::KeyEncoder;
 
-use crate::code::push_equal;
 use crate::fault::Fault;
-use crate::index::push_twin;
+use crate::key_code::{push_equal, push_twin};
 use crate::order::equal;
 use crate::stoppable::{self, Pace, let_go};
 

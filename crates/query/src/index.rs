@@ -13,16 +13,13 @@ use pellucid_record::key::{
     KeyEncoder, KeyPart, KeyReader, may_have_complex, parts_as_tuple, parts_size, push_part, split_spellings,
     split_stand_in,
 };
-use pellucid_record::value::Double;
-use pellucid_record::{Corrupt, Shapes, Value};
+use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Derive, Derived, Deriver, Range, Row, range_of_parts};
 
-use crate::code::{push_equal, push_found};
-use crate::digits;
+use crate::code::push_found;
 use crate::evaluate::Evaluator;
 use crate::evaluate::found::Found;
 use crate::expression::{IndexParts, Kind, Node, Source, parse_index};
-use crate::plan::spans::decimal_text;
 use crate::walk::RowKey;
 
 /// The parsed definition of an index.
@@ -267,63 +264,6 @@ impl Keys {
     pub fn tuple(&self, parts: &[u8]) -> Option<Vec<u8>> {
         parts_as_tuple(parts, &self.descending)
     }
-}
-
-/// Pushes the code that entries have for a value that is looked for. False if no entry can have it;
-/// a part of the code may have been pushed.
-pub fn push_wanted(encoder: &mut KeyEncoder, value: &Value) -> bool {
-    push_equal(encoder, value)
-}
-
-/// Pushes the equal number of the other family: for a Decimal the int or float, for these the
-/// Decimal. The two compare with each other, but their codes lie apart. False if there is none.
-pub fn push_twin(encoder: &mut KeyEncoder, value: &Value) -> bool {
-    if let Value::Complex(real, imaginary) = value {
-        return imaginary.0 == 0.0 && push_twin(encoder, &Value::Float(*real));
-    }
-    let Value::Decimal(text) = value else {
-        return decimal_text(value).is_some_and(|text| encoder.decimal(&text).is_ok());
-    };
-    let Ok(float) = text.parse::<f64>() else { return false };
-    let is_float = decimal_text(&Value::Float(Double(float))).is_some_and(|same| {
-        let code = |text: &str| {
-            let mut encoder = KeyEncoder::new();
-            encoder.decimal(text).ok().map(|()| encoder.as_bytes().to_vec())
-        };
-        code(&same) == code(text)
-    });
-    if is_float {
-        return encoder.float(float).is_ok();
-    }
-    whole_number(text).is_some_and(|(is_negative, magnitude)| encoder.bigint(is_negative, &magnitude).is_ok())
-}
-
-/// The int that a Decimal's text equals: its sign, and its bytes, the most significant first.
-fn whole_number(text: &str) -> Option<(bool, Vec<u8>)> {
-    // No int with more digits is a key, and none with fewer digits is large.
-    const DIGIT_COUNT_MAX: i64 = 100_000;
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (is_negative, mantissa) = match mantissa.strip_prefix('-') {
-        Some(mantissa) => (true, mantissa),
-        None => (false, mantissa.strip_prefix('+').unwrap_or(mantissa)),
-    };
-    let (whole, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let behind = behind.trim_end_matches('0');
-    let zeros = exponent.parse::<i64>().ok()?.checked_sub(i64::try_from(behind.len()).ok()?)?;
-    let mut digits = format!("{whole}{behind}");
-    if zeros < 0 {
-        let kept = digits.len().checked_sub(usize::try_from(zeros.unsigned_abs()).ok()?)?;
-        if digits.get(kept..)?.bytes().any(|digit| digit != b'0') {
-            return None;
-        }
-        digits.truncate(kept);
-    } else if zeros <= DIGIT_COUNT_MAX {
-        digits.extend(std::iter::repeat_n('0', usize::try_from(zeros).ok()?));
-    } else {
-        return None;
-    }
-    let number = digits::parse(digits.as_bytes())?;
-    Some((is_negative, number.to_bytes_be()))
 }
 
 /// The range of entries that begin with these parts.

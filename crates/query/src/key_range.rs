@@ -10,8 +10,8 @@ use pellucid_record::Value;
 use pellucid_record::key::{KeyEncoder, prefix_range};
 use pellucid_store::Range;
 
-use crate::code::push_value;
 use crate::expression::{Comparison, Kind, Node, Part, Source};
+use crate::key_code::push_value;
 
 /// The codes of keys that are Decimals (format.md, "Ordered keys"): they compare with other
 /// numbers, but lie apart from them.

@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
-use pellucid_query::code::push_value;
 use pellucid_query::expression::{Comparison, Expression, Kind, Node, Part, Step};
+use pellucid_query::key_code::push_value;
 use pellucid_query::order::{equal, order};
 use pellucid_query::plan::spans::{Span, spans};
 use pellucid_record::Value;

@@ -10,6 +10,7 @@
 //! same bytes. Invariant: every read checks its own bounds; no read relies on an earlier check.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 mod dtype;
 pub mod dump;
 pub mod encode;

@@ -3,7 +3,8 @@
 //! Callers pass values, prefixes and bounds as Python objects; entries lie in the order of their
 //! codes.
 
-use pellucid_query::index::{beginning_with, between, push_wanted, turned_prefix};
+use pellucid_query::index::{beginning_with, between, turned_prefix};
+use pellucid_query::key_code::push_equal;
 use pellucid_record::key::{KeyEncoder, prefix_range, push_part};
 use pellucid_store::Range;
 use pyo3::prelude::*;
@@ -62,7 +63,7 @@ impl Index {
         };
         let mut encoder = KeyEncoder::new();
         match operand::equal_of(prefix)? {
-            Some(equal) if push_wanted(&mut encoder, &equal) => {
+            Some(equal) if push_equal(&mut encoder, &equal) => {
                 let (bytes, spelling) = encoder.take();
                 Ok(Key { bytes, spelling })
             }
@@ -162,5 +163,5 @@ pub(super) fn push_value(
     // a member of an IntEnum.
     let Some(equal) = operand::equal_of(value)? else { return Err(why) };
     encoder.reset(mark);
-    if push_part(encoder, is_descending, |encoder| push_wanted(encoder, &equal)) { Ok(()) } else { Err(why) }
+    if push_part(encoder, is_descending, |encoder| push_equal(encoder, &equal)) { Ok(()) } else { Err(why) }
 }

@@ -42,14 +42,20 @@ impl IndexDescription {
 
 /// The descriptions of all indexes of a table, by name.
 pub fn all(table: &Bound<'_, Table>) -> PyResult<Vec<IndexDescription>> {
+    let described = |(info, count)| IndexDescription::new(table.py(), info, count);
+    counted(table)?.into_iter().map(described).collect()
+}
+
+/// The indexes of a table, by name, and how many entries they have.
+pub fn counted(table: &Bound<'_, Table>) -> PyResult<Vec<(IndexInfo, u64)>> {
     let (py, this) = (table.py(), table.get());
-    let found: Vec<(IndexInfo, u64)> = if this.is_in_transaction(py) {
+    if this.is_in_transaction(py) {
         this.core().in_running(py, |transaction| {
             transaction.flush_entries()?;
             let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Vec::new()) };
             let infos = transaction.indexes(id)?;
             infos.into_iter().map(|info| transaction.count(info.id).map(|count| (info, count))).collect()
-        })?
+        })
     } else {
         let snapshot = this.snapshot(py)?;
         let read = || -> Result<Vec<(IndexInfo, u64)>, StoreError> {
@@ -58,9 +64,8 @@ pub fn all(table: &Bound<'_, Table>) -> PyResult<Vec<IndexDescription>> {
             let infos = snapshot.indexes(id)?;
             infos.into_iter().map(|info| snapshot.count(info.id).map(|count| (info, count))).collect()
         };
-        read().map_err(|error| store_errors::of_store(py, error))?
-    };
-    found.into_iter().map(|(info, count)| IndexDescription::new(py, info, count)).collect()
+        read().map_err(|error| store_errors::of_store(py, error))
+    }
 }
 
 #[pymethods]

@@ -8,7 +8,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pellucid_query::index::{Definition, Keys, beginning_with, push_twin};
+use pellucid_query::index::{Definition, Keys, beginning_with};
+use pellucid_query::key_code::push_twin;
 use pellucid_query::sort::SortedKeys;
 use pellucid_query::{RowKey, RowsByIndex};
 use pellucid_record::key::{KeyEncoder, push_part};

@@ -1,6 +1,6 @@
 //! Explains what a query does when it is iterated.
 //!
-//! `measured.rs` measures what the query meets and how long it takes; `remarks.rs` adds remarks.
+//! `measured.rs` measures what the query meets and how long it takes; `hints.rs` adds hints.
 
 use pellucid_query::exec::table_index::TableIndex;
 use pellucid_query::exec::{AccessPaths, Executor, IndexProbe, Request};
@@ -17,7 +17,7 @@ use crate::query::handle::Query;
 use crate::query::plan::{Plan, all_of};
 use crate::query::reader::{TableReader, read};
 use crate::query::source::{Asked, request};
-use crate::query::{indexes, measured, remarks};
+use crate::query::{hints, indexes, measured};
 use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
 use crate::values::keys;
@@ -100,7 +100,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     if analyze {
         lines.extend(measured::lines(query, &explained)?);
     }
-    lines.extend(remarks::of(query, &name, &explained)?);
+    lines.extend(hints::of(query, !is_along)?);
     Ok(lines.join("\n"))
 }
 

@@ -11,7 +11,7 @@ use pyo3::types::{
 
 use crate::errors;
 use crate::hot::modules::is_instance_of;
-use crate::values::calendar::{date_of, ordinal_of};
+use pellucid_record::calendar::{date_of, ordinal_of};
 
 const ZONE_FIXED: u8 = 1;
 const ZONE_NAMED: u8 = 2;

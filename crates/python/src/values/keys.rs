@@ -11,8 +11,8 @@ use crate::errors;
 use crate::hot::gil::{self, GilCell};
 use crate::hot::modules::is_instance_of;
 use crate::hot::text;
-use crate::values::calendar::ordinal_of;
 use crate::values::dates;
+use pellucid_record::calendar::ordinal_of;
 
 /// A key in the form that the store takes.
 #[derive(Clone, Default)]

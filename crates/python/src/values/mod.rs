@@ -13,7 +13,6 @@ pub mod ahead;
 pub mod alloc;
 pub mod buffer;
 pub mod bytes;
-pub mod calendar;
 pub mod change;
 pub mod dates;
 pub mod decode;

@@ -15,7 +15,6 @@ use crate::errors;
 use crate::hot::gil::GilRc;
 use crate::hot::modules::is_instance_of;
 use crate::hot::text;
-use crate::values::calendar::ordinal_of;
 use crate::values::dates::{
     clock, datetime_bits, new_date, new_datetime, offset_micros, time_bits, zone_bytes, zone_of,
 };
@@ -23,6 +22,7 @@ use crate::values::encode::{Encoding, Outcome};
 use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{decode, hooks, row_errors};
+use pellucid_record::calendar::ordinal_of;
 
 /// Encodes an object that is not exactly a dict, list, tuple, set, str, bytes, number, bool or
 /// None.

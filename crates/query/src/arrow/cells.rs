@@ -25,9 +25,8 @@ use pellucid_record::layout::{DATE_ORDINAL_MAX, MICROS_PER_DAY};
 use pellucid_record::payload::{self, Zone};
 
 use super::builder::EPOCH_MICROS;
-use super::decimal;
 use super::kind::{EXTENSION_NAME, UUID_EXTENSION};
-use super::writer::{Column, is_text};
+use crate::decimal;
 
 /// A column that cannot be stored in a table.
 #[derive(Debug)]
@@ -108,6 +107,12 @@ fn within(name: &str) -> impl Fn(Unfit) -> Unfit {
     }
 }
 
+/// The values of a column, and which of them are null.
+pub(super) struct Column {
+    pub cells: Cells,
+    pub nulls: Option<NullBuffer>,
+}
+
 impl Column {
     /// Reads an array.
     pub fn of(field: &Field, array: &dyn Array, zones: &mut dyn Zones) -> Result<Self, Unfit> {
@@ -129,6 +134,10 @@ impl Column {
         let field = field.clone().with_name("");
         Self::of(&field, array, zones).map_err(within(place.name))
     }
+}
+
+fn is_text(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 fn cells_of(

@@ -3,7 +3,6 @@
 //! In Arrow, all values of a column share one scale. In Python, each value has its own scale. No
 //! conversion in either direction loses a digit.
 
-use num_bigint::BigInt;
 use pellucid_record::layout::tag;
 use pellucid_record::payload;
 
@@ -88,38 +87,6 @@ fn unscaled_text(written: &str) -> Option<Unscaled> {
     Some(Unscaled { digits: if is_negative { -value } else { value }, scale: u8::try_from(scale).ok()? })
 }
 
-/// The text of a Decimal as Python writes it. `digits` may begin with a sign; the value is `digits`
-/// times 10 to the power of `-scale`.
-pub fn written(digits: &str, scale: i64) -> String {
-    let (sign, digits) = match digits.strip_prefix('-') {
-        Some(digits) => ("-", digits),
-        None => ("", digits),
-    };
-    let digits = digits.trim_start_matches('0');
-    let digits = if digits.is_empty() { "0" } else { digits };
-    let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
-    let point = count - scale;
-    if scale == 0 {
-        return format!("{sign}{digits}");
-    }
-    if scale > 0 && point > -6 {
-        if point <= 0 {
-            return format!("{sign}0.{}{digits}", "0".repeat(point.unsigned_abs() as usize));
-        }
-        let (whole, fraction) =
-            digits.split_at_checked(point.unsigned_abs() as usize).unwrap_or((digits, ""));
-        return format!("{sign}{whole}.{fraction}");
-    }
-    let (first, rest) = digits.split_at_checked(1).unwrap_or((digits, ""));
-    let dot = if rest.is_empty() { "" } else { "." };
-    format!("{sign}{first}{dot}{rest}E{:+}", point - 1)
-}
-
-/// The payload of an int of any size: two's complement, little-endian, in as few bytes as possible.
-pub fn big_int_payload(value: &BigInt) -> Vec<u8> {
-    value.to_signed_bytes_le()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,22 +102,5 @@ mod tests {
         assert_eq!(parts("1E-39"), None);
         assert_eq!(parts("NaN"), None);
         assert_eq!(parts("-Infinity"), None);
-    }
-
-    #[test]
-    fn decimals_are_written_as_python_does() {
-        for (digits, scale, expected) in [
-            ("150", 2, "1.50"),
-            ("-5", 3, "-0.005"),
-            ("1", 7, "1E-7"),
-            ("12", 8, "1.2E-7"),
-            ("1", 6, "0.000001"),
-            ("0", 2, "0.00"),
-            ("0", 8, "0E-8"),
-            ("15", -3, "1.5E+4"),
-            ("7", 0, "7"),
-        ] {
-            assert_eq!(written(digits, scale), expected);
-        }
     }
 }

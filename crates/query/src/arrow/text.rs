@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use pellucid_record::Value;
+use pellucid_record::calendar::date_of;
 use pellucid_record::layout::MICROS_PER_DAY;
 use pellucid_record::payload::{Timedelta, bigint_magnitude};
 use pellucid_record::value::OwnedZone;
@@ -184,7 +185,7 @@ fn push_datetime(micros: i64, out: &mut String) {
 }
 
 fn push_day(ordinal: u32, out: &mut String) {
-    let (year, month, day) = crate::evaluate::compute::date_of(i64::from(ordinal));
+    let (year, month, day) = date_of(ordinal);
     add(out, format_args!("{year:04}-{month:02}-{day:02}"));
 }
 

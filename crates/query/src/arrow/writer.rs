@@ -7,16 +7,15 @@
 use std::ops::Range;
 
 use arrow_array::Array;
-use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, Field};
+use arrow_schema::Field;
+use num_bigint::BigInt;
 use pellucid_record::EncodeError;
 use pellucid_record::encode::Encoder;
 use pellucid_record::layout::{Kind, RECORD_SIZE_MAX, tag};
 use pellucid_record::payload::{self, Apart, Timedelta};
 
-use super::cells::{Blobs, Cells};
+use super::cells::{Blobs, Cells, Column};
 pub use super::cells::{Unfit, Zones};
-use super::decimal::big_int_payload;
 
 /// `write` returns once the records have reached this size, so that the caller can take them.
 const RECORDS_SIZE_MAX: usize = 16 << 20;
@@ -47,12 +46,6 @@ impl From<EncodeError> for Unwritten {
     fn from(error: EncodeError) -> Self {
         Self::Encode(error)
     }
-}
-
-/// The values of a column, and which of them are null.
-pub(super) struct Column {
-    pub cells: Cells,
-    pub nulls: Option<NullBuffer>,
 }
 
 /// Encoded records, one after another.
@@ -353,7 +346,7 @@ impl Column {
         match cells {
             Cells::BigInts(values) => match i64::try_from(at(values, row)) {
                 Ok(value) => encoder.int(value),
-                Err(_) => encoder.heap(tag::BIGINT, &big_int_payload(&at(values, row).into())),
+                Err(_) => encoder.heap(tag::BIGINT, &BigInt::from(at(values, row)).to_signed_bytes_le()),
             },
             Cells::Bytes(values) => write_bytes(values.get(row), encoder, beside),
             Cells::Uuids(values) => encoder.heap(tag::UUID, values.get(row)),
@@ -431,10 +424,6 @@ fn write_apart(tag: u8, bytes: &[u8], encoder: &mut Encoder, beside: &mut Beside
 }
 
 /// Whether values of this type can be the field names of a dict.
-pub(super) fn is_text(kind: &DataType) -> bool {
-    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
 impl Blobs {
     /// The bytes of this row's value.
     #[inline]

@@ -14,6 +14,7 @@
 
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive, Zero};
+use pellucid_record::calendar::date_of;
 use pellucid_record::payload::Timedelta;
 use pellucid_record::value::{Double, OwnedZone};
 use pellucid_record::{Shapes, Slot, Value};
@@ -378,9 +379,9 @@ pub fn call<S: Shapes + ?Sized>(function: Function, found: &Found<'_>, shapes: &
             Some(term) => term.big().map(|value| int(&value.abs())),
             None => None,
         },
-        Function::Year => civil(found).map(|(year, ..)| Value::Int(year)),
-        Function::Month => civil(found).map(|(_, month, _)| Value::Int(month)),
-        Function::Day => civil(found).map(|(.., day)| Value::Int(day)),
+        Function::Year => civil(found).map(|(year, ..)| Value::Int(i64::from(year))),
+        Function::Month => civil(found).map(|(_, month, _)| Value::Int(i64::from(month))),
+        Function::Day => civil(found).map(|(.., day)| Value::Int(i64::from(day))),
     };
     value.map_or(Found::Missing, Found::of_value)
 }
@@ -421,46 +422,23 @@ fn length<S: Shapes + ?Sized>(found: &Found<'_>, shapes: &S) -> Option<usize> {
 }
 
 /// Year, month and day of a date or a datetime, in its local time.
-fn civil(found: &Found<'_>) -> Option<(i64, i64, i64)> {
-    let micros = |micros: i64| micros.div_euclid(DAY) + 1;
+fn civil(found: &Found<'_>) -> Option<(i32, u8, u8)> {
+    let micros = |micros: i64| u32::try_from(micros.div_euclid(DAY) + 1).ok();
     let ordinal = match found {
-        Found::Slot(Slot::Date(ordinal), _) => i64::from(*ordinal),
+        Found::Slot(Slot::Date(ordinal), _) => Some(*ordinal),
         Found::Slot(Slot::Datetime(value), _) => micros(value >> 1),
         found => match found.to_value(&pellucid_record::value::NoShapes) {
-            Ok(Some(Value::Date(ordinal))) => i64::from(ordinal),
+            Ok(Some(Value::Date(ordinal))) => Some(ordinal),
             Ok(Some(Value::Datetime(local, _) | Value::Aware { local, .. })) => micros(local),
             _ => return None,
         },
     };
-    Some(date_of(ordinal))
-}
-
-/// The date of an ordinal of the proleptic Gregorian calendar, in which 1 is 0001-01-01.
-///
-/// Algorithm: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`,
-/// where years begin in March.
-pub(crate) fn date_of(ordinal: i64) -> (i64, i64, i64) {
-    let days = ordinal + 305;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+    ordinal.map(date_of)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ordinals_are_dates() {
-        assert_eq!(date_of(1), (1, 1, 1));
-        assert_eq!(date_of(730_179), (2000, 2, 29));
-        assert_eq!(date_of(3_652_059), (9999, 12, 31));
-    }
 
     #[test]
     fn a_quotient_is_rounded_once() {

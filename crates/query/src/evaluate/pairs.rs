@@ -10,8 +10,9 @@ use std::cmp::Ordering;
 use pellucid_record::{Corrupt, Shapes, Value};
 use pellucid_store::Row;
 
+use super::evaluator::Operator;
 use super::found::Found;
-use super::{Comparison, Operator};
+use crate::expression::Comparison;
 use crate::in_list::InList;
 use crate::order::order;
 

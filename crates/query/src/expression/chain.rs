@@ -9,7 +9,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::Node;
+use super::node::Node;
 
 /// A node of the tree: parts in order, at least one.
 struct Tree {
@@ -149,7 +149,7 @@ impl fmt::Debug for Chain {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Expression, Step};
+    use super::super::node::{Expression, Step};
     use super::*;
 
     fn field(number: i64) -> Node {

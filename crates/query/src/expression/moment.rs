@@ -6,11 +6,10 @@
 //! shows them.
 
 use pellucid_record::Value;
+use pellucid_record::calendar::{date_of, ordinal_of};
 use pellucid_record::layout::{DATE_ORDINAL_MAX, MICROS_PER_DAY, TIMEDELTA_DAYS_MAX};
 use pellucid_record::payload::Timedelta;
 use pellucid_record::value::OwnedZone;
-
-use crate::evaluate::compute::date_of;
 
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -45,7 +44,7 @@ pub fn text(value: &Value) -> Option<(&'static str, String)> {
 }
 
 fn date_text(ordinal: u32) -> Option<String> {
-    let (year, month, day) = date_of(i64::from(ordinal));
+    let (year, month, day) = date_of(ordinal);
     (1..=DATE_ORDINAL_MAX).contains(&ordinal).then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
@@ -117,12 +116,14 @@ impl Rest<'_> {
     }
 
     fn date(&mut self) -> Option<u32> {
-        let year = self.digits(4)?;
+        let year = i32::try_from(self.digits(4)?).ok()?;
         self.eat("-")?;
-        let month = self.digits(2)?;
+        let month = u8::try_from(self.digits(2)?).ok()?;
         self.eat("-")?;
-        let day = self.digits(2)?;
-        ordinal_of(year, month, day)
+        let day = u8::try_from(self.digits(2)?).ok()?;
+        let ordinal = ordinal_of(year, month, day);
+        let is_date = (1..=DATE_ORDINAL_MAX).contains(&ordinal) && date_of(ordinal) == (year, month, day);
+        is_date.then_some(ordinal)
     }
 
     /// Reads hours, minutes and, if present, seconds and their fraction, in microseconds.
@@ -242,15 +243,4 @@ pub fn timedelta(text: &str) -> Option<Value> {
     let (seconds, micros) = (u32::try_from(micros / SECOND).ok()?, u32::try_from(micros % SECOND).ok()?);
     let is_in_range = (-TIMEDELTA_DAYS_MAX..=TIMEDELTA_DAYS_MAX).contains(&days);
     rest.end(Value::Timedelta(Timedelta { days, seconds, micros })).filter(|_| is_in_range)
-}
-
-/// The ordinal of a date of the proleptic Gregorian calendar, in which 1 is 0001-01-01; None if
-/// there is no such date.
-fn ordinal_of(year: i64, month: i64, day: i64) -> Option<u32> {
-    // Years begin in March, as in `date_of`.
-    let (of_year, of_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = of_year * 365 + of_year.div_euclid(4) - of_year.div_euclid(100) + of_year.div_euclid(400);
-    let ordinal = days + (153 * of_month + 2) / 5 + day - 306;
-    let ordinal = u32::try_from(ordinal).ok().filter(|ordinal| (1..=DATE_ORDINAL_MAX).contains(ordinal))?;
-    (date_of(i64::from(ordinal)) == (year, month, day)).then_some(ordinal)
 }

@@ -30,11 +30,12 @@ use pellucid_record::layout;
 use pellucid_record::value::{NoShapes, decode, encode_value};
 
 use super::error::{Fault, ParseError};
+use super::node::{
+    Comparison, DEPTH_MAX, Expression, Function, Kind, Node, Operation, Part, Source, Step, TooDeep,
+};
 use super::show::{NOT_FIELDS, level};
 use super::token::{Token, Tokens};
-use super::{
-    Comparison, DEPTH_MAX, Expression, Function, Kind, Node, Operation, Part, Source, Step, TooDeep, literal,
-};
+use super::{constant, literal};
 use crate::pattern::Pattern;
 
 /// Maximum nesting of brackets: the deepest expression, the deepest literal in it, one more pair.
@@ -700,7 +701,7 @@ impl<'a> Parser<'a> {
             return Ok(Value::Set(elements));
         }
         let mut seen = std::collections::HashSet::new();
-        if entries.iter().all(|(key, _)| seen.insert(super::canonical(key))) {
+        if entries.iter().all(|(key, _)| seen.insert(constant::canonical(key))) {
             return Ok(Value::Dict(entries));
         }
         Err(Fault::new(opened, "a key stands twice in this dict; 1, 1.0 and true are one key".to_owned()))
@@ -733,7 +734,7 @@ fn literal_of(value: Value, start: usize) -> Result<Node, Fault> {
 }
 
 fn check_key(value: &Value, start: usize) -> Result<(), Fault> {
-    if super::is_key(value) {
+    if constant::is_key(value) {
         return Ok(());
     }
     Err(Fault::new(

@@ -9,8 +9,10 @@ use std::ops::{Deref, DerefMut};
 use pellucid_record::Value;
 use pellucid_record::value::{NoShapes, decode};
 
+use super::chain::Chain;
+use super::literal;
+use super::node::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step};
 use super::token::{is_name_part, is_name_start};
-use super::{Chain, Comparison, Expression, Function, Kind, Operation, Part, Source, Step, literal};
 
 /// Words that cannot begin an expression as a field's name, unless they are in backticks.
 pub const NOT_FIELDS: [&str; 17] = [

@@ -5,14 +5,12 @@
 //! of `isin`. Any other condition leaves no spans, and the index cannot serve it. Spans have the
 //! order of elements of a tuple (`pellucid_record::key`), where a byte below FE follows each code.
 
-use num_bigint::{BigInt, Sign};
 use pellucid_record::Value;
 use pellucid_record::key::{BEHIND_PARTS, KeyEncoder, prefix_range};
-use pellucid_record::payload::bigint_magnitude;
 
-use crate::code::push_value;
 use crate::expression::{Comparison, Expression, Kind, Node, Part};
 use crate::index::successor;
+use crate::key_code::{decimal_text, push_value};
 use crate::plan::near::{Near, near};
 
 /// The codes from `start` up to, but without, `end`.
@@ -265,37 +263,6 @@ fn code_of(value: &Value) -> Option<Vec<u8>> {
     tuple.get(1..tuple.len().checked_sub(1)?).map(<[u8]>::to_vec)
 }
 
-/// The Decimal that equals a number, as text. None for a value that is no number, and for infinity.
-pub(crate) fn decimal_text(value: &Value) -> Option<String> {
-    Some(match value {
-        Value::Bool(value) => u8::from(*value).to_string(),
-        Value::Int(value) => value.to_string(),
-        Value::BigInt(bytes) => {
-            let (is_negative, magnitude) = bigint_magnitude(bytes);
-            let sign = if is_negative { Sign::Minus } else { Sign::Plus };
-            BigInt::from_bytes_be(sign, &magnitude).to_string()
-        }
-        Value::Float(value) if value.0.is_infinite() => {
-            if value.0 > 0.0 {
-                "Infinity".to_owned()
-            } else {
-                "-Infinity".to_owned()
-            }
-        }
-        Value::Float(value) => {
-            // A float has as many digits after the point as bits there, so this many are exact.
-            // Writing all digits that any float may have took longer than counting entries.
-            let text = format!("{:.*}", bits_behind_point(value.0), value.0);
-            if text.contains('.') {
-                text.trim_end_matches('0').trim_end_matches('.').to_owned()
-            } else {
-                text
-            }
-        }
-        _ => return None,
-    })
-}
-
 fn behind(code: &[u8]) -> Vec<u8> {
     [code, &[BEHIND_PARTS]].concat()
 }
@@ -304,35 +271,10 @@ fn turned(code: &[u8]) -> Vec<u8> {
     code.iter().map(|byte| !byte).collect()
 }
 
-/// The number of bits that a finite float has after the point.
-fn bits_behind_point(value: f64) -> usize {
-    const MANTISSA_BITS: u32 = 52;
-    // The place of the mantissa's last bit, given as the exponent of the smallest float.
-    const LAST_BIT: u64 = 1075;
-    let bits = value.to_bits();
-    let exponent = (bits >> MANTISSA_BITS) & 0x7FF;
-    let mantissa = bits & ((1 << MANTISSA_BITS) - 1) | u64::from(exponent > 0) << MANTISSA_BITS;
-    let zeros = if mantissa == 0 { LAST_BIT } else { u64::from(mantissa.trailing_zeros()) };
-    LAST_BIT.saturating_sub(exponent.max(1) + zeros) as usize
-}
-
 #[cfg(test)]
 mod tests {
-    use pellucid_record::value::Double;
-
     use super::*;
 
-    #[test]
-    fn a_float_is_written_with_as_many_digits_as_it_has() {
-        let small =
-            [0.0, -0.0, 1.0, -2.5, 0.1, 1e300, -1e-300, 5e-324, f64::MIN_POSITIVE, f64::MAX, f64::EPSILON];
-        let many = (1..5_000_u64).map(|number| f64::from_bits(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-        for value in small.into_iter().chain(many.filter(|value| value.is_finite())) {
-            let whole = format!("{value:.1074}");
-            let expected = whole.trim_end_matches('0').trim_end_matches('.');
-            assert_eq!(decimal_text(&Value::Float(Double(value))).as_deref(), Some(expected));
-        }
-    }
     #[test]
     fn what_is_in_both_is_in_each() {
         let mut state = 1_u64;

@@ -1,0 +1,1 @@
+"""This package has the libraries that are measured: how each is filled and asked."""

@@ -1,0 +1,1 @@
+"""This package has the measures: what is done and timed."""

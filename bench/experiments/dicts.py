@@ -1,0 +1,203 @@
+"""This module measures a dict on disk: single writes of small values under str keys, then random reads.
+
+Each player runs alone from open to close, in turn with the others, in several rounds. A writer that needs
+longer than the time budget is stopped. Its figure is for the work that it did; the table says how much that
+was. Keys come in random order, as names and ids do.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.contenders.dicts import Names, Pair, Player, Session, players
+from bench.measures import Measure, Result, Target, Unit
+from bench.run import Run
+from bench.runner import WrongAnswerError, compiled, function, in_turn
+
+BLOCK = 100
+"""Single puts between two reads of the clock."""
+EXECUTEMANY_BLOCK = 10_000
+READS_MAX = 200_000
+SAMPLE = 200
+"""Keys whose values are compared after the timing."""
+
+# Set before anything was measured, for each count of writes. A put may take six times the time of a dict.
+WRITE_TARGETS = {10_000: [Target(1 / 6, "dict")]}
+TOGETHER_TARGETS = {
+    10_000: [Target(4, "dbm.gnu")],
+    1_000_000: [
+        Target(2, "dbm.gnu"),
+        Target(1, "lmdb, a transaction for each, sync off"),
+        Target(1, "rocksdict"),
+        Target(1, "plyvel"),
+    ],
+}
+FROM_OPEN_TO_CLOSE_TARGETS = {10_000: [Target(3, "dbm.gnu")]}
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The results of one player in one round."""
+
+    write_seconds: float
+    written: int
+    read_seconds: float
+    read: int
+    there: int
+    """Keys that could be read."""
+    whole_seconds: float
+    """Seconds for open, writes and close, without the reads."""
+
+
+def run(run: Run) -> None:
+    """Run every count of writes."""
+    for count in run.scale.writes:
+        one_count(run, count)
+
+
+def one_count(run: Run, count: int) -> None:
+    """Let all players write `count` values and read some of them, in turn."""
+    measures = measures_of(count, run.scale.budget_seconds)
+    if not any(run.wants(measure.title) for measure in measures):
+        return
+    everybody = players(run.rivals)
+    pairs = _pairs(count)
+    played: dict[str, list[Played]] = {player.name: [] for player in everybody}
+    rounds = run.pace.rounds if count <= 100_000 else run.scale.bulk_rounds
+    for round_index, player in in_turn(everybody, rounds):
+        run.pace.on_progress(f"{count:,} writes, round {round_index + 1} of {rounds}: {player.name}")
+        played[player.name].append(play(player, pairs, run.scale.budget_seconds, run.directory))
+    for measure in measures:
+        measure.results = [Result(player.name, player.is_ours, like=player.like) for player in everybody]
+    for index, player in enumerate(everybody):
+        writes, reads, together, whole, all_of_it = (measure.results[index] for measure in measures)
+        rounds_played = played[player.name]
+        writes.costs = [one.write_seconds / one.written for one in rounds_played]
+        reads.costs = [one.read_seconds / one.read for one in rounds_played]
+        whole.costs = [one.whole_seconds / one.written for one in rounds_played]
+        together.costs = list(map(operator.add, writes.costs, reads.costs))
+        all_of_it.costs = list(map(operator.add, whole.costs, reads.costs))
+        done = min(one.written for one in rounds_played)
+        stopped = "" if done == count else "stopped at "
+        reads.facts = {"keys": f"{min(one.there for one in rounds_played):,}"}
+        for result in (writes, together, whole, all_of_it):
+            result.facts = {"a put survives": player.survives, "writes": f"{stopped}{done:,}"}
+    run.measures += [measure for measure in measures if run.wants(measure.title)]
+
+
+def measures_of(count: int, budget_seconds: float) -> list[Measure]:
+    """Make the measures of one count of writes: writes, reads, both, and both with open and close."""
+    stopped = f"who needs more than {budget_seconds:g} s to write, or to read, is stopped"
+    budget = f"{stopped} and judged by what was done"
+    beside = "each rival stands under the one of our ways that is like its own"
+    both = "one write and one read, each by its own mean"
+    reading = [
+        f"at most {READS_MAX:,} reads, before closing; what a stopped writer lacks is put in bulk first",
+        "a contender without bulk puts reads from as many keys as it has written",
+    ]
+    notes = [budget, beside]
+
+    def made(title: str, notes: list[str], targets: dict[int, list[Target]] | None = None) -> Measure:
+        return Measure(title, Unit.TIME, notes=list(notes), targets=(targets or {}).get(count, []))
+
+    return [
+        made(f"{count:,} single writes", notes, WRITE_TARGETS),
+        made(f"random reads after {count:,} writes", reading),
+        made(f"{count:,} single writes, then reads, both together", [*notes, both], TOGETHER_TARGETS),
+        made(f"open, {count:,} writes, close", notes),
+        made(f"open, {count:,} writes, then reads, close", [*notes, both], FROM_OPEN_TO_CLOSE_TARGETS),
+    ]
+
+
+def _pairs(count: int) -> list[Pair]:
+    """Make `count` different keys in random order, each with its own small value."""
+    chance = random.Random(count)
+    pairs = [(f"{number * 2654435761 % 2**32:08x}-{number}", f"value {number}") for number in range(count)]
+    chance.shuffle(pairs)
+    return pairs
+
+
+def play(player: Player, pairs: Sequence[Pair], budget_seconds: float, directory: Path) -> Played:
+    """Open, write, read, close; then check the values and remove the files."""
+    home = directory / "dict"
+    home.mkdir()
+    try:
+        started = time.perf_counter()
+        session = player.open(home / "words")
+        opened = time.perf_counter()
+        writer, blocks = _writer(player, session, pairs)
+        writing = time.perf_counter()
+        written = writer(blocks, budget_seconds)
+        session.complete()
+        completed = time.perf_counter()
+        there = pairs
+        if written < len(pairs):
+            if session.fill is None:
+                there = pairs[:written]
+            else:
+                session.fill(pairs[written:])
+        names = session.reading()
+        read_seconds, read = _read(player, names, there, budget_seconds)
+        _check(player, names, there)
+        closing = time.perf_counter()
+        session.close()
+        closed = time.perf_counter()
+    finally:
+        shutil.rmtree(home)
+    whole = (opened - started) + (completed - writing) + (closed - closing)
+    return Played(completed - writing, written, read_seconds, read, len(there), whole)
+
+
+def _writer(player: Player, session: Session, pairs: Sequence[Pair]) -> tuple[Any, list[Sequence[Pair]]]:
+    """Return the compiled loop of all writes, and the blocks of pairs for it."""
+    size = EXECUTEMANY_BLOCK if player.puts_blocks else BLOCK
+    blocks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    line = player.put if player.puts_blocks else f"for k, v in block: {_indented(player.put)}"
+    return _loop(line, session.names), blocks
+
+
+def _read(player: Player, names: Names, pairs: Sequence[Pair], budget_seconds: float) -> tuple[float, int]:
+    chance = random.Random(len(pairs))
+    keys = [key for key, _ in chance.choices(pairs, k=min(len(pairs), READS_MAX))]
+    blocks = [keys[start : start + BLOCK] for start in range(0, len(keys), BLOCK)]
+    reader = _loop(f"for k in block: {player.get}", names)
+    started = time.perf_counter()
+    read: int = reader(blocks, budget_seconds)
+    return time.perf_counter() - started, read
+
+
+def _indented(line: str) -> str:
+    """Indent a line, because a `with` cannot follow a `for` on one line."""
+    return f"\n   {line}" if line.startswith("with ") else line
+
+
+def _loop(line: str, names: Names) -> Any:
+    """Make the loop around the line of a player: block after block, until the budget is used up."""
+    parameters = "".join(f", {name}=_names[{name!r}]" for name in names)
+    source = (
+        f"def work(blocks, budget, clock=_names['_clock']{parameters}):\n"
+        " done, started = 0, clock()\n"
+        " for block in blocks:\n"
+        f"  {line}\n"
+        "  done += len(block)\n"
+        "  if clock() - started > budget:\n"
+        "   break\n"
+        " return done\n"
+    )
+    return compiled(source, {**names, "_clock": time.perf_counter})
+
+
+def _check(player: Player, names: Names, pairs: Sequence[Pair]) -> None:
+    """Compare some of the values, read by the line of the player."""
+    get = function("k", player.get, names)
+    for key, value in random.Random(1).choices(pairs, k=SAMPLE):
+        answer = get(key)
+        if answer != value:
+            raise WrongAnswerError(f"{player.name} has {answer!r} under {key!r}, not {value!r}")
