@@ -34,10 +34,10 @@ from pellucid.errors import Error, PickleDenied, UnsupportedValue
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-__all__ = ["check_globals", "decode", "encode", "wanted"]
+__all__ = ["check_globals", "decode", "decode_all", "encode", "wanted"]
 
 DAMAGED = "a stored pickle is damaged: "
 WILDCARDS = frozenset("*?[")
@@ -130,6 +130,19 @@ def decode(data: bytes, policy: str | tuple[str, ...]) -> object:
         return pickle.loads(data)  # noqa: S301  the user has said so
     except (pickle.UnpicklingError, EOFError, struct.error) as error:
         raise ValueError(f"{DAMAGED}{error}") from error
+
+
+def decode_all(data: bytes, policy: str | tuple[str, ...]) -> Iterator[object]:
+    """Yield the objects of pickles that follow each other, under the rules of `decode`."""
+    file = io.BytesIO(data)
+    while file.tell() < len(data):
+        if policy != "allow":
+            yield Restricted(data, tuple(policy), file).load()
+            continue
+        try:
+            yield pickle.load(file)  # noqa: S301  the user has said so
+        except (pickle.UnpicklingError, EOFError, struct.error) as error:
+            raise ValueError(f"{DAMAGED}{error}") from error
 
 
 def check_globals(names: tuple[str, ...]) -> None:
@@ -268,8 +281,8 @@ class Restricted(_Unpickler):  # type: ignore[misc]
 
     dispatch = Instructions(_Unpickler.dispatch)
 
-    def __init__(self, data: bytes, names: tuple[str, ...]) -> None:
-        super().__init__(io.BytesIO(data))
+    def __init__(self, data: bytes, names: tuple[str, ...], file: io.BytesIO | None = None) -> None:
+        super().__init__(io.BytesIO(data) if file is None else file)
         self.globals = _globals_of(names)
         # The key is the address, because some classes have no hash. The value keeps the object alive.
         self.given: dict[int, object] = {}
