@@ -90,7 +90,8 @@ def reason_of(error: Exception) -> str:
         what = error.msg[0].lower() + error.msg[1:]
         return f"not JSON: {what} at column {error.colno}"
     if isinstance(error, UnicodeDecodeError):
-        return f"not {error.encoding}: byte 0x{error.object[error.start]:02x}; pass encoding= if it has another one"
+        byte = error.object[error.start]
+        return f"not {error.encoding}: byte 0x{byte:02x}; pass encoding= if it has another one"
     if isinstance(error, RecursionError):
         return "nested too deeply"
     return str(error)
