@@ -43,7 +43,10 @@ def database_argument(name: str = "file") -> Callable[[Any], Any]:
 def table_argument(is_required: bool = True) -> Callable[[Any], Any]:
     """An argument for the name of a table, which completion knows."""
     return click.argument(
-        "table", required=is_required, metavar="TABLE", shell_complete=_tables_for_completion
+        "table",
+        required=is_required,
+        metavar="TABLE" if is_required else "[TABLE]",
+        shell_complete=_tables_for_completion,
     )
 
 

@@ -42,7 +42,7 @@ def _types(given: tuple[str, ...]) -> Any:
     "types",
     multiple=True,
     metavar="FIELD=TYPE",
-    help="Read a field as text, int, float, bool, decimal, date, uuid, json or pickle. TYPE alone: whole values.",
+    help="Read a field as text, int, float, bool, decimal, date, uuid, json or pickle; TYPE alone: all.",
 )
 @click.option(
     "--dates", is_flag=True, help="Make dates of strings such as 2000-01-31 and 2000-01-31T12:30:00."
@@ -102,6 +102,12 @@ def import_command(
         )
     except pellucid.NotADatabase as error:
         raise Refused(f"{error}; the database comes first: pellucid import FILE SOURCE") from error
+    except pellucid.SourceError as error:
+        if "is a pellucid database" not in str(error):
+            raise
+        raise Refused(
+            f"{error}. To import into it, the database comes first: pellucid import FILE SOURCE"
+        ) from error
     except KeyboardInterrupt:
         say("stopped; nothing was imported" if options["batch"] is None else "stopped after the last batch")
         ctx.exit(130)

@@ -63,7 +63,7 @@ class Input:
         if isinstance(source, io.TextIOBase):
             raise TypeError("import_from() reads bytes; open the file in binary mode, with open(path, 'rb')")
         name = getattr(source, "name", None)
-        self.name = name if isinstance(name, str) else "the stream"
+        self.name = name.strip("<>") if isinstance(name, str) else "the stream"
         self.stream = source if hasattr(source, "peek") else io.BufferedReader(source, HEAD_SIZE)
         # One call of peek() gives what one read gave. A pipe may give its first bytes in pieces.
         self.head = self.stream.peek(HEAD_SIZE)[:HEAD_SIZE]
