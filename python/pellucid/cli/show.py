@@ -17,6 +17,8 @@ __all__ = ["as_json", "cell", "human_size", "lines", "rows", "write_for_programs
 # A column narrower than this shows nothing of use; then each row becomes a block of lines.
 COLUMN_MIN = 9
 CELL_MAX = 2000
+# Rich takes a millisecond for a row; the rows after these are formatted without it.
+DRAWN_MAX = 500
 # What rich puts between two columns.
 GAP = "   "
 
@@ -72,9 +74,17 @@ def rows(columns: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
             width=widths[index],
             justify="right" if is_number else "left",
         )
-    for row in found:
+    for row in found[:DRAWN_MAX]:
         table.add_row(*map(Text, row))
     Console(width=width(), highlight=False).print(table)
+    aligned = [(widths[index], column.justify == "right") for index, column in enumerate(table.columns)]
+    for row in found[DRAWN_MAX:]:
+        click.echo(GAP.join(_padded(text, *how) for text, how in zip(row, aligned, strict=True)))
+
+
+def _padded(text: str, size: int, is_number: bool) -> str:
+    text = text if len(text) <= size else text[: size - 1] + "\u2026"
+    return text.rjust(size) if is_number else text.ljust(size)
 
 
 def _fitted(natural: list[int], room: int) -> list[int]:

@@ -108,8 +108,8 @@ def import_command(
         raise Refused(
             f"{error}. To import into it, the database comes first: pellucid import FILE SOURCE"
         ) from error
-    except KeyboardInterrupt:
-        say("stopped; nothing was imported" if options["batch"] is None else "stopped after the last batch")
+    except KeyboardInterrupt as stopped:
+        say("; ".join(["stopped", *map(str, stopped.args)]))
         ctx.exit(130)
     click.echo(str(report), err=bool(report.skipped_count))
     if report.skipped_count:

@@ -106,7 +106,7 @@ def _of_text(source: Input, head: bytes) -> str:
     if suffix in PICKLES:
         return "pickle"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return {".csv": "csv", ".json": "json"}.get(suffix, "csv")
+        return {".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix, "csv")
     if b"\x00" in head:
         raise _unknown(source, f"it begins with the bytes {head[:8].hex(' ')}")
     if suffix in (".jsonl", ".ndjson"):

@@ -88,16 +88,26 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
             "verify=True needs rows to compare, and a dry run in batches keeps none; leave out batch="
         )
     report = ImportReport(found.name)
-    report.format = choices.format or detect(found)
     begun = time.monotonic()
-    with _database(into, choices) as database:
-        pace = Pace(choices.progress)
-        try:
-            _Import(database, found, choices, report, pace).run()
-        finally:
-            pace.clear()
+    with closing(found):
+        report.format = choices.format or detect(found)
+        with _database(into, choices) as database:
+            _run_in(database, found, choices, report)
     report.seconds = time.monotonic() - begun
     return report
+
+
+def _run_in(database: pellucid.Database, found: Input, choices: Choices, report: ImportReport) -> None:
+    pace = Pace(choices.progress)
+    before = database.stats()["version"]
+    try:
+        _Import(database, found, choices, report, pace).run()
+    except KeyboardInterrupt:
+        # It may come after the commit, when it is too late to take it back.
+        is_same = database.stats()["version"] == before
+        raise KeyboardInterrupt("nothing was imported" if is_same else "rows were stored already") from None
+    finally:
+        pace.clear()
 
 
 @contextmanager

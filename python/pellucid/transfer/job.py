@@ -6,6 +6,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 from pellucid.errors import SourceError
@@ -50,6 +51,7 @@ class Input:
 
     def __init__(self, source: Any) -> None:
         self.stream: BinaryIO | None = None
+        self.pipe: BinaryIO | None = None
         self.path = ""
         self.head = b""
         self.size: int | None = None
@@ -79,7 +81,8 @@ class Input:
         if stat.S_ISDIR(found.st_mode):
             return
         if not stat.S_ISREG(found.st_mode):
-            self._of_stream(open(path, "rb"))  # noqa: SIM115  the import closes it
+            self.pipe = open(path, "rb")  # noqa: SIM115  `close` closes it
+            self._of_stream(self.pipe)
             return
         self.size = found.st_size
         self.watch(path)
@@ -91,11 +94,29 @@ class Input:
         """Whether there is a file or folder at the path, or a stream."""
         return self.stream is not None or os.path.exists(self.path)
 
-    def open(self) -> BinaryIO:
-        """The bytes of the file from its beginning; a stream can be read once."""
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The bytes of the file from its beginning. A stream can be read once, and its owner closes it."""
         if self.stream is not None:
-            return self.stream
-        return open(self.path, "rb", buffering=1 << 18)
+            yield self.stream
+            return
+        with open(self.path, "rb", buffering=1 << 18) as file:
+            yield file
+
+    @contextmanager
+    def text(self, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
+        """The text of the file."""
+        with self.open() as file:
+            text = io.TextIOWrapper(file, encoding, newline=newline)
+            try:
+                yield text
+            finally:
+                text.detach()
+
+    def close(self) -> None:
+        """Close what this object itself opened."""
+        if self.pipe is not None:
+            self.pipe.close()
 
     def watch(self, *paths: str) -> None:
         """Note the state of files, for `check_unchanged`."""

@@ -43,6 +43,7 @@ class Export(NamedTuple):
     fields: list[str] | None
     table: str
     format: str
+    is_stream: bool
     skip: Callable[[str, str], None]
     step: Callable[[int], None]
 
@@ -126,6 +127,7 @@ def run(
         None if fields is None else list(fields),
         table or getattr(rows, "name", None) or "rows",
         format,
+        is_stream,
         report.skip,
         lambda done: pace.step(done, min(1.0, done / total) if total else None),
     )

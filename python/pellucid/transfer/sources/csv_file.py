@@ -23,7 +23,7 @@ def parts(job: Job) -> Iterator[Part]:
 
 def _rows(job: Job) -> Iterator[tuple[int, dict[str, Any]]]:
     encoding = job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8-sig")
-    with io.TextIOWrapper(job.input.open(), encoding, newline="") as text:
+    with job.input.text(encoding) as text:
         try:
             yield from _rows_of(job, text)
         except UnicodeDecodeError as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pellucid.errors import SourceError
@@ -21,32 +21,41 @@ SPACE = re.compile(r"[ \t\r\n]*")
 
 def parts(job: Job) -> Iterator[Part]:
     """The one table of the file: an array has rows, an object has keys and rows."""
-    text = Text(job)
-    opening = text.next_sign()
-    if opening == "[":
-        yield Part(None, "rows", in_chunks(_elements(text), "element"))
-    elif opening == "{":
-        yield Part(None, "pairs", in_chunks(((key, (key, row)) for key, row in _members(text)), "key"))
-    else:
-        raise job.damaged(f"it begins with {opening!r}, and not with an array or an object")
+    with _opened(job) as text:
+        opening = text.next_sign()
+        if opening == "[":
+            yield Part(None, "rows", in_chunks(_elements(text), "element"))
+        elif opening == "{":
+            yield Part(None, "pairs", in_chunks(((key, (key, row)) for key, row in _members(text)), "key"))
+        else:
+            raise job.damaged(f"it begins with {opening!r}, and not with an array or an object")
 
 
 def parts_of_tinydb(job: Job) -> Iterator[Part]:
     """The tables of a TinyDB; the ids of its documents become keys."""
-    text = Text(job)
-    if text.next_sign() != "{":
-        raise job.damaged("it is no object of tables")
-    for name, documents in _members(text):
-        if not isinstance(documents, dict):
-            raise job.damaged(f"table {name!r} is no object of documents")
-        try:
-            pairs = [(int(number), document) for number, document in documents.items()]
-        except ValueError:
-            raise job.damaged(f"table {name!r} has a document whose id is no number") from None
-        rows = ((key, (key, document)) for key, document in pairs)
-        yield Part(
-            "default" if name == "_default" else name, "pairs", in_chunks(rows, "document", len(pairs))
-        )
+    with _opened(job) as text:
+        if text.next_sign() != "{":
+            raise job.damaged("it is no object of tables")
+        for name, documents in _members(text):
+            pairs = _documents(job, name, documents)
+            table = "default" if name == "_default" else name
+            yield Part(table, "pairs", in_chunks(((pair[0], pair) for pair in pairs), "document", len(pairs)))
+
+
+def _documents(job: Job, table: str, documents: Any) -> list[tuple[int, Any]]:
+    if not isinstance(documents, dict):
+        raise job.damaged(f"table {table!r} is no object of documents")
+    try:
+        return [(int(number), document) for number, document in documents.items()]
+    except ValueError:
+        raise job.damaged(f"table {table!r} has a document whose id is no number") from None
+
+
+@contextmanager
+def _opened(job: Job) -> Iterator[Text]:
+    encoding = job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8-sig")
+    with job.input.text(encoding) as file:
+        yield Text(job, file)
 
 
 def _elements(text: Text) -> Iterator[tuple[int, Any]]:
@@ -77,12 +86,9 @@ def _members(text: Text) -> Iterator[tuple[str, Any]]:
 class Text:
     """The text of a file, in pieces, from which JSON values are taken one by one."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, file: io.TextIOWrapper) -> None:
         self.job = job
-        head = job.input.head
-        encoding = job.encoding or ("utf-16" if head[:2] in BOMS_UTF16 else "utf-8-sig")
-        codecs.lookup(encoding)
-        self.file = io.TextIOWrapper(job.input.open(), encoding, newline="")
+        self.file = file
         self.buffer = ""
         self.position = 0
         self.line = 1

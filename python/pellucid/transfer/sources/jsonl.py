@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import io
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -37,12 +36,12 @@ def _chunks(job: Job) -> Iterator[Chunk]:
 
 def _lines(job: Job) -> Iterator[list[bytes]]:
     encoding = job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8")
-    with job.input.open() as file:
-        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii"):
+    if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii"):
+        with job.input.open() as file:
             while lines := file.readlines(CHUNK_SIZE):
                 yield lines
-            return
-        text = io.TextIOWrapper(file, encoding, newline="\n")
+        return
+    with job.input.text(encoding, "\n") as text:
         try:
             while decoded := text.readlines(CHUNK_SIZE):
                 yield [line.encode("utf-8", "surrogatepass") for line in decoded]

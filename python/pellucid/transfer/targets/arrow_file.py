@@ -24,7 +24,9 @@ def write(export: Export, target: BinaryIO) -> int:
     else:
         from pyarrow import ipc
 
-        with ipc.new_file(target, columns.schema) as file:
+        # A stream can be read while it is written, a file at any place.
+        begin = ipc.new_stream if export.is_stream else ipc.new_file
+        with begin(target, columns.schema) as file:
             file.write_table(columns)
     return int(columns.num_rows)
 
