@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from pellucid.transfer.convert import from_cell
@@ -47,8 +48,7 @@ def _line_of(job: Job, encoding: str) -> str:
 
 def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, Any]]]:
     first = text.readline()
-    lines = _after(first, text)
-    cells = csv.reader(lines, delimiter=max(DELIMITERS, key=first.count), strict=True)
+    cells = csv.reader(chain([first], text), delimiter=max(DELIMITERS, key=first.count), strict=True)
     names = next(cells, [])
     for column, name in enumerate(names, 1):
         if not name.strip():
@@ -69,11 +69,6 @@ def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, 
         elif row:
             job.skip(f"line {place}", f"it has {len(row)} cells, and the first line has {len(names)}")
         place = cells.line_num + 1
-
-
-def _after(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
 
 
 def _reader(types: Any, name: str) -> Any:

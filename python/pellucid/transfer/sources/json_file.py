@@ -92,6 +92,8 @@ class Text:
         self.buffer = ""
         self.position = 0
         self.line = 1
+        # How much of the line is before the buffer.
+        self.column = 0
         self.is_whole = False
         self.decoder = json.JSONDecoder()
 
@@ -99,6 +101,7 @@ class Text:
         """Read on; False at the end of the file."""
         done = self.buffer[: self.position]
         self.line += done.count("\n")
+        self.column = len(done) - (done.rfind("\n") + 1) + (0 if "\n" in done else self.column)
         rest = self.buffer[self.position :]
         try:
             # A value that is longer than the buffer is read in pieces that double.
@@ -152,6 +155,7 @@ class Text:
         """The next value."""
         self.peek()
         while True:
+            start = self.position
             try:
                 value, end = self.decoder.raw_decode(self.buffer, self.position)
             except RecursionError:
@@ -160,7 +164,7 @@ class Text:
                 if self.fill():
                     continue
                 if isinstance(error, json.JSONDecodeError):
-                    self.position = min(error.pos, len(self.buffer))
+                    self.position = min(self.position + error.pos - start, len(self.buffer))
                     raise self.error(error.msg[0].lower() + error.msg[1:]) from None
                 raise self.error(str(error)) from None
             # A number at the end of the buffer may go on.
@@ -172,5 +176,5 @@ class Text:
         """The error for what is at the position."""
         before = self.buffer[: self.position]
         line = self.line + before.count("\n")
-        column = self.position - (before.rfind("\n") + 1) + 1
+        column = self.position - (before.rfind("\n") + 1) + 1 + (0 if "\n" in before else self.column)
         return self.job.damaged(f"line {line}, column {column}: {what}")

@@ -79,11 +79,13 @@ def _default(value: Any) -> Any:
 def _duration(value: Any) -> str:
     """A timedelta in the form of ISO 8601, as msgspec writes it: `P1DT5.5S`, `-PT1S`."""
     micros = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
+    if not micros:
+        return "P0D"
     sign, micros = ("-", -micros) if micros < 0 else ("", micros)
     days, micros = divmod(micros, 86_400_000_000)
     seconds, micros = divmod(micros, 1_000_000)
     fraction = f".{micros:06}".rstrip("0") if micros else ""
-    time = f"T{seconds}{fraction}S" if seconds or micros or not days else ""
+    time = f"T{seconds}{fraction}S" if seconds or micros else ""
     return f"{sign}P{f'{days}D' if days else ''}{time}"
 
 
