@@ -72,6 +72,12 @@ def test_every_subcommand_explains_itself(name: str, run: Run) -> None:
     assert len(text.splitlines()) > 5
 
 
+def test_the_reference_lists_every_subcommand() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs/reference/command.md").read_text("utf-8")
+    listed = re.findall(r"^\| `([a-z]+)(?: [A-Z\[][^`]*)?` \|", page, re.MULTILINE)
+    assert listed == list(app.SUBCOMMANDS)
+
+
 def test_info(people: Run) -> None:
     people("index", "p.pel", "people", "by_age", "age")
     assert re.search(r"people\s+3\s+by_age", people("info", "p.pel").stdout)

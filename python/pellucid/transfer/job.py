@@ -16,7 +16,7 @@ __all__ = ["CHUNK_ROWS", "CHUNK_SIZE", "HEAD_SIZE", "Chunk", "Input", "Job", "Pa
 
 # Rows are stored in chunks: large enough that a chunk costs nothing, small enough to stay in the cache.
 CHUNK_ROWS = 500
-CHUNK_SIZE = 1 << 17
+CHUNK_SIZE = 1 << 15
 HEAD_SIZE = 1 << 16
 
 

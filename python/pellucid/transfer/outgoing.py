@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import pellucid
-from pellucid.transfer.job import CHUNK_ROWS
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import ExportReport
 
@@ -31,6 +30,8 @@ SUFFIXES = {
     ".shelf": "shelve",
 }
 WRITERS = {"parquet": "arrow"}
+# Rows are written in chunks that stay in the cache of the processor.
+CHUNK_ROWS = 100
 # These are folders or files that their own libraries write, so they need a path.
 NEED_A_PATH = ("sqlite", "shelve")
 

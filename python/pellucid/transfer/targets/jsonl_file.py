@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from pellucid.transfer.outgoing import Export
-from pellucid.transfer.targets.plain_text import encoder
+from pellucid.transfer.targets.plain_text import encoder, lines_encoder
 
 __all__ = ["write"]
 
 
 def write(export: Export, target: BinaryIO) -> int:
     """Write the rows, and return their number."""
-    encode = encoder()
+    encode, encode_all = encoder(), lines_encoder()
     written = done = 0
     for rows in export.values():
         try:
-            lines = list(map(encode, rows))
+            target.write(encode_all(rows))
+            written += len(rows)
         except (TypeError, ValueError, RecursionError):
-            lines = list(_one_by_one(export, encode, rows, done))
-        if lines:
-            target.write(b"\n".join(lines) + b"\n")
-        written += len(lines)
+            for line in _one_by_one(export, encode, rows, done):
+                target.write(line + b"\n")
+                written += 1
         done += len(rows)
     return written
 

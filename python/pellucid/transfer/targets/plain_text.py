@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["as_text", "encoder"]
+__all__ = ["as_text", "encoder", "lines_encoder"]
 
 
 def encoder() -> Callable[[Any], bytes]:
@@ -32,6 +32,28 @@ def encoder() -> Callable[[Any], bytes]:
         return _slow(value) if b"null" in line and _has_special_float(value) else line
 
     return fast
+
+
+def lines_encoder() -> Callable[[list[Any]], bytes]:
+    """A function from values to lines of JSON; it raises as that of `encoder` does, for any of the values."""
+    encode = encoder()
+    try:
+        import msgspec
+    except ImportError:
+        return lambda values: b"".join(encode(value) + b"\n" for value in values)
+    fast = msgspec.json.Encoder(enc_hook=_default).encode
+
+    def lines(values: list[Any]) -> bytes:
+        # This is a loop without a step of Python. One look for null tells whether a NaN was lost.
+        try:
+            data = b"\n".join(list(map(fast, values)))
+        except (TypeError, ValueError, RecursionError):
+            data = b"null"
+        if b"null" in data:
+            return b"".join(encode(value) + b"\n" for value in values)
+        return data + b"\n"
+
+    return lines
 
 
 def _slow(value: Any) -> bytes:
