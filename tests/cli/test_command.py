@@ -170,6 +170,9 @@ def test_queries_for_programs(people: Run) -> None:
         "--json",
     )
     assert found.stdout == '{"city":"Bath","n":2,"mean(age)":35.5}\n{"city":"York","n":1,"mean(age)":19.0}\n'
+    found = people("query", "p.pel", "--group", "lower(city) as c", "--select", "max(age) as m, c", "--json")
+    assert found.stdout == '{"m":41,"c":"bath"}\n{"m":19,"c":"york"}\n'
+    assert "neither in --group nor" in people("query", "p.pel", "--group", "city", "--select", "name").stderr
     assert people("query", "p.pel", "--select", "max(age) as oldest", "--json").stdout == '{"oldest":41}\n'
     import pyarrow
 

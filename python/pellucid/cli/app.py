@@ -9,6 +9,7 @@ import importlib
 import os
 import re
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -94,7 +95,9 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand, and turn errors into messages and exit codes."""
         try:
-            result = super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: say(f"warning: {message}")
+                result = super().invoke(ctx)
             sys.stdout.flush()
             return result
         except BrokenPipeError:
@@ -104,7 +107,8 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             say("stopped")
             ctx.exit(130)
-        except (Refused, pellucid.Error, OSError, ValueError, ImportError, MemoryError) as error:
+        except (Refused, pellucid.Error, OSError, ValueError, TypeError, ImportError, MemoryError) as error:
+            # The library has a TypeError for what was typed, too: an order by each element, for example.
             say(message_of(error))
             ctx.exit(1)
 

@@ -68,6 +68,9 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
     with opened(file) as database:
         query: Any = the_table(database, table).where(*map(pellucid.parse, options["conditions"]))
         selected = list(map(named, pieces(options["select"]))) if options["select"] else []
+        if options["is_explain"] and options["group"]:
+            click.echo(query.explain())
+            return
         if options["group"] or any(AGGREGATE.match(text) for text, _ in selected):
             query = _grouped(query, options["group"], selected)
         elif selected:
@@ -91,29 +94,37 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
 
 def _grouped(query: Any, group: str | None, selected: list[tuple[str, str]]) -> Any:
     """The groups as rows of a table in memory, so that they can be sorted like any others."""
-    aggregates = {}
-    for text, name in selected or [("count()", "count")]:
-        found = AGGREGATE.match(text)
-        if found is None:
-            raise Refused(
-                f"--select {text!r} is not an aggregate, and rows are grouped; those are count(), count(x), "
-                "sum(x), mean(x), min(x) and max(x), and what --group names is there anyway"
-            )
-        function, argument = found.groups()
-        if argument.strip():
-            aggregates[name] = getattr(pellucid.parse(argument), function)()
-        elif function == "count":
-            aggregates[name] = pellucid.count()
-        else:
-            raise Refused(f"--select {text!r}: {function}() needs an expression, as in {function}(age)")
-    if group:
-        by = {name: pellucid.parse(text) for text, name in map(named, pieces(group))}
-        rows = query.group_by(**by).agg(**aggregates)
-    else:
-        rows = [query.agg(**aggregates)]
+    groups = {name: text for text, name in map(named, pieces(group))} if group else {}
+    chosen = selected or [*((name, name) for name in groups), ("count()", "count")]
+    aggregates: dict[str, Any] = {}
+    columns: dict[str, str] = {}
+    for text, name in chosen:
+        shared = text if text in groups else next((by for by, found in groups.items() if found == text), None)
+        columns[name] = name if shared is None else shared
+        if shared is None:
+            aggregates[name] = _aggregate(text)
+    by = {name: pellucid.parse(text) for name, text in groups.items()}
+    if not selected or all(AGGREGATE.match(text) for text, _ in selected):
+        columns = {**{name: name for name in groups}, **columns}
+    rows = query.group_by(**by).agg(**aggregates) if by else [query.agg(**aggregates)]
     scratch = pellucid.open(":memory:")
-    scratch.extend(rows)
+    scratch.extend({name: row[column] for name, column in columns.items()} for row in rows)
     return scratch.where()
+
+
+def _aggregate(text: str) -> Any:
+    found = AGGREGATE.match(text)
+    if found is None:
+        raise Refused(
+            f"--select {text!r} is neither in --group nor an aggregate: count(), count(x), sum(x), mean(x), "
+            "min(x) or max(x)"
+        )
+    function, argument = found.groups()
+    if argument.strip():
+        return getattr(pellucid.parse(argument), function)()
+    if function == "count":
+        return pellucid.count()
+    raise Refused(f"--select {text!r}: {function}() needs an expression, as in {function}(age)")
 
 
 def _for_people(query: Any, limit: int, is_whole: bool) -> None:

@@ -42,7 +42,8 @@ def _types(given: tuple[str, ...]) -> Any:
     "types",
     multiple=True,
     metavar="FIELD=TYPE",
-    help="Read a field as text, int, float, bool, decimal, date, uuid, json or pickle; TYPE alone: all.",
+    help="Read a field as text, int, float, bool, decimal, date, uuid, json or pickle. "
+    "A TYPE alone is that of whole values.",
 )
 @click.option(
     "--dates", is_flag=True, help="Make dates of strings such as 2000-01-31 and 2000-01-31T12:30:00."

@@ -18,7 +18,7 @@ FORMATS = (
 
 COMPRESSED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
 LMDB_MAGIC = b"\xde\xc0\xef\xbe"
-TINYDB = re.compile(rb'\s*\{\s*"[^"\\]*"\s*:\s*\{\s*("\d+"\s*:\s*\{|\}\s*[,}])')
+TINYDB = re.compile(rb'\s*\{\s*("[^"\\]*"\s*:\s*\{\s*"\d+"\s*:\s*\{|"_default"\s*:\s*\{\s*\})')
 PICKLES = (".pickle", ".pkl", ".p")
 
 

@@ -194,9 +194,12 @@ def _part(path: str, overwrite: bool, is_shelf: bool) -> Iterator[Any]:
             os.remove(part)
         else:
             os.replace(part, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.remove(part)
+        if isinstance(error, OSError) and error.filename is None:
+            # A write does not say where: the message of a full disk does.
+            error.filename = path
         raise
 
 
