@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import struct
@@ -123,21 +124,31 @@ def test_a_deletion_by_a_condition_asks(large: Path) -> None:
         assert len(db.table("rows")) == 20_000
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text(lines(30_000))
-
+def on_a_full_disk(*words: object) -> subprocess.CompletedProcess[str]:
     def limit() -> None:
-        import resource
-
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
-    ran = subprocess.run(
-        [*COMMAND, "import", tmp_path / "new.pel", tmp_path / "rows.jsonl"],
-        capture_output=True,
-        text=True,
-        preexec_fn=limit,
-        check=False,
+    return subprocess.run(
+        [*COMMAND, *map(str, words)], capture_output=True, text=True, preexec_fn=limit, check=False
     )
+
+
+def test_an_import_onto_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(lines(30_000))
+    ran = on_a_full_disk("import", tmp_path / "new.pel", tmp_path / "rows.jsonl")
     assert (ran.returncode, ran.stderr.count("\n"), ran.stderr[:10]) == (1, 1, "pellucid: ")
     assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet", "sqlite", "shelf"])
+def test_an_export_onto_a_full_disk_leaves_nothing(suffix: str, large: Path, tmp_path: Path) -> None:
+    with pellucid.open(large) as db:
+        # Parquet keeps repetitions short.
+        db.table("rows").extend({"text": os.urandom(100).hex()} for _ in range(10_000))
+    before = sorted(tmp_path.iterdir())
+    ran = on_a_full_disk("export", large, "rows", tmp_path / f"out.{suffix}", "--key", "id")
+    if suffix == "shelf":
+        ran = on_a_full_disk("export", large, "rows", tmp_path / f"out.{suffix}")
+    assert (ran.returncode, ran.stderr[:10]) == (1, "pellucid: "), ran.stderr
+    assert sorted(tmp_path.iterdir()) == before

@@ -10,6 +10,7 @@ import json
 import os
 import shelve
 import sqlite3
+import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -190,3 +191,14 @@ def test_a_key_does_not_hide_a_field(tmp_path: Path, table: pellucid.Table[Any])
     table["cid"] = {"name": "Cid"}
     report = pellucid.export_to(table, tmp_path / "a.jsonl", key="name")
     assert (report.rows, report.skipped[0].place) == (2, "key 'cid'")
+
+
+def test_the_benchmark_runs() -> None:
+    program = Path(__file__).parent.parent.parent / "bench/json_lines.py"
+    ran = subprocess.run(
+        [sys.executable, program, "--rows", "1000", "--rounds", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.count(" rows/s ") == 4

@@ -14,7 +14,7 @@ import pellucid
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import ExportReport
 
-__all__ = ["FORMATS", "Export", "run"]
+__all__ = ["FORMATS", "Export", "give_name", "plain", "run"]
 
 FORMATS = ("jsonl", "csv", "parquet", "arrow", "sqlite", "shelve")
 SUFFIXES = {
@@ -167,6 +167,23 @@ def exists_already(path: str) -> FileExistsError:
     return FileExistsError(17, "it exists already; pass overwrite=True, or choose another name", path)
 
 
+def give_name(part: str, path: str, overwrite: bool) -> None:
+    """Give a complete file its name; raise `FileExistsError` if another one has it."""
+    if overwrite:
+        os.replace(part, path)
+        return
+    try:
+        # A link fails if a file came into being meanwhile.
+        os.link(part, path)
+    except FileExistsError:
+        raise exists_already(path) from None
+    except OSError:
+        # This file system has no links.
+        os.rename(part, path)
+        return
+    os.remove(part)
+
+
 @contextmanager
 def _part(path: str, overwrite: bool, is_shelf: bool) -> Iterator[Any]:
     """A file, or for a shelf a path, that gets its name when it is complete."""
@@ -182,18 +199,7 @@ def _part(path: str, overwrite: bool, is_shelf: bool) -> Iterator[Any]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if not overwrite:
-            # A link fails if a file came into being meanwhile.
-            try:
-                os.link(part, path)
-            except FileExistsError:
-                raise exists_already(path) from None
-            except OSError:
-                os.rename(part, path)
-                return
-            os.remove(part)
-        else:
-            os.replace(part, path)
+        give_name(part, path, overwrite)
     except BaseException as error:
         with suppress(FileNotFoundError):
             os.remove(part)

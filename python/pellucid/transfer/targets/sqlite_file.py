@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain
 from typing import Any
 
-from pellucid.transfer.outgoing import Export
+from pellucid.transfer.outgoing import Export, give_name
 from pellucid.transfer.sources.sqlite import quoted
 from pellucid.transfer.targets.plain_text import as_text, encoder
 
@@ -17,7 +17,20 @@ __all__ = ["write"]
 
 def write(export: Export, path: str, overwrite: bool) -> int:
     """Write the rows in one transaction, and return their number; an error leaves no new file."""
-    is_new = not os.path.exists(path)
+    if os.path.exists(path):
+        return _write_file(export, path, overwrite)
+    part = f"{path}.part-{os.getpid()}"
+    try:
+        count = _write_file(export, part, overwrite)
+        give_name(part, path, overwrite)
+    finally:
+        for name in (part, f"{part}-journal"):
+            with suppress(FileNotFoundError):
+                os.remove(name)
+    return count
+
+
+def _write_file(export: Export, path: str, overwrite: bool) -> int:
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -25,16 +38,7 @@ def write(export: Export, path: str, overwrite: bool) -> int:
             connection.execute("COMMIT")
             return count
     except sqlite3.DatabaseError as error:
-        _clean(path, is_new)
         raise OSError(f"{path}: {error}") from error
-    except BaseException:
-        _clean(path, is_new)
-        raise
-
-
-def _clean(path: str, is_new: bool) -> None:
-    if is_new and os.path.exists(path):
-        os.remove(path)
 
 
 def _write(export: Export, connection: sqlite3.Connection, overwrite: bool) -> int:
