@@ -314,6 +314,17 @@ def test_a_program_for_the_shell(people: Run) -> None:
     assert people("query", "p.pel", "--count").stdout == "4\n"
 
 
+def test_an_error_of_a_program_has_its_traceback(people: Run) -> None:
+    found = people("shell", "p.pel", text="print(1)\nint('x')\n")
+    assert (found.exit_code, found.stdout) == (1, "1\n")
+    assert 'File "<stdin>", line 2' in found.stderr
+
+
+def test_a_key_below_zero(run: Run) -> None:
+    run("put", "p.pel", "t", "--", "-5", "[1]")
+    assert run("get", "p.pel", "t", "--json", "--", "-5").stdout == "[1]\n"
+
+
 def test_completion_of_tables(people: Run) -> None:
     environment = {
         "_PELLUCID_COMPLETE": "bash_complete",

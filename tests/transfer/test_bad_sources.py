@@ -50,7 +50,7 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
     "json with a comma": ("a.json", b'{"a": 1,}', "line 1, column 9"),
     "names of csv": ("a.csv", b"a,,b\n1,2,3\n", "column 2 has no name"),
     "names of csv twice": ("a.csv", b"a,a\n1,2\n", "two columns have the name 'a'"),
-    "quotes of csv": ("a.csv", b'a,b\n"1"x,2\n', "a.csv cannot be read: "),
+    "quotes of csv": ("a.csv", b'a,b\n"1"x,2\n', "a.csv cannot be read: line 2: "),
     "encoding of csv": ("a.csv", b"name,n\na,1\nRen\xe9,2\n", "line 3: not utf-8: byte 0xe9; pass encoding="),
     "lmdb": ("a.mdb", b"\x00" * 16 + b"\xde\xc0\xef\xbe" + b"\xff" * 50, "a.mdb cannot be read: "),
 }

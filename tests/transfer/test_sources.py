@@ -199,12 +199,38 @@ def test_an_empty_json_file_has_no_rows(text: str, tmp_path: Path, db: pellucid.
 
 def test_a_stream_is_read_once() -> None:
     with pellucid.open(":memory:") as db:
-        report = pellucid.import_from(io.BytesIO(b'{"a": 1}\n\n{"a": 2}'), db)
+        stream = io.BytesIO(b'{"a": 1}\n\n{"a": 2}')
+        report = pellucid.import_from(stream, db)
+        assert not stream.closed
         assert (report.rows, report.name) == (2, "the stream")
         with pytest.raises(ValueError, match="a stream can be read once"):
             pellucid.import_from(io.BytesIO(b'{"a": 1}'), db, verify=True)
         with pytest.raises(TypeError, match="open the file in binary mode"):
             pellucid.import_from(io.StringIO("{}"), db)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "form"),
+    [
+        (b'{"a": 1}', "stdin", "jsonl"),
+        (b'{"a": 1}', "x.json", "json"),
+        (b'{"a": 1}\n{"a": 2}\n', "x.json", "jsonl"),
+        (b'{"a": 1\n{"a": 2}\n', "stdin", "jsonl"),
+        (b"[1, 2,\n 3]", "stdin", "json"),
+        (b"[1, 2]", "stdin", "json"),
+        (b'{\n "a": 1}', "stdin", "json"),
+        (b'{"_default": {}}', "stdin", "tinydb"),
+        (b'{"a": {}, "b": 1}', "x.json", "json"),
+        (b'{"pets": {"1": {"a": 1}}}', "stdin", "tinydb"),
+        (b"a;b\n1;2\n", "stdin", "csv"),
+        (b"a\n1\n", "x.csv", "csv"),
+        (b"\x80\x04K\x01.", "stdin", "pickle"),
+    ],
+)
+def test_the_content_says_what_a_source_is(text: bytes, name: str, form: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(text)
+    with pellucid.open(":memory:") as db:
+        assert pellucid.import_from(tmp_path / name, db).format == form
 
 
 def test_dates_are_read_only_on_request(tmp_path: Path, db: pellucid.Database) -> None:

@@ -100,6 +100,7 @@ def get_command(file: str, table: str, key: str, path: str | None, is_json: bool
     \b
     A key is a number, a word, or a literal as in queries:
       5   ann   'two words'   '5'   ('bath', 1)   date '2000-01-31'
+    Write -- before a key that begins with a minus.
 
     \b
     Examples:

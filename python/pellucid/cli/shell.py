@@ -39,9 +39,21 @@ def shell_command(file: str, read_only: bool) -> None:
         bound = [name for name in database.tables() if name.isidentifier() and name not in names]
         names.update({name: database.table(name) for name in bound})
         if not sys.stdin.isatty():
-            exec(compile(sys.stdin.read(), "<stdin>", "exec"), names)  # noqa: S102  it is what the user typed
+            _run(sys.stdin.read(), names)
             return
         _prompt(names, file, bound)
+
+
+def _run(program: str, names: dict[str, Any]) -> None:
+    try:
+        exec(compile(program, "<stdin>", "exec"), names)  # noqa: S102  it is what the user typed
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception:  # An error of the program, which wants its traceback.
+        import traceback
+
+        traceback.print_exc()
+        click.get_current_context().exit(1)
 
 
 def _prompt(names: dict[str, Any], file: str, bound: list[str]) -> None:

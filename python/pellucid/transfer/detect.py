@@ -127,9 +127,10 @@ def _of_json(text: bytes, suffix: str) -> str:
         first, _, rest = text.partition(b"\n")
         return "jsonl" if _is_value(first) and rest.strip()[:1] in (b"{", b"[") else "json"
     first, newline, _ = text.partition(b"\n")
-    if first.rstrip() in (b"[", b"{") or (not newline and text[:1] == b"["):
-        return "json"
-    return "jsonl"
+    if not newline:
+        return "json" if text[:1] == b"[" else "jsonl"
+    # A value that goes on in the next line is no line of JSON Lines.
+    return "json" if first.rstrip()[-1:] in (b"[", b"{", b",", b":") else "jsonl"
 
 
 def _is_value(line: bytes) -> bool:

@@ -52,6 +52,7 @@ class Input:
     def __init__(self, source: Any) -> None:
         self.stream: BinaryIO | None = None
         self.pipe: BinaryIO | None = None
+        self.wrapper: io.BufferedReader | None = None
         self.path = ""
         self.head = b""
         self.size: int | None = None
@@ -66,7 +67,8 @@ class Input:
             raise TypeError("import_from() reads bytes; open the file in binary mode, with open(path, 'rb')")
         name = getattr(source, "name", None)
         self.name = name.strip("<>") if isinstance(name, str) else "the stream"
-        self.stream = source if hasattr(source, "peek") else io.BufferedReader(source, HEAD_SIZE)
+        self.wrapper = None if hasattr(source, "peek") else io.BufferedReader(source, HEAD_SIZE)
+        self.stream = self.wrapper or source
         # One call of peek() gives what one read gave. A pipe may give its first bytes in pieces.
         self.head = self.stream.peek(HEAD_SIZE)[:HEAD_SIZE]
 
@@ -114,7 +116,9 @@ class Input:
                 text.detach()
 
     def close(self) -> None:
-        """Close what this object itself opened."""
+        """Close what this object itself opened, and leave the stream of the caller open."""
+        if self.wrapper is not None:
+            self.wrapper.detach()
         if self.pipe is not None:
             self.pipe.close()
 

@@ -29,8 +29,6 @@ def _rows(job: Job) -> Iterator[tuple[int, dict[str, Any]]]:
             yield from _rows_of(job, text)
         except UnicodeDecodeError as error:
             raise job.damaged(_line_of(job, encoding) + reason_of(error)) from error
-        except csv.Error as error:
-            raise job.damaged(error) from error
 
 
 def _line_of(job: Job, encoding: str) -> str:
@@ -49,7 +47,7 @@ def _line_of(job: Job, encoding: str) -> str:
 def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, Any]]]:
     first = text.readline()
     cells = csv.reader(chain([first], text), delimiter=max(DELIMITERS, key=first.count), strict=True)
-    names = next(cells, [])
+    names = _next(job, cells) or []
     for column, name in enumerate(names, 1):
         if not name.strip():
             raise job.damaged(
@@ -59,7 +57,7 @@ def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, 
             raise job.damaged(f"two columns have the name {name!r}")
     readers = [_reader(job.types, name) for name in names]
     place = cells.line_num + 1
-    for row in cells:
+    while (row := _next(job, cells)) is not None:
         if len(row) == len(names):
             # An empty cell is a field that the row does not have.
             filled = (
@@ -69,6 +67,14 @@ def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, 
         elif row:
             job.skip(f"line {place}", f"it has {len(row)} cells, and the first line has {len(names)}")
         place = cells.line_num + 1
+
+
+def _next(job: Job, cells: Any) -> list[str] | None:
+    try:
+        row: list[str] | None = next(cells, None)
+    except csv.Error as error:
+        raise job.damaged(f"line {cells.line_num}: {error}") from error
+    return row
 
 
 def _reader(types: Any, name: str) -> Any:
