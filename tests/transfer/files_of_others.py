@@ -12,6 +12,7 @@ import pickle
 import shelve
 import sqlite3
 import uuid
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ VALUES: dict[str, Any] = {
     "bob": [1, 2.5, float("inf"), b"\x00", (1, "x"), {1, 2}],
     "cid": {"price": decimal.Decimal("1.10"), "id": uuid.UUID(int=5)},
     "dan": datetime.datetime(2000, 1, 31, 12, tzinfo=datetime.timezone.utc),
+    "eve": [
+        datetime.datetime(2000, 1, 31, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")),
+        bytearray(b"x"),
+        b"",
+        1j,
+    ],
 }
 ROWS: list[dict[str, Any]] = [
     {"id": 1, "name": "Ann", "zip": "01234", "score": 1.5},

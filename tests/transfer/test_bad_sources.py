@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import io
 import json
 import os
 import pickle
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,6 +161,27 @@ def test_a_pickle_runs_no_code(tmp_path: Path, db: pellucid.Database) -> None:
     with pytest.raises(pellucid.PickleDenied, match=r"its pickle wants 'posix\.mkdir'"):
         pellucid.import_from(tmp_path / "evil.pickle", db)
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_what_plain_values_call_does_nothing_else(protocol: int, db: pellucid.Database) -> None:
+    class Call:
+        def __init__(self, function: Callable[..., object], *arguments: object) -> None:
+            self.reduced = function, arguments
+
+        def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+            return self.reduced
+
+    for hostile in (
+        Call(getattr, datetime.date, "mro"),
+        Call(getattr, zoneinfo.ZoneInfo, "clear_cache"),
+        Call(bytes, 10**12),
+        Call(bytearray, 10**12),
+        Call(zoneinfo.ZoneInfo, "../../../etc/passwd"),
+    ):
+        with pytest.raises(ValueError, match=r"can reach anything|damaged"):
+            pellucid.import_from(io.BytesIO(pickle.dumps([hostile], protocol)), db, format="pickle")
+    assert dict(db) == {"kept": 1}
 
 
 def test_a_source_that_changes_while_it_is_read(tmp_path: Path, db: pellucid.Database) -> None:
