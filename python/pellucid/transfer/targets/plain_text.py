@@ -57,17 +57,11 @@ def lines_encoder() -> Callable[[list[Any]], bytes]:
 
 
 def _slow(value: Any) -> bytes:
-    return json.dumps(
-        value, separators=(",", ":"), default=_default, ensure_ascii=_has_half_character(value)
-    ).encode()
-
-
-def _has_half_character(value: Any) -> bool:
     try:
-        json.dumps(value, default=_default, ensure_ascii=False).encode("utf-8")
+        return _ENCODER.encode(value).encode("utf-8")
     except UnicodeEncodeError:
-        return True
-    return False
+        # Half of a surrogate pair has no UTF-8, and can only be escaped.
+        return json.dumps(value, separators=(",", ":"), default=_default).encode("ascii")
 
 
 def _has_special_float(value: Any) -> bool:
@@ -109,6 +103,9 @@ def _duration(value: Any) -> str:
     fraction = f".{micros:06}".rstrip("0") if micros else ""
     time = f"T{seconds}{fraction}S" if seconds or micros else ""
     return f"{sign}P{f'{days}D' if days else ''}{time}"
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_default, ensure_ascii=False)
 
 
 def as_text(value: Any, to_json: Callable[[Any], bytes]) -> Any:
