@@ -50,6 +50,7 @@ from pellucid.errors import (
     PickleDenied,
     ReadOnly,
     RecordTooLarge,
+    SourceError,
     StaleRecord,
     StaleTable,
     StreamError,
@@ -63,6 +64,7 @@ from pellucid.errors import (
     WrongClass,
 )
 from pellucid.objects import register
+from pellucid.transfer import export_to, import_from
 
 __all__ = [
     "KEY",
@@ -100,6 +102,7 @@ __all__ = [
     "RecordTooLarge",
     "Snapshot",
     "SortBy",
+    "SourceError",
     "StaleRecord",
     "StaleTable",
     "StreamError",
@@ -116,6 +119,8 @@ __all__ = [
     "count",
     "counters",
     "dumps",
+    "export_to",
+    "import_from",
     "loads",
     "open",
     "parse",

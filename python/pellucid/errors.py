@@ -17,6 +17,7 @@ an `AttributeError`.
     |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
     |-- StaleTable              ReferenceError   a table that has been dropped
     |-- StreamError             ValueError       columns that end early or are damaged
+    |-- SourceError             ValueError       a file of another program that cannot be imported
     |-- HistoryGone             LookupError      changes that are not kept any more
     |-- UniqueError             ValueError       a value that another row has in a unique index
     |-- NoSuchIndex             LookupError      an index that was never created, or was dropped
@@ -131,6 +132,10 @@ class StaleTable(Error, ReferenceError):
 
 class StreamError(Error, ValueError):
     """Columns that end early or are damaged. Nothing of them was stored."""
+
+
+class SourceError(Error, ValueError):
+    """A file of another program that cannot be imported: unknown, damaged, or changed while it was read."""
 
 
 class ReadOnly(Error, TypeError):

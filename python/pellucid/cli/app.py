@@ -1,0 +1,144 @@
+"""This module is the command with its subcommands, and says how errors end it.
+
+A module of subcommands is imported when one of them runs, so that the command starts fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import warnings
+from typing import Any
+
+import click
+
+import pellucid
+
+__all__ = ["Refused", "command", "say"]
+
+# Each subcommand, with its module and what it does.
+SUBCOMMANDS = {
+    "info": ("files", "Show the tables, the indexes and the size of a database."),
+    "ls": ("rows", "List tables, or the rows of a table."),
+    "get": ("rows", "Show the row under a key, or one of its fields."),
+    "put": ("rows", "Store a row under a key."),
+    "del": ("rows", "Delete rows by their keys, or by a condition."),
+    "query": ("queries", "Find, sort, group and count rows."),
+    "fields": ("queries", "Show which fields the rows of a table have."),
+    "index": ("indexes", "List, create, rebuild or drop indexes."),
+    "import": ("transfers", "Read a file of another program into a table."),
+    "export": ("transfers", "Write a table to a file for other programs."),
+    "copy": ("files", "Copy tables with their indexes to another database."),
+    "check": ("files", "Read everything, and report damage."),
+    "compact": ("files", "Rewrite the file without its free space."),
+    "backup": ("files", "Copy a database while it is in use."),
+    "restore": ("files", "Put a backup back."),
+    "bench": ("bench", "Measure the speed of pellucid and of other libraries."),
+    "shell": ("shell", "Open a Python prompt with the tables of a database."),
+}
+
+HELP = """A database that is a dict, in one file.
+
+\b
+From a file of JSON Lines to an indexed query:
+  pellucid import people.pel people.jsonl --table people
+  pellucid fields people.pel people
+  pellucid index people.pel people by_age age
+  pellucid query people.pel people --where "age >= 21" --limit 5
+
+`pellucid COMMAND --help` explains a command, with examples.
+"""
+
+EPILOG = """\b
+Exit codes: 0 done, 1 error, 2 wrong usage, 3 imported without some rows,
+130 stopped by Ctrl-C, 141 the reader of the output is gone.
+
+\b
+Completion: eval "$(_PELLUCID_COMPLETE=bash_source pellucid)"
+for zsh and fish, zsh_source and fish_source.
+"""
+
+# What messages of the library call an argument, and what it is called here.
+OPTIONS = (
+    (r'pickle="allow"(?! in open)', "--pickle allow"),
+    (r"pickle=\['?([\w.*]+?)'?\](?! in open)", r"--pickle \1"),
+    (r"\boverwrite=True\b", "--overwrite"),
+    (r"\b(encoding|format|key|table|batch|fields)=(?=[\s:;,.]|$)", r"--\1"),
+    (r"\btypes= ", "--type "),
+    (r"\bformat='(\w+)'", r"--format \1"),
+)
+
+
+class Commands(click.Group):
+    """The subcommands, each from its module."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return all names, in the order of the help."""
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a subcommand."""
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        module = importlib.import_module(f"pellucid.cli.{SUBCOMMANDS[cmd_name][0]}")
+        found = getattr(module, f"{cmd_name}_command")
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of subcommands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, does) for name, (_, does) in SUBCOMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand, and turn errors into messages and exit codes."""
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: say(f"warning: {message}")
+                result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # The reader is gone, as with `| head`. Python must not write the rest at its end either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            ctx.exit(141)
+        except KeyboardInterrupt:
+            say("stopped")
+            ctx.exit(130)
+        except (Refused, pellucid.Error, OSError, ValueError, TypeError, ImportError, MemoryError) as error:
+            # The library has a TypeError for what was typed, too: an order by each element, for example.
+            say(message_of(error))
+            ctx.exit(1)
+
+
+class Refused(Exception):
+    """What was asked for is not there, or cannot be done; the message says why."""
+
+
+def say(message: str) -> None:
+    """Write a line to stderr."""
+    click.echo(f"pellucid: {message}", err=True)
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error, with the names that arguments have on the command line."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        message = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    elif isinstance(error, MemoryError):
+        message = f"not enough memory {error}".strip()
+    else:
+        message = str(error) or type(error).__name__
+    for pattern, option in OPTIONS:
+        message = re.sub(pattern, option, message)
+    return message
+
+
+@click.group(cls=Commands, help=HELP, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--allow-pickle", is_flag=True, help="Load stored pickles. This runs code of their authors.")
+@click.version_option(pellucid.__version__, prog_name="pellucid", message="%(prog)s %(version)s")
+@click.pass_context
+def command(ctx: click.Context, allow_pickle: bool) -> None:
+    """Keep what all subcommands share."""
+    ctx.obj = "allow" if allow_pickle else "deny"

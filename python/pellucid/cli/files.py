@@ -1,0 +1,216 @@
+"""This module has the subcommands on whole files: info, copy, check, compact, backup, restore."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+import click
+
+import pellucid
+from pellucid.cli import show
+from pellucid.cli.app import Refused
+from pellucid.cli.parameters import database_argument, opened, the_table
+from pellucid.transfer.progress import Line
+
+__all__ = [
+    "backup_command",
+    "check_command",
+    "compact_command",
+    "copy_command",
+    "info_command",
+    "restore_command",
+]
+
+COPIED_AT_ONCE = 1000
+
+
+@click.command("info")
+@database_argument()
+@click.option("--json", "is_json", is_flag=True, help="Write JSON, with all figures of Database.stats().")
+def info_command(file: str, is_json: bool) -> None:
+    """Show the tables, the indexes and the size of the database FILE.
+
+    \b
+    Example:
+      pellucid info people.pel
+    """
+    with opened(file) as database:
+        figures = database.stats()
+        tables = {name: database.table(name) for name in database.tables()}
+        if is_json:
+            show.as_json(
+                {
+                    "path": database.path,
+                    "tables": {
+                        name: {"rows": len(table), "indexes": [index.name for index in table.indexes()]}
+                        for name, table in tables.items()
+                    },
+                    "stats": figures,
+                }
+            )
+            return
+        free = figures["free_pages"] * figures["page_size"]
+        show.lines(
+            [
+                ("file", str(database.path)),
+                (
+                    "size",
+                    f"{show.human_size(figures['file_size'])}, of which {show.human_size(free)} are free",
+                ),
+                ("in the log", show.human_size(figures["log_pending"])),
+                ("version", f"{figures['version']:,}"),
+            ]
+        )
+        click.echo("")
+        show.rows(
+            ["table", "rows", "indexes"],
+            [
+                [name, f"{len(table):,}", ", ".join(index.name for index in table.indexes()) or None]
+                for name, table in tables.items()
+            ],
+        )
+
+
+def _copy(source: Any, target: pellucid.Database, names: list[str]) -> int:
+    """Copy tables with their indexes in the running transaction, and return the number of rows."""
+    line = Line(sys.stderr)
+    total = sum(len(source.table(name)) for name in names)
+    done = 0
+    try:
+        for name in names:
+            old, new = source.table(name), target.table(name)
+            batch: list[Any] = []
+            for pair in old.items():
+                batch.append(pair)
+                if len(batch) == COPIED_AT_ONCE:
+                    new.update(batch)
+                    done += len(batch)
+                    batch = []
+                    line(done, done / total)
+            new.update(batch)
+            done += len(batch)
+            for index in old.indexes():
+                new.create_index(index.name, index.parts, unique=index.unique, where=index.where)
+    finally:
+        line.clear()
+    return done
+
+
+@click.command("copy")
+@database_argument()
+@click.argument("target", type=click.Path(dir_okay=False))
+@click.option(
+    "--table", "tables", multiple=True, metavar="NAME", help="Copy only this table; may be repeated."
+)
+def copy_command(file: str, target: str, tables: tuple[str, ...]) -> None:
+    """Copy the tables of FILE, with their indexes, to the database TARGET.
+
+    TARGET is created if necessary. It may have other tables, but not those that are copied. All of it is
+    one transaction. To copy a whole file while it is in use, `pellucid backup` is faster.
+
+    \b
+    Example:
+      pellucid copy people.pel archive.pel --table people
+    """
+    is_new = not os.path.exists(target)
+    with opened(file) as database:
+        names = [the_table(database, name).name for name in tables] or database.tables()
+        with opened(target, "c") as other, database.snapshot() as source:
+            there = sorted({*names} & {*other.tables()})
+            if there:
+                raise Refused(f"{target} has a table {there[0]!r} already; drop or rename it first")
+            try:
+                with other.transaction():
+                    rows = _copy(source, other, names)
+            except BaseException:
+                if is_new:
+                    other.close()
+                    _remove(target)
+                raise
+    click.echo(f"copied {rows:,} rows in {len(names)} table{'s' * (len(names) != 1)} to {target}")
+
+
+def _remove(path: str) -> None:
+    for name in (path, f"{path}-log", f"{path}-lock"):
+        with suppress(FileNotFoundError):
+            os.remove(name)
+
+
+@click.command("check")
+@database_argument()
+def check_command(file: str) -> None:
+    """Read all pages and records of FILE, and report damage.
+
+    The exit code is 1 if there is any. Nothing is changed.
+    """
+    with opened(file) as database:
+        problems = database.check()
+        for problem in problems:
+            click.echo(problem)
+        if problems:
+            raise Refused(f"{file} has {len(problems):,} problem{'s' * (len(problems) != 1)}")
+        click.echo(f"{file} is sound: {database.stats()['rows']:,} rows")
+
+
+@click.command("compact")
+@database_argument()
+def compact_command(file: str) -> None:
+    """Rewrite FILE without its free space. No other process may have it open."""
+    with opened(file, "w") as database:
+        before = database.stats()["file_size"]
+        database.compact()
+        after = database.stats()["file_size"]
+    click.echo(f"{file}: {show.human_size(before)} before, {show.human_size(after)} now")
+
+
+@click.command("backup")
+@database_argument()
+@click.argument("target", type=click.Path())
+def backup_command(file: str, target: str) -> None:
+    """Copy FILE to the new file TARGET while it is in use. The copy equals a snapshot.
+
+    \b
+    Example:
+      pellucid backup people.pel people-$(date +%F).pel
+    """
+    with opened(file) as database:
+        database.backup(target)
+    click.echo(f"{target}: {show.human_size(os.path.getsize(target))}")
+
+
+@click.command("restore")
+@click.argument("backup", type=click.Path(dir_okay=False))
+@database_argument()
+@click.option(
+    "--replace", is_flag=True, help="Replace all tables of a FILE that is there, in one transaction."
+)
+def restore_command(backup: str, file: str, replace: bool) -> None:
+    """Put the BACKUP back as FILE. The backup is checked first.
+
+    With --replace, FILE may be there and in use: other processes see the old tables until they see those of
+    the backup.
+
+    \b
+    Example:
+      pellucid restore people-2026-01-31.pel people.pel --replace
+    """
+    with opened(backup) as source:
+        problems = source.check()
+        if problems:
+            raise Refused(f"{backup} is damaged, and {file} is as it was: {problems[0]}")
+        if not os.path.exists(file):
+            source.backup(file)
+        elif not replace:
+            raise Refused(f"{file} exists already; pass --replace to replace its tables, or move it away")
+        else:
+            with opened(file, "w") as database, source.snapshot() as state:
+                names = state.tables()
+                with database.transaction():
+                    for name in database.tables():
+                        database.drop_table(name)
+                    _copy(state, database, names)
+        rows = source.stats()["rows"]
+    click.echo(f"restored {rows:,} rows of {backup} to {file}")

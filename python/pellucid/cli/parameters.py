@@ -1,0 +1,145 @@
+"""This module has what many subcommands share: opening databases, choosing tables, reading keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import click
+
+import pellucid
+from pellucid.cli.app import Refused
+
+__all__ = [
+    "database_argument",
+    "named",
+    "opened",
+    "pieces",
+    "read_key",
+    "read_order",
+    "table_argument",
+    "the_table",
+    "with_output",
+]
+
+QUOTES = "'\"`"
+BRACKETS = {"(": ")", "[": "]", "{": "}"}
+
+
+def _tables_for_completion(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The tables of the database that is on the command line already; none if it cannot be opened."""
+    with suppress(pellucid.Error, OSError), pellucid.open(ctx.params.get("file") or "", "r") as database:
+        return [name for name in database.tables() if name.startswith(incomplete)]
+    return []
+
+
+def database_argument(name: str = "file") -> Callable[[Any], Any]:
+    """An argument for the path of a database."""
+    return click.argument(name, type=click.Path(dir_okay=False), metavar=name.upper())
+
+
+def table_argument(is_required: bool = True) -> Callable[[Any], Any]:
+    """An argument for the name of a table, which completion knows."""
+    return click.argument(
+        "table",
+        required=is_required,
+        metavar="TABLE" if is_required else "[TABLE]",
+        shell_complete=_tables_for_completion,
+    )
+
+
+def with_output(command: Any) -> Any:
+    """Give a subcommand the options --json, --csv and --arrow, as the argument `output`."""
+    for name, does in (
+        ("arrow", "Write a stream of Arrow, for programs."),
+        ("csv", "Write CSV."),
+        ("json", "Write JSON, one row a line."),
+    ):
+        command = click.option(f"--{name}", "output", flag_value=name, default=None, type=str, help=does)(
+            command
+        )
+    return command
+
+
+@contextmanager
+def opened(path: str, mode: Any = "r") -> Iterator[pellucid.Database]:
+    """An open database. For reading, it must be there."""
+    if mode != "c" and not os.path.exists(path):
+        raise Refused(f"{path}: there is no such database; `pellucid import` and `pellucid put` create one")
+    context = click.get_current_context()
+    with pellucid.open(path, mode, pickle=context.find_root().obj or "deny") as database:
+        yield database
+
+
+def the_table(database: pellucid.Database, name: str | None) -> pellucid.Table[Any]:
+    """A table that is there. Without a name, it is the only one of the database."""
+    names = database.tables()
+    if name is None:
+        if len(names) == 1:
+            return database.table(names[0])
+        what = f"name one of the tables: {', '.join(names)}" if names else "there is no table yet"
+        raise Refused(f"{database.path}: {what}")
+    if name not in names:
+        raise Refused(
+            f"{database.path} has no table {name!r}; it has {', '.join(map(repr, names)) or 'none'}"
+        )
+    return database.table(name)
+
+
+def read_key(text: str) -> Any:
+    """The key that a word on the command line is: a literal of the query language, or else the word itself.
+
+    `5` is an int, `'5'` and `ann` are strings, `('bath', 1)` is a tuple.
+    """
+    try:
+        expression = pellucid.parse(text)
+    except pellucid.ParseError:
+        return text
+    with pellucid.open(":memory:") as scratch:
+        scratch[0] = None
+        row = scratch.select(key=expression).first()
+    # A name is a field, which the only row does not have.
+    if row is None or (row["key"] is None and text.lower() not in ("none", "null")):
+        return text
+    return row["key"]
+
+
+def pieces(text: str) -> list[str]:
+    """The parts of a list, split at the commas that are not inside of quotes or brackets."""
+    found, begin, closing, quote, is_escaped = [], 0, [], "", False
+    for position, sign in enumerate(text):
+        if is_escaped:
+            is_escaped = False
+        elif quote:
+            is_escaped = sign == "\\"
+            quote = "" if sign == quote else quote
+        elif sign in QUOTES:
+            quote = sign
+        elif sign in BRACKETS:
+            closing.append(BRACKETS[sign])
+        elif closing and sign == closing[-1]:
+            closing.pop()
+        elif sign == "," and not closing:
+            found.append(text[begin:position].strip())
+            begin = position + 1
+    return [*found, text[begin:].strip()]
+
+
+def named(piece: str) -> tuple[str, str]:
+    """The expression and the name of `EXPRESSION as NAME`; without a name, it is the expression itself."""
+    head, _, name = piece.rpartition(" as ")
+    name = name.strip().strip("`")
+    if head and name and not set(name) & {*QUOTES, *BRACKETS, *BRACKETS.values()}:
+        return head.strip(), name
+    return piece, piece
+
+
+def read_order(piece: str) -> Any:
+    """The order of `EXPRESSION`, `EXPRESSION asc` or `EXPRESSION desc`."""
+    head, _, last = piece.rpartition(" ")
+    if head and last.lower() in ("asc", "desc"):
+        expression = pellucid.parse(head)
+        return expression.desc() if last.lower() == "desc" else expression
+    return pellucid.parse(piece)

@@ -1,0 +1,216 @@
+"""This module has the subcommands that look into rows: query and fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import click
+
+import pellucid
+from pellucid.cli import show
+from pellucid.cli.app import Refused
+from pellucid.cli.parameters import (
+    database_argument,
+    named,
+    opened,
+    pieces,
+    read_order,
+    table_argument,
+    the_table,
+    with_output,
+)
+from pellucid.cli.rows import LIMIT, show_rows
+from pellucid.transfer.outgoing import plain
+
+__all__ = ["fields_command", "query_command"]
+
+AGGREGATE = re.compile(r"(count|sum|mean|min|max)\s*\((.*)\)\s*\Z", re.DOTALL)
+SAMPLE = 10_000
+
+
+@click.command("query")
+@database_argument()
+@table_argument(is_required=False)
+@click.option("--where", "conditions", multiple=True, help="A condition; several must all be true.")
+@click.option("--select", help="Expressions with commas, each with `as NAME` if you like.")
+@click.option("--order", help="Expressions with commas, each with `desc` if you like.")
+@click.option("--limit", type=click.IntRange(0), help=f"At most so many rows (tables: {LIMIT}); 0 for all.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many rows first.")
+@click.option(
+    "--group", help="Group by expressions; --select then has count(), sum(x), mean(x), min(x), max(x)."
+)
+@click.option("--key", metavar="NAME", help="Write keys for programs, as a field of this name.")
+@click.option("--count", "is_count", is_flag=True, help="Write only the number of rows.")
+@click.option(
+    "--explain", "is_explain", is_flag=True, help="Say which index serves the query, and run nothing."
+)
+@with_output
+def query_command(file: str, table: str | None, output: str | None, **options: Any) -> None:
+    """Find, sort, group and count the rows of TABLE. If FILE has one table, it needs no name.
+
+    Conditions and expressions are those of pellucid.parse:
+
+    \b
+      age >= 21 and city in ('Bath', 'York')
+      name.last startswith 'B' or email is none
+      tags contains 'a'          tags[*] == 'a'
+      born < date '2000-01-31'   length(name) > 10   key() >= 'm'
+
+    \b
+    Examples:
+      pellucid query people.pel people --where "age >= 21" --order "age desc, name"
+      pellucid query people.pel --group city --select "count() as n, mean(age)" --order "n desc"
+      pellucid query people.pel --where "age >= 21" --select name,age --csv > adults.csv
+    """
+    with opened(file) as database:
+        query: Any = the_table(database, table).where(*map(pellucid.parse, options["conditions"]))
+        selected = list(map(named, pieces(options["select"]))) if options["select"] else []
+        if options["is_explain"] and options["group"]:
+            click.echo(query.explain())
+            return
+        if options["group"] or any(AGGREGATE.match(text) for text, _ in selected):
+            query = _grouped(query, options["group"], selected)
+        elif selected:
+            query = query.select(**{name: pellucid.parse(text) for text, name in selected})
+        if options["order"]:
+            query = query.order_by(*map(read_order, pieces(options["order"])))
+        if options["offset"]:
+            query = query.offset(options["offset"])
+        if options["is_explain"]:
+            click.echo(query.explain())
+        elif options["is_count"]:
+            click.echo(str((query.limit(options["limit"]) if options["limit"] else query).count()))
+        elif output is not None:
+            if options["limit"]:
+                query = query.limit(options["limit"])
+            show.write_for_programs(query, output, options["key"])
+        else:
+            is_whole = bool(options["group"] or selected)
+            _for_people(query, LIMIT if options["limit"] is None else options["limit"], is_whole)
+
+
+def _grouped(query: Any, group: str | None, selected: list[tuple[str, str]]) -> Any:
+    """The groups as rows of a table in memory, so that they can be sorted like any others."""
+    groups = {name: text for text, name in map(named, pieces(group))} if group else {}
+    chosen = selected or [*((name, name) for name in groups), ("count()", "count")]
+    aggregates: dict[str, Any] = {}
+    columns: dict[str, str] = {}
+    for text, name in chosen:
+        shared = text if text in groups else next((by for by, found in groups.items() if found == text), None)
+        columns[name] = name if shared is None else shared
+        if shared is None:
+            aggregates[name] = _aggregate(text)
+    by = {name: pellucid.parse(text) for name, text in groups.items()}
+    if not selected or all(AGGREGATE.match(text) for text, _ in selected):
+        columns = {**{name: name for name in groups}, **columns}
+    rows = query.group_by(**by).agg(**aggregates) if by else [query.agg(**aggregates)]
+    scratch = pellucid.open(":memory:")
+    scratch.extend({name: row[column] for name, column in columns.items()} for row in rows)
+    return scratch.where()
+
+
+def _aggregate(text: str) -> Any:
+    found = AGGREGATE.match(text)
+    if found is None:
+        raise Refused(
+            f"--select {text!r} is neither in --group nor an aggregate: count(), count(x), sum(x), mean(x), "
+            "min(x) or max(x)"
+        )
+    function, argument = found.groups()
+    if argument.strip():
+        return getattr(pellucid.parse(argument), function)()
+    if function == "count":
+        return pellucid.count()
+    raise Refused(f"--select {text!r}: {function}() needs an expression, as in {function}(age)")
+
+
+def _for_people(query: Any, limit: int, is_whole: bool) -> None:
+    """Write a table for people; one that was selected has no keys."""
+    if not is_whole:
+        # One row more than shown says whether there are more, without a count of all.
+        pairs = list(islice(query.items(), limit + 1 if limit else None))
+        show_rows(iter(pairs), limit, len(pairs) if len(pairs) <= limit or not limit else query.count())
+        return
+    found = [plain(row) for row in islice(query, limit or None)]
+    names = list(dict.fromkeys(name for row in found for name in row))
+    show.rows(names, [[row.get(name) for name in names] for row in found])
+    total = query.count() if limit and len(found) == limit else len(found)
+    if total > len(found):
+        click.echo(f"{len(found):,} of {total:,} rows; --limit N shows more, --limit 0 all", err=True)
+
+
+@click.command("fields")
+@database_argument()
+@table_argument(is_required=False)
+@click.option(
+    "--sample", type=click.IntRange(0), default=SAMPLE, show_default=True, help="Rows to read; 0 for all."
+)
+@click.option("--json", "is_json", is_flag=True, help="Write JSON, one field a line.")
+def fields_command(file: str, table: str | None, sample: int, is_json: bool) -> None:
+    """Show the fields of the rows of TABLE: in how many rows they are, their types, and a value.
+
+    \b
+    Example:
+      pellucid fields people.pel people
+    """
+    with opened(file) as database:
+        rows = the_table(database, table)
+        found: dict[str, _Field] = {}
+        read = 0
+        for row in islice(rows.values(), sample or None):
+            read += 1
+            for path, value in _paths("", plain(row)):
+                found.setdefault(path, _Field()).note(read, value)
+        total = len(rows)
+    if is_json:
+        for path, field in found.items():
+            show.as_json({"field": path, "rows": field.rows, "of": read, "types": list(field.types)})
+        return
+    show.rows(
+        ["field", "rows", "types", "example"],
+        [
+            [path, f"{field.rows / read:.0%}", ", ".join(field.types), _short(field.example)]
+            for path, field in found.items()
+        ],
+    )
+    if total > read:
+        click.echo(f"of the first {read:,} of {total:,} rows; --sample 0 reads all", err=True)
+
+
+class _Field:
+    def __init__(self) -> None:
+        self.rows = 0
+        self.last = 0
+        self.types: dict[str, None] = {}
+        self.example: Any = None
+
+    def note(self, row: int, value: Any) -> None:
+        self.rows += row != self.last
+        self.last = row
+        self.types[type(value).__name__] = None
+        if self.example is None:
+            self.example = value
+
+
+def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a value as the query language writes them, each with its value."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            word = name if isinstance(name, str) and re.fullmatch(r"[^\W\d]\w*", name) else f"`{name}`"
+            step = f"{path}.{word}" if path else word
+            yield step, part
+            yield from _paths(step, part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            if isinstance(part, dict):
+                yield from _paths(f"{path}[*]", part)
+    elif not path:
+        yield "record()", value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

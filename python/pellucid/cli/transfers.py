@@ -1,0 +1,179 @@
+"""This module has the subcommands import and export."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+import pellucid
+from pellucid.cli.app import Refused, say
+from pellucid.cli.parameters import database_argument, opened, table_argument, the_table
+from pellucid.transfer.detect import FORMATS as SOURCES
+from pellucid.transfer.outgoing import FORMATS as TARGETS
+
+__all__ = ["export_command", "import_command"]
+
+SKIPPED = 3
+BYTES = ("parquet", "arrow")
+
+
+def _types(given: tuple[str, ...]) -> Any:
+    """The argument `types` of `import_from`: a word for whole values, or NAME=TYPE for fields."""
+    whole = [text for text in given if "=" not in text]
+    if not whole:
+        return dict(text.rsplit("=", 1) for text in given) or None
+    if len(given) > 1:
+        raise click.UsageError("--type takes NAME=TYPE for each field, or one TYPE for whole values")
+    return whole[0]
+
+
+@click.command("import")
+@database_argument()
+@click.argument("source", type=click.Path(allow_dash=True))
+@click.option("--table", metavar="NAME", help="The table to import into, or to choose if SOURCE has several.")
+@click.option(
+    "--format", "form", type=click.Choice(SOURCES), help="What SOURCE is, if its content does not say."
+)
+@click.option("--key", metavar="FIELD", help="The field that becomes the key. [default: ascending numbers]")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="FIELD=TYPE",
+    help="Read a field as text, int, float, bool, decimal, date, uuid, json or pickle. "
+    "A TYPE alone is that of whole values.",
+)
+@click.option(
+    "--dates", is_flag=True, help="Make dates of strings such as 2000-01-31 and 2000-01-31T12:30:00."
+)
+@click.option("--encoding", help="The encoding of a text. [default: utf-8]")
+@click.option(
+    "--pickle",
+    "pickles",
+    multiple=True,
+    metavar="NAME",
+    help="A class that stored pickles may use, or `allow` for all. Loading them runs code.",
+)
+@click.option("--strict", is_flag=True, help="Import nothing if a row cannot be imported.")
+@click.option("--dry-run", is_flag=True, help="Do everything, then roll it back.")
+@click.option("--verify", is_flag=True, help="Read the source again, and compare.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    metavar="ROWS",
+    help="Commit after so many rows: for sources larger than the memory.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@click.pass_context
+def import_command(
+    ctx: click.Context, /, file: str, source: str, types: tuple[str, ...], **options: Any
+) -> None:
+    """Read SOURCE into the database FILE, which is created if necessary. `-` reads stdin.
+
+    SOURCE may be JSON Lines, JSON, CSV, Parquet, Arrow, SQLite, sqlitedict, diskcache, TinyDB, LMDB, dbm,
+    shelve or pickle. An import is one transaction: an error or Ctrl-C leaves FILE as it was. Rows that cannot
+    be imported are listed with the reason, and the exit code is then 3.
+
+    \b
+    Examples:
+      pellucid import people.pel people.jsonl --table people --key email
+      pellucid import people.pel people.csv --type zip=text --dates
+      pellucid import shop.pel shop.sqlite
+      gunzip -c log.jsonl.gz | pellucid import log.pel - --table log
+    """
+    pickles = options["pickles"]
+    try:
+        report = pellucid.import_from(
+            sys.stdin.buffer if source == "-" else source,
+            file,
+            table=options["table"],
+            format=options["form"],
+            key=options["key"],
+            types=_types(types),
+            dates=options["dates"],
+            encoding=options["encoding"],
+            pickle="allow" if "allow" in pickles else list(pickles) or "deny",
+            strict=options["strict"],
+            dry_run=options["dry_run"],
+            verify=options["verify"],
+            batch=options["batch"],
+            progress=not options["quiet"],
+        )
+    except pellucid.NotADatabase as error:
+        raise Refused(f"{error}; the database comes first: pellucid import FILE SOURCE") from error
+    except pellucid.SourceError as error:
+        if "is a pellucid database" not in str(error):
+            raise
+        raise Refused(
+            f"{error}. To import into it, the database comes first: pellucid import FILE SOURCE"
+        ) from error
+    except KeyboardInterrupt as stopped:
+        say("; ".join(["stopped", *map(str, stopped.args)]))
+        ctx.exit(130)
+    click.echo(str(report), err=bool(report.skipped_count))
+    if report.skipped_count:
+        ctx.exit(SKIPPED)
+
+
+@click.command("export")
+@database_argument()
+@table_argument()
+@click.argument("target", type=click.Path(allow_dash=True))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(TARGETS),
+    help="What to write, if the suffix of TARGET says nothing.",
+)
+@click.option("--key", metavar="FIELD", help="Write the keys as this field. Without it, they are left out.")
+@click.option("--where", help="Only rows for which this condition is true.")
+@click.option("--overwrite", is_flag=True, help="Replace a TARGET that is there.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@click.pass_context
+def export_command(
+    ctx: click.Context,
+    file: str,
+    table: str,
+    target: str,
+    form: str | None,
+    key: str | None,
+    where: str | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Write TABLE to TARGET: JSON Lines, CSV, Parquet, Arrow, SQLite or a shelf. `-` writes to stdout.
+
+    The suffix of TARGET says which: .jsonl .csv .parquet .arrow .sqlite .shelf. The file
+    gets its name when it is complete.
+
+    \b
+    Examples:
+      pellucid export people.pel people people.csv --key email
+      pellucid export people.pel people - --format jsonl | gzip > people.jsonl.gz
+    """
+    with opened(file) as database, database.snapshot() as snapshot:
+        the_table(database, table)
+        rows: Any = snapshot.table(table)
+        first = rows.first()
+        chosen = rows if where is None else rows.where(pellucid.parse(where))
+        if target == "-" and form is None:
+            form = "jsonl"
+        if target == "-" and form in BYTES and sys.stdout.isatty():
+            raise Refused(f"{form} is bytes for a program; redirect them to a file or a pipe")
+        report = pellucid.export_to(
+            chosen,
+            sys.stdout.buffer if target == "-" else target,
+            format=form,
+            table=table,
+            key=key,
+            overwrite=overwrite,
+            progress=not quiet,
+        )
+    if target != "-" or report.skipped_count:
+        click.echo(str(report), err=True)
+    if key is None and report.format != "shelve" and first is not None and not isinstance(first[0], int):
+        click.echo("the keys were left out; --key FIELD writes them as a field", err=True)
+    if report.skipped_count:
+        ctx.exit(SKIPPED)

@@ -1,0 +1,109 @@
+"""This package moves rows between a database and the files of other programs.
+
+`import pellucid` imports this module alone. Each source and each target has a module of its own, which is
+imported when a file of that kind is met.
+"""
+
+from __future__ import annotations
+
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from os import PathLike
+    from typing import Any, BinaryIO, TypeAlias
+
+    from pellucid import Database, Query, Snapshot, Table
+    from pellucid.transfer.report import ExportReport, ImportReport
+    from pellucid.typing import PicklePolicy
+
+    FilePath: TypeAlias = str | PathLike[str]
+
+__all__ = ["export_to", "import_from"]
+
+
+def import_from(
+    source: FilePath | BinaryIO,
+    into: FilePath | Database,
+    *,
+    table: str | None = None,
+    format: str | None = None,  # noqa: A002  the field's name for it
+    key: str | None = None,
+    types: str | Mapping[str, str] | None = None,
+    dates: bool = False,
+    encoding: str | None = None,
+    pickle: PicklePolicy = "deny",
+    strict: bool = False,
+    dry_run: bool = False,
+    verify: bool = False,
+    batch: int | None = None,
+    progress: bool | Callable[[int, float | None], object] = False,
+) -> ImportReport:
+    """Copy all rows of a file of another program into a database, and return a report.
+
+    `source` is a path or a binary file. The content decides its format; `format` overrides that. `into` is a
+    database, or a path to one; it is created if necessary. `table` names the table, or chooses one of a
+    source that has several. `key` is the field that becomes the key of each row. `types` says how to read
+    fields, as in `{"zip": "text", "data": "json"}`, or whole values, as in `"json"`. With `dates=True`, each
+    string that is an ISO date or datetime becomes one. `encoding` is that of a text. `pickle` says which
+    globals stored pickles may use beyond plain values.
+
+    A row that cannot be read or stored is skipped, and the report says why; with `strict=True`, it raises
+    `SourceError`. `dry_run=True` does everything, and rolls it back. `verify=True` reads the source again,
+    and compares each row. The import is one transaction: an error leaves everything as it was. `batch` is a
+    number of rows for each of several transactions, for a source larger than the memory. `progress` is True
+    for a line on stderr, or a function that gets the number of rows and the part done, from 0 to 1 or None.
+
+    A source that is unknown or damaged, or that changes meanwhile, raises `SourceError`.
+
+    >>> import pathlib, pellucid
+    >>> _ = pathlib.Path("pets.jsonl").write_text('{"name": "Rex", "age": 3}\\n{"name": "Tom"}\\n')
+    >>> db = pellucid.open(":memory:")
+    >>> pellucid.import_from("pets.jsonl", db, table="pets", key="name")
+    <ImportReport: 2 rows of pets.jsonl (jsonl) in table 'pets'>
+    >>> db.table("pets")["Rex"].age
+    3
+    """
+    from pellucid.transfer import incoming
+
+    return incoming.run(
+        source,
+        into,
+        incoming.Choices(
+            table, format, key, types, dates, encoding, pickle, strict, dry_run, verify, batch, progress
+        ),
+    )
+
+
+def export_to(
+    rows: Table[Any] | Query[Any] | Database | Snapshot,
+    target: FilePath | BinaryIO,
+    *,
+    format: str | None = None,  # noqa: A002  the field's name for it
+    table: str | None = None,
+    key: str | None = None,
+    fields: Iterable[str] | None = None,
+    overwrite: bool = False,
+    progress: bool | Callable[[int, float | None], object] = False,
+) -> ExportReport:
+    """Write the rows of a table or a query to a file for other programs, and return a report.
+
+    `target` is a path or a binary file. Its suffix decides the format; `format` overrides that: "jsonl",
+    "csv", "parquet", "arrow", "sqlite" or "shelve". With `key`, the key of each row becomes a field of that
+    name; without it, keys are not written, except to a shelf. `fields` chooses the fields of CSV. `table` is
+    the name of the table in SQLite.
+
+    The file is complete or not there: it gets its name at the end. A file that is there already raises
+    `FileExistsError`; `overwrite=True` replaces it.
+
+    >>> import pathlib, pellucid
+    >>> pets = pellucid.open(":memory:").table("pets")
+    >>> pets["Rex"] = {"age": 3}
+    >>> pellucid.export_to(pets, "pets.csv", key="name")
+    <ExportReport: 1 row in pets.csv (csv)>
+    >>> pathlib.Path("pets.csv").read_text()
+    'name,age\\nRex,3\\n'
+    """
+    from pellucid.transfer import outgoing
+
+    return outgoing.run(rows, target, format, table, key, fields, overwrite, progress)

@@ -1,0 +1,379 @@
+"""This module imports the rows of a source into a database, in one transaction."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any, NamedTuple
+
+import pellucid
+from pellucid import errors
+from pellucid.transfer.convert import converter
+from pellucid.transfer.detect import FORMATS, detect
+from pellucid.transfer.job import Chunk, Input, Job, Part
+from pellucid.transfer.progress import Pace
+from pellucid.transfer.report import ImportReport
+
+__all__ = ["Choices", "run"]
+
+# The module and the function that read each format. A dbm may be a file of SQLite.
+READERS = {
+    "jsonl": ("jsonl", "parts"),
+    "json": ("json_file", "parts"),
+    "tinydb": ("json_file", "parts_of_tinydb"),
+    "csv": ("csv_file", "parts"),
+    "parquet": ("arrow_file", "parts_of_parquet"),
+    "arrow": ("arrow_file", "parts"),
+    "sqlite": ("sqlite", "parts"),
+    "sqlitedict": ("sqlitedict_file", "parts"),
+    "diskcache": ("diskcache_file", "parts"),
+    "lmdb": ("lmdb_file", "parts"),
+    "dbm": ("dbm_file", "parts"),
+    "shelve": ("dbm_file", "parts_of_shelf"),
+    "pickle": ("pickle_file", "parts"),
+}
+READERS_IN_SQLITE = {
+    "dbm": ("sqlitedict_file", "parts_of_dbm"),
+    "shelve": ("sqlitedict_file", "parts_of_shelf"),
+}
+
+# What a table raises for a row that it cannot store. Other errors end the import.
+REFUSED = (
+    errors.UnsupportedKey,
+    errors.UnsupportedValue,
+    errors.RecordTooLarge,
+    errors.UniqueError,
+    errors.PickleDenied,
+    errors.UnreadableValue,
+    errors.UnregisteredType,
+)
+MISSING = object()
+
+
+class Choices(NamedTuple):
+    """What the caller of an import asked for; `import_from` explains each."""
+
+    table: str | None
+    format: str | None
+    key: str | None
+    types: Any
+    dates: bool
+    encoding: str | None
+    pickle: Any
+    strict: bool
+    dry_run: bool
+    verify: bool
+    batch: int | None
+    progress: bool | Callable[[int, float | None], object]
+
+
+class _DryRun(Exception):
+    """Ends a transaction whose work is not wanted."""
+
+
+def run(source: Any, into: Any, choices: Choices) -> ImportReport:
+    """Import a source, as `import_from` says."""
+    if choices.format is not None and choices.format not in FORMATS:
+        raise ValueError(f"format= has no {choices.format!r}; those are {', '.join(FORMATS)}")
+    if choices.batch is not None and choices.batch < 1:
+        raise ValueError(f"batch= is a number of rows, and at least 1, not {choices.batch}")
+    found = Input(source)
+    if choices.verify and found.stream is not None:
+        raise ValueError("verify=True reads the source twice, and a stream can be read once; import a file")
+    if choices.verify and choices.dry_run and choices.batch is not None:
+        raise ValueError(
+            "verify=True needs rows to compare, and a dry run in batches keeps none; leave out batch="
+        )
+    report = ImportReport(found.name)
+    begun = time.monotonic()
+    with closing(found):
+        report.format = choices.format or detect(found)
+        with _database(into, choices) as database:
+            _run_in(database, found, choices, report)
+    report.seconds = time.monotonic() - begun
+    return report
+
+
+def _run_in(database: pellucid.Database, found: Input, choices: Choices, report: ImportReport) -> None:
+    pace = Pace(choices.progress)
+    before = database.stats()["version"]
+    try:
+        _Import(database, found, choices, report, pace).run()
+    except KeyboardInterrupt:
+        # It may come after the commit, when it is too late to take it back.
+        is_same = database.stats()["version"] == before
+        raise KeyboardInterrupt("nothing was imported" if is_same else "rows were stored already") from None
+    finally:
+        pace.clear()
+
+
+@contextmanager
+def _database(into: Any, choices: Choices) -> Iterator[pellucid.Database]:
+    if isinstance(into, pellucid.Database):
+        yield into
+        return
+    if not isinstance(into, (str, bytes, os.PathLike)):
+        raise TypeError(f"import_from() imports into a path or a Database, not a {type(into).__name__}")
+    is_new = not os.path.exists(into)
+    database = pellucid.open(":memory:" if is_new and choices.dry_run else into, pickle=choices.pickle)
+    try:
+        yield database
+    except BaseException:
+        is_empty = is_new and not database.tables()
+        database.close()
+        if is_empty:
+            _remove(os.fsdecode(into))
+        raise
+    database.close()
+
+
+def _remove(path: str) -> None:
+    for name in (path, f"{path}-log", f"{path}-lock"):
+        with suppress(FileNotFoundError):
+            os.remove(name)
+
+
+class _Import:
+    def __init__(
+        self,
+        database: pellucid.Database,
+        source: Input,
+        choices: Choices,
+        report: ImportReport,
+        pace: Pace,
+    ) -> None:
+        self.database = database
+        self.source = source
+        self.choices = choices
+        self.report = report
+        self.pace = pace
+        types = (
+            choices.types if choices.types is None or isinstance(choices.types, str) else dict(choices.types)
+        )
+        self.job = Job(source, choices.encoding, types, choices.pickle, self.skip)
+        self.convert = converter(types, choices.dates, self.job.unpickle)
+        report.dry_run = choices.dry_run
+        self.written: list[tuple[_Writer, str | None]] = []
+
+    def skip(self, place: str, reason: str) -> None:
+        """Note a row that is left out, or raise if none may be."""
+        if self.choices.strict:
+            raise errors.SourceError(f"{self.source.name}, {place}: {reason}")
+        self.report.skip(place, reason)
+
+    def run(self) -> None:
+        """Import everything, in one transaction or in batches."""
+        if self.choices.batch is not None:
+            self.all_tables()
+            return
+        try:
+            with self.database.transaction():
+                self.all_tables()
+                if self.choices.dry_run:
+                    raise _DryRun
+        except _DryRun:
+            return
+
+    def parts(self, job: Job) -> Any:
+        readers = READERS | (READERS_IN_SQLITE if self.source.head.startswith(b"SQLite format 3\x00") else {})
+        module, function = readers[self.report.format]
+        found = getattr(importlib.import_module(f"pellucid.transfer.sources.{module}"), function)
+        return closing(found(job))
+
+    def all_tables(self) -> None:
+        wanted, names = self.choices.table, []
+        with self.parts(self.job) as parts:
+            for part in parts:
+                if part.name is not None:
+                    names.append(part.name)
+                if wanted is None or part.name is None or part.name == wanted:
+                    self.one_table(part, wanted or part.name or "default", part.name)
+        if wanted is not None and names and wanted not in names:
+            # A source with one table: its name may be another one here.
+            if len(names) > 1 or self.source.stream is not None:
+                raise errors.SourceError(
+                    f"{self.source.name} has no table {wanted!r}; it has {', '.join(map(repr, names))}"
+                )
+            with self.parts(self.job) as parts:
+                for part in parts:
+                    self.one_table(part, wanted, part.name)
+        if self.choices.verify:
+            # A source can be open once: LMDB refuses to open a file twice.
+            self.verify()
+        self.source.check_unchanged()
+        self.pace.end(self.report.rows)
+
+    def one_table(self, part: Part, name: str, source_name: str | None) -> None:
+        table = self.database.table(name)
+        before, stored = len(table), self.report.rows
+        writer = _Writer(self, table, part)
+        chunks = iter(part.chunks)
+        if self.choices.batch is None:
+            self.store(writer, chunks, None)
+        else:
+            while self.batch(writer, chunks, self.choices.batch):
+                pass
+        rows = self.report.rows - stored
+        self.report.tables[name] = self.report.tables.get(name, 0) + rows
+        if self.choices.batch is None or not self.choices.dry_run:
+            self.report.replaced += rows - (len(table) - before)
+        self.written.append((writer, source_name))
+
+    def batch(self, writer: _Writer, chunks: Iterator[Chunk], size: int) -> bool:
+        """Store one batch; say whether there may be more."""
+        try:
+            with self.database.transaction():
+                more = self.store(writer, chunks, size)
+                if self.choices.dry_run:
+                    raise _DryRun
+        except _DryRun:
+            pass
+        return more
+
+    def store(self, writer: _Writer, chunks: Iterator[Chunk], size: int | None) -> bool:
+        end = None if size is None else self.report.rows + size
+        for chunk in chunks:
+            self.report.rows += writer.store(chunk)
+            self.pace.step(self.report.rows, chunk.share)
+            if end is not None and self.report.rows >= end:
+                return True
+        return False
+
+    def verify(self) -> None:
+        """Read the source again, and compare its rows with what is stored."""
+        job = self.job._replace(skip=lambda _place, _reason: None)
+        with self.parts(job) as parts:
+            for part in parts:
+                for writer, name in self.written:
+                    if name == part.name:
+                        writer.compare(part, job.skip)
+        self.report.verified = True
+
+
+class _Writer:
+    """Stores the rows of one table, and compares them."""
+
+    def __init__(self, work: _Import, table: pellucid.Table[Any], part: Part) -> None:
+        self.work = work
+        self.table = table
+        self.kind = part.kind
+        self.skip = work.skip
+        self.convert = work.convert
+        key = work.choices.key
+        self.key: tuple[str, ...] = part.key if key is None else (key,)
+        if part.kind == "pairs" and key is not None:
+            raise ValueError(f"{work.source.name} has keys; key= is for sources that have only rows")
+        self.is_keyed = part.kind == "pairs" or bool(self.key)
+        # For the comparison: the first key that was given, and the rows that the table refused.
+        self.first_key: int | None = None
+        self.count = 0
+        self.refused: set[int] = set()
+
+    def store(self, chunk: Chunk) -> int:
+        """Store a chunk, and return how many of its rows were stored."""
+        if self.kind == "columns" and not (self.is_keyed or self.convert or self.work.choices.verify):
+            return self.table.extend(chunk.rows)
+        chunk = self.ready(chunk, self.skip)
+        if not chunk.rows:
+            return 0
+        if self.work.choices.verify and self.first_key is None and not self.is_keyed:
+            return self.one_by_one(chunk)
+        try:
+            if self.is_keyed:
+                self.table.update(chunk.rows)
+            else:
+                self.table.extend(chunk.rows)
+        except REFUSED:
+            return self.one_by_one(chunk)
+        self.count += len(chunk.rows)
+        return len(chunk.rows)
+
+    def one_by_one(self, chunk: Chunk) -> int:
+        """Store rows one by one, so that one which is refused does not keep out the others."""
+        stored = 0
+        for position, row in enumerate(chunk.rows):
+            self.count += 1
+            try:
+                if self.is_keyed:
+                    self.table[row[0]] = row[1]
+                else:
+                    key = self.table.append(row)
+                    self.first_key = key if self.first_key is None else self.first_key
+            except REFUSED as error:
+                self.skip(chunk.place(position), str(error))
+                self.refused.add(self.count - 1)
+            else:
+                stored += 1
+        return stored
+
+    def ready(self, chunk: Chunk, skip: Callable[[str, str], None]) -> Chunk:
+        """The rows as they are stored: converted, and under their keys."""
+        if self.kind == "columns":
+            chunk = chunk._replace(rows=chunk.rows.to_pylist())
+        if self.convert is not None:
+            convert = self.convert if self.kind != "pairs" else self.convert_pair
+            chunk = _each(chunk, convert, skip)
+        if self.key:
+            chunk = _each(chunk, self.with_key, skip)
+        return chunk
+
+    def convert_pair(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        return pair[0], self.convert(pair[1]) if self.convert else pair[1]
+
+    def with_key(self, row: Any) -> tuple[Any, Any]:
+        if not isinstance(row, dict):
+            raise ValueError(f"it is a {type(row).__name__}, and has no field {self.key[0]!r} for its key")
+        for name in self.key:
+            if name not in row:
+                raise ValueError(f"it has no field {name!r} for its key")
+        if len(self.key) == 1:
+            return row[self.key[0]], row
+        return tuple(row[name] for name in self.key), row
+
+    def compare(self, part: Part, skip: Callable[[str, str], None]) -> None:
+        """Raise `SourceError` if the table has not exactly the rows of the source."""
+        count = 0
+        stored_rows = iter(self.table.values(start=self.first_key)) if not self.is_keyed else iter(())
+        differing: dict[Any, str] = {}
+        for chunk in part.chunks:
+            ready = self.ready(chunk, skip)
+            for position, row in enumerate(ready.rows):
+                count += 1
+                if count - 1 in self.refused:
+                    continue
+                if self.is_keyed:
+                    key, row = row
+                    stored = self.table.get(key, MISSING)
+                else:
+                    key, stored = count, next(stored_rows, MISSING)
+                if stored is not MISSING and pellucid.dumps(stored, pickle="allow") == pellucid.dumps(
+                    row, pickle="allow"
+                ):
+                    # A later row may be under the same key, and is the one that is stored.
+                    differing.pop(key, None)
+                else:
+                    differing[key] = ready.place(position)
+        if differing or count != self.count:
+            where = next(iter(differing.values()), f"{count:,} rows were read, and {self.count:,} before")
+            raise errors.SourceError(
+                f"{self.work.source.name}: what was stored is not what was read again: {where}"
+            )
+
+
+def _each(chunk: Chunk, change: Callable[[Any], Any], skip: Callable[[str, str], None]) -> Chunk:
+    """The chunk with each row changed, without those for which that fails."""
+    try:
+        return chunk._replace(rows=list(map(change, chunk.rows)))
+    except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError):
+        rows, places = [], []
+    for position, row in enumerate(chunk.rows):
+        try:
+            rows.append(change(row))
+        except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
+            skip(chunk.place(position), str(error))
+        else:
+            places.append(chunk.places[position])
+    return chunk._replace(rows=rows, places=places)

@@ -1,0 +1,185 @@
+"""This module has what all sources share: the file, what the caller asked for, and the rows in chunks."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO, NamedTuple
+
+from pellucid.errors import SourceError
+from pellucid.transfer import safe_pickles
+
+__all__ = ["CHUNK_ROWS", "CHUNK_SIZE", "HEAD_SIZE", "Chunk", "Input", "Job", "Part", "in_chunks"]
+
+# Rows are stored in chunks: large enough that a chunk costs nothing, small enough to stay in the cache.
+CHUNK_ROWS = 500
+CHUNK_SIZE = 1 << 15
+HEAD_SIZE = 1 << 16
+
+
+class Chunk(NamedTuple):
+    """Some rows, or pairs of key and row, and where each of them is in the source."""
+
+    rows: Any
+    places: Sequence[object]
+    word: str = "row"
+    share: float | None = None
+
+    def place(self, position: int) -> str:
+        """The place of a row, in words: `line 7`, `key 'ann'`."""
+        return f"{self.word} {self.places[position]!r}"
+
+
+class Part(NamedTuple):
+    """The rows of one table. `name` is None if the source has no names for tables.
+
+    `kind` is "rows", "pairs" of key and value, or "columns": batches of Arrow. `key` is a field that the
+    source itself has for a key.
+    """
+
+    name: str | None
+    kind: str
+    chunks: Iterator[Chunk]
+    key: tuple[str, ...] = ()
+
+
+class Input:
+    """A file, a folder or a stream that an import reads."""
+
+    def __init__(self, source: Any) -> None:
+        self.stream: BinaryIO | None = None
+        self.pipe: BinaryIO | None = None
+        self.wrapper: io.BufferedReader | None = None
+        self.path = ""
+        self.head = b""
+        self.size: int | None = None
+        self.stamps: dict[str, tuple[int, ...]] = {}
+        if hasattr(source, "read"):
+            self._of_stream(source)
+        else:
+            self._of_path(os.fsdecode(source))
+
+    def _of_stream(self, source: Any) -> None:
+        if isinstance(source, io.TextIOBase):
+            raise TypeError("import_from() reads bytes; open the file in binary mode, with open(path, 'rb')")
+        name = getattr(source, "name", None)
+        self.name = name.strip("<>") if isinstance(name, str) else "the stream"
+        self.wrapper = None if hasattr(source, "peek") else io.BufferedReader(source, HEAD_SIZE)
+        self.stream = self.wrapper or source
+        # One call of peek() gives what one read gave. A pipe may give its first bytes in pieces.
+        self.head = self.stream.peek(HEAD_SIZE)[:HEAD_SIZE]
+
+    def _of_path(self, path: str) -> None:
+        self.path = path
+        self.name = os.path.basename(os.path.normpath(path))
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            # A dbm may add its own suffix to the name.
+            return
+        if stat.S_ISDIR(found.st_mode):
+            return
+        if not stat.S_ISREG(found.st_mode):
+            self.pipe = open(path, "rb")  # noqa: SIM115  `close` closes it
+            self._of_stream(self.pipe)
+            return
+        self.size = found.st_size
+        self.watch(path)
+        with open(path, "rb") as file:
+            self.head = file.read(HEAD_SIZE)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file or folder at the path, or a stream."""
+        return self.stream is not None or os.path.exists(self.path)
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The bytes of the file from its beginning. A stream can be read once, and its owner closes it."""
+        if self.stream is not None:
+            yield self.stream
+            return
+        with open(self.path, "rb", buffering=1 << 18) as file:
+            yield file
+
+    @contextmanager
+    def text(self, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
+        """The text of the file."""
+        with self.open() as file:
+            text = io.TextIOWrapper(file, encoding, newline=newline)
+            try:
+                yield text
+            finally:
+                text.detach()
+
+    def close(self) -> None:
+        """Close what this object itself opened, and leave the stream of the caller open."""
+        if self.wrapper is not None:
+            self.wrapper.detach()
+        if self.pipe is not None:
+            self.pipe.close()
+
+    def watch(self, *paths: str) -> None:
+        """Note the state of files, for `check_unchanged`."""
+        for path in paths:
+            if os.path.exists(path):
+                self.stamps[path] = _stamp(path)
+
+    def check_unchanged(self) -> None:
+        """Raise `SourceError` if a file is another one than at the beginning, or was written to."""
+        for path, before in self.stamps.items():
+            try:
+                after: tuple[int, ...] = _stamp(path)
+            except FileNotFoundError:
+                after = ()
+            if after != before:
+                raise SourceError(
+                    f"{path} changed while it was read; import it again when no program writes to it"
+                )
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    found = os.stat(path)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+class Job(NamedTuple):
+    """An import, as a source sees it."""
+
+    input: Input
+    encoding: str | None
+    types: Any
+    pickle: Any
+    skip: Callable[[str, str], None]
+
+    def unpickle(self, data: bytes) -> Any:
+        """The object of a pickle, as far as the policy allows; raises `ValueError`."""
+        return safe_pickles.load(data, self.pickle)
+
+    def share(self, done: int) -> float | None:
+        """Which part of the file so many bytes are."""
+        return done / self.input.size if self.input.size else None
+
+    def damaged(self, what: object) -> SourceError:
+        """The error for a source that cannot be read any further."""
+        return SourceError(f"{self.input.name} cannot be read: {what}")
+
+
+def in_chunks(rows: Iterator[tuple[object, Any]], word: str, total: int | None = None) -> Iterator[Chunk]:
+    """Chunks of rows that come one by one, each with its place."""
+    done = 0
+    while True:
+        places: list[object] = []
+        values: list[Any] = []
+        for place, value in rows:
+            places.append(place)
+            values.append(value)
+            if len(values) == CHUNK_ROWS:
+                break
+        if not values:
+            return
+        done += len(values)
+        yield Chunk(values, places, word, min(1.0, done / total) if total else None)

@@ -1,0 +1,75 @@
+"""This module has the reports of imports and exports."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["SKIPPED_KEPT", "ExportReport", "ImportReport", "Skipped"]
+
+# A report keeps the reasons of so many rows, so that a file of nothing but broken rows does not fill memory.
+SKIPPED_KEPT = 1000
+SHOWN = 10
+
+
+class Skipped(NamedTuple):
+    """A row that was left out: where it is in the source, and why it was left out."""
+
+    place: str
+    reason: str
+
+
+class _Report:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.format = ""
+        self.rows = 0
+        self.skipped: list[Skipped] = []
+        self.skipped_count = 0
+        self.seconds = 0.0
+
+    def skip(self, place: str, reason: str) -> None:
+        """Note a row that is left out."""
+        self.skipped_count += 1
+        if len(self.skipped) < SKIPPED_KEPT:
+            self.skipped.append(Skipped(place, reason))
+
+    def _end(self) -> str:
+        return f", {self.skipped_count:,} skipped" if self.skipped_count else ""
+
+    def __str__(self) -> str:
+        lines = [repr(self)[1:-1].partition(": ")[2]]
+        lines += [f"  skipped {place}: {reason}" for place, reason in self.skipped[:SHOWN]]
+        if self.skipped_count > SHOWN:
+            lines.append(f"  and {self.skipped_count - SHOWN:,} more")
+        return "\n".join(lines)
+
+
+class ImportReport(_Report):
+    """What an import did; `str` has the reasons of the first skipped rows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.tables: dict[str, int] = {}
+        self.replaced = 0
+        self.dry_run = False
+        self.verified = False
+
+    def __repr__(self) -> str:
+        into = [repr(table) for table in self.tables]
+        tables = f"table{'s' if len(into) > 1 else ''} {', '.join(into)}" if into else "no table"
+        notes = f", {self.replaced:,} of them in place of others with the same key" if self.replaced else ""
+        notes += ", verified" if self.verified else ""
+        notes += " (dry run: nothing was stored)" if self.dry_run else ""
+        head = f"{_rows(self.rows)} of {self.name} ({self.format}) in {tables}"
+        return f"<ImportReport: {head}{self._end()}{notes}>"
+
+
+class ExportReport(_Report):
+    """What an export wrote."""
+
+    def __repr__(self) -> str:
+        return f"<ExportReport: {_rows(self.rows)} in {self.name} ({self.format}){self._end()}>"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

@@ -1,0 +1,49 @@
+"""This module loads the pickles of a source: those of plain values, and others that the caller allows."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pellucid.errors import PickleDenied
+
+__all__ = ["load", "load_all"]
+
+
+def load(data: bytes, policy: Any) -> Any:
+    """The object of a pickle. It may use what plain values need and `policy` allows, or anything for "allow".
+
+    A pickle that wants more raises `PickleDenied` with the name; a damaged one raises `ValueError`.
+    """
+    return next(load_all(data, policy))
+
+
+def load_all(data: bytes, policy: Any) -> Iterator[Any]:
+    """The objects of all pickles of a file, one after another."""
+    from pellucid import pickles
+
+    if policy == "deny":
+        policy = ()
+    elif isinstance(policy, str) and policy != "allow":
+        raise ValueError(f'pickle={policy!r} is not "deny", "allow", or a list of globals')
+    file = io.BytesIO(data)
+    while True:
+        try:
+            yield pickles.decode_foreign(file, policy if policy == "allow" else tuple(policy))
+        except PickleDenied as error:
+            raise _in_short(error) from None
+        if file.tell() == len(data):
+            return
+
+
+def _in_short(error: PickleDenied) -> PickleDenied:
+    """The error without the list of all globals, most of which the caller did not write."""
+    found = re.match(r"a stored pickle wants '([^']+)', which is not among", str(error))
+    if found is None:
+        return error
+    return PickleDenied(
+        f'its pickle wants {found[1]!r}; pass pickle=[{found[1]!r}] if you trust that, or pickle="allow" if '
+        "you trust the whole file"
+    )

@@ -1,0 +1,59 @@
+"""This module reads sqlitedict and dbm.sqlite3: a key and a value in each row of SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from pellucid.transfer.job import Job, Part, in_chunks
+from pellucid.transfer.sources.sqlite import opened, quoted, tables
+
+__all__ = ["parts", "parts_of_dbm", "parts_of_shelf"]
+
+# The table of a sqlitedict for which the program chose no name.
+UNNAMED = "unnamed"
+
+
+def parts(job: Job) -> Iterator[Part]:
+    """The tables of a sqlitedict. Values that are not pickles come as they are."""
+
+    def read(key: Any, value: Any) -> Any:
+        return key, job.unpickle(value) if isinstance(value, bytes) and value[:1] == b"\x80" else value
+
+    with opened(job.input.name, job.input.path) as connection:
+        for name in tables(connection):
+            yield _part(job, connection, name, "default" if name == UNNAMED else name, read)
+
+
+def parts_of_dbm(job: Job) -> Iterator[Part]:
+    """The one table of a dbm.sqlite3."""
+    with opened(job.input.name, job.input.path) as connection:
+        yield _part(job, connection, "Dict", None, lambda key, value: (bytes(key), bytes(value)))
+
+
+def parts_of_shelf(job: Job) -> Iterator[Part]:
+    """The one table of a shelf in a dbm.sqlite3."""
+    with opened(job.input.name, job.input.path) as connection:
+        yield _part(
+            job,
+            connection,
+            "Dict",
+            None,
+            lambda key, value: (bytes(key).decode("utf-8"), job.unpickle(value)),
+        )
+
+
+def _part(job: Job, connection: sqlite3.Connection, table: str, name: str | None, read: Any) -> Part:
+    count = connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0]
+    return Part(name, "pairs", in_chunks(_pairs(job, connection, table, read), "key", count))
+
+
+def _pairs(job: Job, connection: sqlite3.Connection, table: str, read: Any) -> Iterator[tuple[object, Any]]:
+    for key, value in connection.execute(f"SELECT key, value FROM {quoted(table)} ORDER BY rowid"):
+        try:
+            pair = read(key, value)
+        except (ValueError, ImportError, AttributeError) as error:
+            job.skip(f"key {key!r}", str(error))
+            continue
+        yield pair[0], pair

@@ -1,0 +1,69 @@
+"""This module writes CSV: a line with the names of all fields, then a row in each line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from itertools import chain
+from typing import Any, BinaryIO
+
+from pellucid.transfer.outgoing import Export
+from pellucid.transfer.targets.plain_text import as_text, encoder
+
+__all__ = ["columns", "write"]
+
+
+def columns(export: Export) -> list[str]:
+    """The names of all fields, in the order in which they are met; this reads all rows."""
+    if export.fields is not None:
+        return ([] if export.key is None else [export.key]) + export.fields
+    names: dict[Any, None] = {}
+    silent = export._replace(skip=lambda _place, _reason: None, step=lambda _done: None)
+    for row in chain.from_iterable(silent.values()):
+        names.update(dict.fromkeys(row if isinstance(row, dict) else ("value",)))
+    wrong = next((name for name in names if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise TypeError(f"a row has the field {wrong!r}, and columns have names; choose fields=")
+    return list(names)
+
+
+def write(export: Export, target: BinaryIO) -> int:
+    """Write the rows, and return their number."""
+    to_json = encoder()
+    names = columns(export)
+    text = io.TextIOWrapper(target, "utf-8", errors="surrogatepass", newline="", write_through=False)
+    try:
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(names)
+        count = 0
+        for number, row in enumerate(chain.from_iterable(export.values())):
+            try:
+                rows.writerow(_cells(export, row, names, to_json))
+            except (TypeError, ValueError, RecursionError) as error:
+                export.skip(f"row {number}", str(error))
+            else:
+                count += 1
+        text.flush()
+    finally:
+        # The file belongs to the caller: closing the text would close it.
+        _detach(text)
+    return count
+
+
+def _detach(text: io.TextIOWrapper) -> None:
+    try:
+        text.detach()
+    except (OSError, ValueError):
+        # The last bytes cannot be written; the error that says so is on its way.
+        return
+
+
+def _cells(export: Export, row: Any, names: list[str], to_json: Any) -> list[Any]:
+    if not isinstance(row, dict):
+        row = {"value": row}
+    if export.fields is None and not row.keys() <= set(names):
+        raise RuntimeError(
+            "rows with other fields were stored while the table was exported; export a snapshot: "
+            "export_to(db.snapshot().table(name), ...)"
+        )
+    return [as_text(row.get(name), to_json) for name in names]

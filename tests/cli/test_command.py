@@ -1,0 +1,373 @@
+"""Does the command do what its help says, with the exit codes that programs expect?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+from click.testing import CliRunner, Result
+from pellucid.cli import app
+from pellucid.cli.parameters import named, pieces, read_key
+
+ROWS = (
+    '{"name": "Ann", "age": 30, "city": "Bath", "tags": ["a"], "address": {"zip": "BA1"}}\n'
+    '{"name": "Bob", "age": 19, "city": "York", "note": "\\u001b[31mred"}\n'
+    '{"name": "Cid", "age": 41, "city": "Bath"}\n'
+)
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command in a folder with `people.jsonl`, in this process."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.jsonl").write_text(ROWS)
+
+    def run(*words: str, text: str | bytes = "", columns: int = 100) -> Result:
+        return CliRunner().invoke(
+            app.command,
+            words,
+            input=text,
+            env={"COLUMNS": str(columns)},
+            prog_name="pellucid",
+            catch_exceptions=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def people(run: Run) -> Run:
+    """As `run`, with a database `p.pel` that has the rows in the table people."""
+    assert run("import", "p.pel", "people.jsonl", "--table", "people").exit_code == 0
+    return run
+
+
+def test_the_help_alone_leads_to_an_indexed_query(run: Run) -> None:
+    commands = re.findall(r"^ +pellucid (.*)$", run("--help").stdout, re.MULTILINE)
+    assert len(commands) == 4
+    for line in commands:
+        words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
+        found = run(*words)
+        assert found.exit_code == 0, found.output
+    assert "Ann" in found.stdout
+    assert "Bob" not in found.stdout
+
+
+@pytest.mark.parametrize("name", app.SUBCOMMANDS)
+def test_every_subcommand_explains_itself(name: str, run: Run) -> None:
+    if name == "bench":
+        return
+    text = run(name, "--help").stdout
+    assert text.startswith(f"Usage: pellucid {name} ")
+    assert len(text.splitlines()) > 5
+
+
+def test_the_reference_lists_every_subcommand() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs/reference/command.md").read_text("utf-8")
+    listed = re.findall(r"^\| `([a-z]+)(?: [A-Z\[][^`]*)?` \|", page, re.MULTILINE)
+    assert listed == list(app.SUBCOMMANDS)
+
+
+def test_info(people: Run) -> None:
+    people("index", "p.pel", "people", "by_age", "age")
+    assert re.search(r"people\s+3\s+by_age", people("info", "p.pel").stdout)
+    found = json.loads(people("info", "p.pel", "--json").stdout)
+    assert found["tables"] == {"people": {"rows": 3, "indexes": ["by_age"]}}
+    assert found["stats"]["rows"] == 3
+
+
+def test_rows_one_by_one(run: Run) -> None:
+    assert run("put", "p.pel", "t", "ann", '{"age": 30, "in": {"city": "Bath"}}').exit_code == 0
+    assert run("put", "p.pel", "t", "('bath', 1)", text='"caf\\u00e9"').exit_code == 0
+    assert run("put", "p.pel", "t", "5", "NaN").exit_code == 0
+    assert run("get", "p.pel", "t", "ann", "--json").stdout == '{"age":30,"in":{"city":"Bath"}}\n'
+    assert run("get", "p.pel", "t", "ann", "--path", "in.city").stdout == "Bath\n"
+    assert run("get", "p.pel", "t", "('bath', 1)").stdout == "caf\u00e9\n"
+    assert run("get", "p.pel", "t", "5", "--json").stdout == "NaN\n"
+    found = run("ls", "p.pel", "t", "--json", "--start", "a", "--stop", "b")
+    assert found.stdout == '{"key":"ann","value":{"age":30,"in":{"city":"Bath"}}}\n'
+    assert run("ls", "p.pel").stdout == "t\t3\n"
+    assert run("del", "p.pel", "t", "5", "ann").stdout == "deleted 2 rows\n"
+    missing = run("get", "p.pel", "t", "ann")
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert missing.stderr == "pellucid: table 't' has no row under the key 'ann'\n"
+    broken = run("put", "p.pel", "t", "a", '{"age": ')
+    assert broken.stderr.startswith("pellucid: VALUE is not JSON: expecting value at column 9")
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("ann", "ann"),
+        ("two words", "two words"),
+        ("5", 5),
+        ("-1.5", -1.5),
+        ("'5'", "5"),
+        ("('bath', 1)", ("bath", 1)),
+        ("none", None),
+        ("b'x'", b"x"),
+        ("a.b@c.d", "a.b@c.d"),
+    ],
+)
+def test_a_word_becomes_a_key(word: str, key: Any) -> None:
+    assert (read_key(word), type(read_key(word))) == (key, type(key))
+
+
+def test_lists_are_split_outside_of_quotes_and_brackets() -> None:
+    assert pieces("a, f(b, c) as x, 'd, e', g[1]") == ["a", "f(b, c) as x", "'d, e'", "g[1]"]
+    assert list(map(named, ["a as b", "a", "x == ' as '"])) == [
+        ("a", "b"),
+        ("a", "a"),
+        ("x == ' as '", "x == ' as '"),
+    ]
+
+
+def test_a_deletion_by_a_condition_asks(people: Run) -> None:
+    refused = people("del", "p.pel", "people", "--where", "age < 20")
+    assert (refused.exit_code, "--yes" in refused.stderr) == (2, True)
+    assert people("del", "p.pel", "people", "--where", "age < 20", "--yes").stdout == "deleted 1 row\n"
+    assert people("query", "p.pel", "--count").stdout == "2\n"
+    assert people("del", "p.pel", "people", "0", "nope").exit_code == 1
+    assert people("query", "p.pel", "--count").stdout == "2\n"
+
+
+def test_queries_for_programs(people: Run) -> None:
+    found = people(
+        "query",
+        "p.pel",
+        "--where",
+        "age > 20",
+        "--order",
+        "age desc",
+        "--select",
+        "name, age * 2 as twice",
+        "--json",
+    )
+    assert found.stdout == '{"name":"Cid","twice":82}\n{"name":"Ann","twice":60}\n'
+    found = people(
+        "query", "p.pel", "people", "--select", "name,age", "--csv", "--limit", "1", "--offset", "1"
+    )
+    assert found.stdout == "name,age\nBob,19\n"
+    found = people(
+        "query",
+        "p.pel",
+        "--group",
+        "city",
+        "--select",
+        "count() as n, mean(age)",
+        "--order",
+        "n desc",
+        "--json",
+    )
+    assert found.stdout == '{"city":"Bath","n":2,"mean(age)":35.5}\n{"city":"York","n":1,"mean(age)":19.0}\n'
+    found = people("query", "p.pel", "--group", "lower(city) as c", "--select", "max(age) as m, c", "--json")
+    assert found.stdout == '{"m":41,"c":"bath"}\n{"m":19,"c":"york"}\n'
+    assert "neither in --group nor" in people("query", "p.pel", "--group", "city", "--select", "name").stderr
+    assert people("query", "p.pel", "--select", "max(age) as oldest", "--json").stdout == '{"oldest":41}\n'
+    import pyarrow
+
+    stream = people("query", "p.pel", "--select", "age", "--arrow").stdout_bytes
+    assert pyarrow.ipc.open_stream(stream).read_all().to_pydict() == {"age": [30, 19, 41]}
+    assert "scan table" in people("query", "p.pel", "--where", "age > 20", "--explain").stdout
+
+
+def test_a_mistake_in_a_query_has_a_caret_under_it(people: Run) -> None:
+    found = people("query", "p.pel", "--where", "age >= 21 and city == ")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert [line.rstrip() for line in found.stderr.splitlines()] == [
+        "pellucid: line 1, column 23: expected a value, found the end",
+        "  age >= 21 and city ==",
+        " " * 24 + "^",
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(columns: int, people: Run) -> None:
+    people("index", "p.pel", "people", "by_age", "age")
+    for words in (
+        ["query", "p.pel"],
+        ["fields", "p.pel"],
+        ["info", "p.pel"],
+        ["index", "p.pel", "people"],
+        ["ls", "p.pel", "people"],
+    ):
+        text = people(*words, columns=columns).stdout
+        assert max(map(len, text.splitlines())) <= columns, text
+        assert "\x1b" not in text
+
+
+def test_a_table_of_many_rows_says_that_there_are_more(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "n.jsonl").write_text("".join(f'{{"n": {number}}}\n' for number in range(700)))
+    run("import", "n.pel", "n.jsonl")
+    found = run("query", "n.pel")
+    assert found.stderr == "50 of 700 rows; --limit N shows more, --limit 0 all\n"
+    text = run("query", "n.pel", "--limit", "0").stdout
+    assert len(text.splitlines()) == 702
+    assert text.splitlines()[-1].split() == ["699", "699"]
+
+
+def test_fields(people: Run) -> None:
+    found = [json.loads(line) for line in people("fields", "p.pel", "--json").stdout.splitlines()]
+    assert found[1] == {"field": "age", "rows": 3, "of": 3, "types": ["int"]}
+    assert found[5]["field"] == "address.zip"
+
+
+def test_indexes(people: Run) -> None:
+    assert (
+        people("index", "p.pel", "people", "by_city", "city", "age desc", "--where", "age > 20").exit_code
+        == 0
+    )
+    found = json.loads(people("index", "p.pel", "people", "--json").stdout)
+    assert (found["index"], found["entries"], found["where"]) == ("by_city", 2, "age > 20")
+    assert (
+        people("index", "p.pel", "people", "by_city", "--rebuild").stdout == "index by_city has 2 entries\n"
+    )
+    assert people("index", "p.pel", "people", "by_city", "--drop").exit_code == 0
+    assert people("index", "p.pel", "people", "by_city").exit_code == 2
+    assert people("index", "p.pel", "people", "x", "city", "--unique").exit_code == 1
+
+
+def test_an_import_with_skipped_rows_exits_with_3(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;zip\n1;01\n2\n")
+    found = run("import", "p.pel", "a.csv", "--table", "t", "--key", "id", "--type", "zip=text")
+    assert (found.exit_code, found.stdout) == (3, "")
+    assert "skipped line 3: it has 1 cells" in found.stderr
+    assert run("get", "p.pel", "t", "1", "--json").stdout == '{"id":1,"zip":"01"}\n'
+    strict = run("import", "q.pel", "a.csv", "--strict")
+    assert (strict.exit_code, (tmp_path / "q.pel").exists()) == (1, False)
+
+
+def test_messages_name_options(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name\nRen\xe9\n", "latin-1")
+    assert "pass --encoding if it has another one" in run("import", "p.pel", "a.csv").stderr
+    assert run("import", "p.pel", "a.csv", "--encoding", "latin-1").exit_code == 0
+    assert run("export", "p.pel", "default", "a.csv").stderr.endswith(
+        "pass --overwrite, or choose another name\n"
+    )
+    swapped = run("import", "people.jsonl", "p.pel").stderr
+    assert "the database comes first: pellucid import FILE SOURCE" in swapped
+
+
+def test_export_and_copy(people: Run, tmp_path: Path) -> None:
+    people("index", "p.pel", "people", "by_age", "age")
+    assert (
+        people("export", "p.pel", "people", "-", "--where", "age > 40").stdout
+        == '{"name":"Cid","age":41,"city":"Bath"}\n'
+    )
+    assert people("export", "p.pel", "people", "out.csv", "--key", "id").exit_code == 0
+    assert (tmp_path / "out.csv").read_text().startswith("id,name,age")
+    assert people("copy", "p.pel", "c.pel").exit_code == 0
+    with pellucid.open("p.pel") as one, pellucid.open("c.pel") as other:
+        assert one.table("people") == other.table("people")
+        assert [index.name for index in other.table("people").indexes()] == ["by_age"]
+    assert "has a table 'people' already" in people("copy", "p.pel", "c.pel").stderr
+
+
+def test_backup_and_restore(people: Run, tmp_path: Path) -> None:
+    assert people("backup", "p.pel", "b.pel").exit_code == 0
+    people("del", "p.pel", "people", "0")
+    assert "pass --replace" in people("restore", "b.pel", "p.pel").stderr
+    assert people("restore", "b.pel", "p.pel", "--replace").stdout == "restored 3 rows of b.pel to p.pel\n"
+    assert people("restore", "b.pel", "new.pel").exit_code == 0
+    assert people("query", "new.pel", "--count").stdout == people("query", "p.pel", "--count").stdout == "3\n"
+    data = bytearray((tmp_path / "b.pel").read_bytes())
+    data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+    (tmp_path / "b.pel").write_bytes(data)
+    assert people("restore", "b.pel", "p.pel", "--replace").exit_code == 1
+    assert people("query", "p.pel", "--count").stdout == "3\n"
+
+
+def test_check_and_compact(people: Run) -> None:
+    assert people("check", "p.pel").stdout == "p.pel is sound: 3 rows\n"
+    assert people("compact", "p.pel").stdout.startswith("p.pel: ")
+
+
+def test_what_is_not_there(run: Run) -> None:
+    assert run("info", "none.pel").stderr.startswith("pellucid: none.pel: there is no such database")
+    run("put", "p.pel", "t", "a", "1")
+    assert run("query", "p.pel", "x").stderr == "pellucid: p.pel has no table 'x'; it has 't'\n"
+    assert run("nope").exit_code == 2
+    assert run("info", "people.jsonl").exit_code == 1
+
+
+def test_stored_pickles_need_leave(run: Run) -> None:
+    with pellucid.open("p.pel", pickle="allow") as db:
+        db["a"] = {"f": range(3), "n": 1}
+    refused = run("get", "p.pel", "default", "a")
+    assert (refused.exit_code, "pickle" in refused.stderr) == (1, True)
+    assert "range(0, 3)" in run("--allow-pickle", "get", "p.pel", "default", "a").stdout
+
+
+def test_a_program_for_the_shell(people: Run) -> None:
+    text = "print(people.where(F.age > 20).count())\npeople['x'] = 1\n"
+    assert people("shell", "p.pel", text=text).stdout == "2\n"
+    assert people("query", "p.pel", "--count").stdout == "4\n"
+
+
+def test_an_error_of_a_program_has_its_traceback(people: Run) -> None:
+    found = people("shell", "p.pel", text="print(1)\nint('x')\n")
+    assert (found.exit_code, found.stdout) == (1, "1\n")
+    assert 'File "<stdin>", line 2' in found.stderr
+
+
+def test_a_key_below_zero(run: Run) -> None:
+    run("put", "p.pel", "t", "--", "-5", "[1]")
+    assert run("get", "p.pel", "t", "--json", "--", "-5").stdout == "[1]\n"
+
+
+def test_completion_of_tables(people: Run) -> None:
+    environment = {
+        "_PELLUCID_COMPLETE": "bash_complete",
+        "COMP_WORDS": "pellucid query p.pel p",
+        "COMP_CWORD": "3",
+    }
+    ran = command(environment=environment)
+    assert ran.stdout == "plain,people\n"
+
+
+def command(*words: str, environment: dict[str, str] | None = None, **options: Any) -> Any:
+    return subprocess.run(
+        [sys.executable, "-m", "pellucid.cli", *words],
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**os.environ, **(environment or {})},
+        **options,
+    )
+
+
+def test_without_click_the_command_says_what_to_install() -> None:
+    program = "import sys; sys.modules['click'] = None; import pellucid.cli; pellucid.cli.main()"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        'pellucid: the command needs click and rich: pip install "pellucid[cli]"\n',
+    )
+
+
+def test_the_command_starts_in_150_ms() -> None:
+    # Time of this process: what others on the machine take is not the command's.
+    program = """
+import os, sys
+sys.argv, sys.stdout = ["pellucid", "--help"], open(os.devnull, "w")
+import atexit, time
+atexit.register(lambda: print(time.process_time(), *sys.modules, file=sys.stderr))
+import pellucid.cli
+pellucid.cli.main()"""
+    ran = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        for _ in range(5)
+    ]
+    times = [float(one.stderr.split()[0]) for one in ran]
+    assert min(times) < 0.150
+    assert not {"rich", "msgspec", "sqlite3", "asyncio"} & {*ran[0].stderr.split()}
