@@ -10,6 +10,7 @@ import faults
 import hypothesis
 import pellucid
 import pytest
+import servers
 
 # No deadline: on a busy build server a first call that pages code in says nothing about the code.
 hypothesis.settings.register_profile("pellucid", deadline=None, print_blob=True)
@@ -36,3 +37,17 @@ def db(request: pytest.FixtureRequest, path: Path) -> Iterator[pellucid.Database
     """An empty database, once on disk and once in memory: whatever holds for one holds for the other."""
     with pellucid.open(path if request.param == "file" else ":memory:") as database:
         yield database
+
+
+@pytest.fixture(scope="session", params=servers.chosen())
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A connection string for a PostgreSQL server, one for all tests."""
+    with servers.running(request.param) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def dsn(server: str) -> Iterator[str]:
+    """A connection string for an empty schema of that server."""
+    with servers.schema(server) as empty:
+        yield empty
