@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import faults
@@ -39,11 +41,17 @@ def db(request: pytest.FixtureRequest, path: Path) -> Iterator[pellucid.Database
         yield database
 
 
+@pytest.fixture(scope="session")
+def started() -> Iterator[Callable[[str], str]]:
+    """Starts a PostgreSQL server of a kind, once, and gives its connection string."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda kind: stack.enter_context(servers.running(kind)))
+
+
 @pytest.fixture(scope="session", params=servers.chosen())
-def server(request: pytest.FixtureRequest) -> Iterator[str]:
+def server(request: pytest.FixtureRequest, started: Callable[[str], str]) -> str:
     """A connection string for a PostgreSQL server, one for all tests."""
-    with servers.running(request.param) as dsn:
-        yield dsn
+    return started(request.param)
 
 
 @pytest.fixture
