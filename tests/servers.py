@@ -90,8 +90,11 @@ def schema(dsn: str) -> Iterator[str]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
         try:
-            yield psycopg.conninfo.make_conninfo(dsn, options=f"-csearch_path={name}")
+            yield psycopg.conninfo.make_conninfo(dsn, options=f"-csearch_path={name}", application_name=name)
         finally:
+            # A test that failed may have left a transaction open, which DROP would wait for.
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
+            connection.execute(ended, [name])
             connection.execute(f"DROP SCHEMA {name} CASCADE")
 
 
