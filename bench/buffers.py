@@ -319,7 +319,7 @@ def main() -> None:
     parser.add_argument("--dsn", default=os.environ.get("PELLUCID_TEST_DSN"), help="the server")
     parser.add_argument("--no-server", action="store_true", help="leave out what needs a server")
     parser.add_argument("--no-pickles", action="store_true", help="leave out the part of buffers_collect.py")
-    options = parser.parse_args()
+    options = collector.options_of(parser)
     modules, missing = installed()
     known = codecs(modules)
     results, sizes, server_version = [], [], None

@@ -27,8 +27,7 @@ PYTHON_2 = sys.version_info[0] == 2
 ENTRIES = (1, 10, 100, 1000, 10000, 100000)
 # A sample repeats its work until it has used a processor for so long, or until so much time has passed. The
 # clock of Python 2.7 counts microseconds.
-SAMPLE_USED_MIN = 0.005
-SAMPLE_SECONDS_MAX = 0.2
+SAMPLE = {"used_min": 0.005, "seconds_max": 0.2}
 
 
 def population(entries):
@@ -195,13 +194,15 @@ def looped(function, argument, loops, clocks):
 def loops_for(function, argument, clocks):
     """Return how many calls a sample needs; they also warm up caches and compilers."""
     loops = 1
-    while True:
+    while SAMPLE["used_min"]:
         spent = looped(function, argument, loops, clocks)
         seconds = spent.pop("seconds") * loops
         used = sum(spent.values()) * loops
-        if used >= SAMPLE_USED_MIN or seconds >= SAMPLE_SECONDS_MAX:
+        if used >= SAMPLE["used_min"] or seconds >= SAMPLE["seconds_max"]:
             return loops
-        loops = max(loops * 2, min(int(loops * SAMPLE_USED_MIN / max(used, 1e-6)) + 1, loops * 100))
+        wanted = int(loops * SAMPLE["used_min"] / max(used, 1e-6)) + 1
+        loops = max(loops * 2, min(wanted, loops * 100))
+    return loops
 
 
 def in_turn(work, rounds, clocks=CLOCKS):
@@ -296,9 +297,8 @@ def dataset(results, rounds, **more):
 
 def write(path, data):
     """Write a dataset."""
-    with io.open(path, "w", encoding="utf-8") as file:
-        text = json.dumps(data, indent=1, sort_keys=True)
-        file.write(text if isinstance(text, type("")) else text.decode("ascii"))
+    with open(path, "w") as file:  # JSON is ASCII, in either Python
+        file.write(json.dumps(data, indent=1, sort_keys=True) + "\n")
 
 
 def median(numbers):
@@ -314,12 +314,21 @@ def arguments():
     parser.add_argument("--json", metavar="PATH", help="where to write the dataset")
     parser.add_argument("--rounds", type=int, default=5, help="samples of each way")
     parser.add_argument("--entries", type=int, nargs="+", default=ENTRIES, help="sizes of the dict")
+    parser.add_argument("--quick", action="store_true", help="one read for a sample; figures mean nothing")
     return parser
+
+
+def options_of(parser):
+    """Return the options that were given."""
+    options = parser.parse_args()
+    if options.quick:
+        SAMPLE["used_min"] = 0
+    return options
 
 
 def main():
     """Run, write the dataset, and print the medians of the processor's time."""
-    options = arguments().parse_args()
+    options = options_of(arguments())
     results = collect(options.entries, options.rounds, tell=lambda line: print(line, file=sys.stderr))
     if options.json:
         write(options.json, dataset(results, options.rounds))
