@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import faults
 import hypothesis
 import pellucid
 import pytest
+import servers
 
 # No deadline: on a busy build server a first call that pages code in says nothing about the code.
 hypothesis.settings.register_profile("pellucid", deadline=None, print_blob=True)
@@ -36,3 +39,23 @@ def db(request: pytest.FixtureRequest, path: Path) -> Iterator[pellucid.Database
     """An empty database, once on disk and once in memory: whatever holds for one holds for the other."""
     with pellucid.open(path if request.param == "file" else ":memory:") as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def started() -> Iterator[Callable[[str], str]]:
+    """Starts a PostgreSQL server of a kind, once, and gives its connection string."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda kind: stack.enter_context(servers.running(kind)))
+
+
+@pytest.fixture(scope="session", params=servers.chosen())
+def server(request: pytest.FixtureRequest, started: Callable[[str], str]) -> str:
+    """A connection string for a PostgreSQL server, one for all tests."""
+    return started(request.param)
+
+
+@pytest.fixture
+def dsn(server: str) -> Iterator[str]:
+    """A connection string for an empty schema of that server."""
+    with servers.schema(server) as empty:
+        yield empty

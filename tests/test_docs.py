@@ -17,6 +17,7 @@ import pellucid
 import pellucid.errors
 import pellucid.typing
 import pytest
+import servers
 from pellucid import _native
 
 ROOT = Path(__file__).parent.parent
@@ -47,14 +48,35 @@ def run_snippet(source: str, names: dict[str, Any], filename: str, line: int) ->
     assert not report, "".join(report)
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if any(blocks(name, "python"))])
+def run_snippets(document: str) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for line, source in blocks(document, "python"):
+        run_snippet(source, names, document, line)
+
+
+WITH_SNIPPETS = [name for name in DOCUMENTS if any(blocks(name, "python"))]
+WITH_SERVER = [name for name in WITH_SNIPPETS if any("psycopg" in text for _, text in blocks(name, "python"))]
+
+
+@pytest.mark.parametrize("document", [name for name in WITH_SNIPPETS if name not in WITH_SERVER])
 def test_the_snippets_of_a_document_run(
     document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for line, source in blocks(document, "python"):
-        run_snippet(source, names, document, line)
+    run_snippets(document)
+
+
+@pytest.mark.parametrize("document", WITH_SERVER)
+def test_the_snippets_of_a_document_run_with_a_postgresql_server(
+    document: str, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for driver in servers.DRIVERS:
+        servers.driver(driver)
+    # The snippets call `connect()` without arguments.
+    for name, value in servers.environment(dsn).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    run_snippets(document)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

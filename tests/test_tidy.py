@@ -198,11 +198,15 @@ def a_bare_match_checks_nothing(name: str, text: str) -> Iterator[Finding]:
                 break
 
 
+# Not every machine has a PostgreSQL server: the one reason for which a test may be passed over.
+SKIP_ROOM = "tests/servers.py"
+
+
 @rule("tests/test_a.py", "@pytest.mark.s~kip\ndef test_a(): ...\n")
 def no_test_is_passed_over(name: str, text: str) -> Iterator[Finding]:
     rust = r"#\[[i]gnore\b|#\[should[_]panic|assert!\([t]rue\b"
     python = r"\bpytest\.(mark\.)?([s]kip|[x]fail)|\b[i]mportorskip\b|\bunittest\.[s]kip|\bassert [T]rue\b"
-    if name.endswith((".rs", ".py")):
+    if name.endswith((".rs", ".py")) and name != SKIP_ROOM:
         yield from lines_matching(f"{rust}|{python}", text, "a test that is passed over, or cannot fail")
 
 
