@@ -40,6 +40,7 @@ pub mod sort;
 pub mod stoppable;
 pub mod sum;
 pub mod walk;
+pub mod work;
 
 pub use aggregate::{Extreme, Extremes, Outcome};
 pub use column::Column;

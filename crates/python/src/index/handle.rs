@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pellucid_query::index::{Definition, Keys, beginning_with, push_twin};
 use pellucid_query::sort::SortedKeys;
-use pellucid_query::{RowKey, RowsByIndex};
+use pellucid_query::{CoveredRows, RowKey, RowsByIndex};
 use pellucid_record::key::{KeyEncoder, push_part};
 use pellucid_store::{IndexError, IndexInfo, Range, Row as StoredRow, StoreError, TransactionScan};
 use pyo3::prelude::*;
@@ -596,7 +596,7 @@ impl Index {
         if reverse {
             keys.reverse();
         }
-        let keys = SortedKeys::Listed(keys.into_iter());
+        let keys = SortedKeys::Listed(CoveredRows::of_keys(keys));
         let table = self.table.bind(py);
         Table::iterate_rows(table, reader.list(table, keys)?, None, Shows::Values).map(Some)
     }

@@ -1,6 +1,9 @@
 //! Holds what a query asks for, and checks the arguments of its methods.
 
+use std::sync::Arc;
+
 use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Step};
+use pellucid_query::selection::Meter;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -29,6 +32,8 @@ pub struct Plan {
     pub after: Option<After>,
     /// The names and expressions of `select`, which gives dicts in place of records.
     pub chosen: Option<Vec<(String, Node)>>,
+    /// Counts what the query reads, for `explain()`.
+    pub meter: Option<Arc<Meter>>,
 }
 
 impl Default for Plan {
@@ -41,6 +46,7 @@ impl Default for Plan {
             limit: u64::MAX,
             after: None,
             chosen: None,
+            meter: None,
         }
     }
 }
@@ -65,6 +71,7 @@ impl Plan {
             limit: self.limit,
             after: self.after.clone(),
             chosen: self.chosen.clone(),
+            meter: self.meter.clone(),
         }
     }
 

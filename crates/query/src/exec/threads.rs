@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use pellucid_record::Shapes;
 use pellucid_store::{Scan, StoreError};
 
-use super::work::{Parallel, Stop, Work};
 use crate::fault::Fault;
 use crate::selection::Selection;
+use crate::work::{Parallel, Stop, Work};
 
 /// A walk over a table with fewer rows ends before threads have started.
 pub const ROW_COUNT_MIN: u64 = 100_000;

@@ -24,16 +24,16 @@ const RANGE: f64 = 600.0;
 /// costs `COUNTED` (5 to 9 for ints and strings, 11 to 27 for floats).
 const ENTRY: f64 = 65.0;
 const COUNTED: f64 = 12.0;
-/// One row read from an entry of a covering index: make the row of one part (`TOLD_PART` for each
+/// One row read from an entry of a covering index: make the row of one part (`COVERED_PART` for each
 /// further part) and add it up. Measured: 52 to 71 for an int, 72 to 90 for a string, 65 to 101 for
 /// two ints, 88 to 126 for three parts (30,000 and 300,000 rows, 3 % and 10 % of them). A float
 /// with a fraction took 113 to 145, but the planner cannot know beforehand that it is one.
-const TOLD: f64 = 70.0;
-const TOLD_PART: f64 = 20.0;
+const COVERED: f64 = 70.0;
+const COVERED_PART: f64 = 20.0;
 /// Sample: read a few rows from all over the table.
 pub(super) const SAMPLE: f64 = 60_000.0;
-/// Probe of the first rows: about the time to count the entries of two sections.
-pub(super) const LOOK: f64 = 8_000.0;
+/// Counting the entries of two sections: so long the first rows are probed.
+pub(super) const COUNT_TWO: f64 = 8_000.0;
 /// Sorting one key into its place, for each doubling of the number of keys.
 const SORT_STEP: f64 = 3.0;
 /// Next row of a scan, on one thread. With a test of a number, and one row in 10,000 that passes, a
@@ -92,9 +92,9 @@ impl Costs {
 
     /// The cost to read rows from the entries of some ranges of a covering index, with this many
     /// parts.
-    pub(super) fn told(range_count: usize, entry_count: f64, part_count: usize) -> f64 {
-        let more = TOLD_PART * part_count.saturating_sub(1) as f64;
-        RANGE * range_count as f64 + (TOLD + more) * entry_count
+    pub(super) fn covered(range_count: usize, entry_count: f64, part_count: usize) -> f64 {
+        let more = COVERED_PART * part_count.saturating_sub(1) as f64;
+        RANGE * range_count as f64 + (COVERED + more) * entry_count
     }
 
     /// The cost to sort keys.
@@ -126,7 +126,7 @@ impl Costs {
 impl Costs {
     /// The cost to sort rows that were read from a covering index, by this many expressions. Each
     /// wanted row is then found again by its key.
-    pub(super) fn sort_told(order_count: usize, count: f64, wanted: f64) -> f64 {
+    pub(super) fn sort_covered(order_count: usize, count: f64, wanted: f64) -> f64 {
         if order_count == 0 { 0.0 } else { Self::sort(count, wanted) + SORT_STEP * 10.0 * count.min(wanted) }
     }
 }

@@ -51,8 +51,10 @@ impl Candidate {
 }
 
 /// The part of an index that a query needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Section {
+    /// The position of the index among the candidates.
+    pub index: usize,
     /// The ranges of its entries, in order.
     pub ranges: Vec<Range>,
     /// How many of the first parts each range leaves with a single code.
@@ -60,11 +62,13 @@ pub struct Section {
     /// Whether a condition compares an order, also if it leaves a part with single codes. The
     /// entries may then have complex numbers, which equal numbers but have no order.
     pub has_span: bool,
-    /// For each condition, whether it has narrowed the section.
-    pub used: Vec<bool>,
+    /// The conditions that have narrowed the section.
+    pub used: Vec<Node>,
     /// For each condition, whether it is true for each row that has an entry in the section, so
     /// that it needs no test.
     pub settled: Vec<bool>,
+    /// The expected number of entries in it; 0 until they are counted.
+    pub estimate: f64,
 }
 
 impl Section {
@@ -86,7 +90,8 @@ impl Section {
 const RANGE_COUNT_MAX: usize = 1000;
 
 /// The section of an index that has the entries of all rows for which `conditions` are true. None
-/// if the index may lack some of them. `row_count` is that of the table.
+/// if the index may lack some of them. `row_count` is that of the table. The caller sets the
+/// section's `index`.
 #[must_use]
 pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option<Section> {
     let mut used = vec![false; conditions.len()];
@@ -130,16 +135,16 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
             ranges = Some(prefixes.iter().flat_map(within).collect::<Vec<_>>());
         }
     }
-    let has_order =
-        conditions.iter().zip(&used).any(|(condition, is_used)| *is_used && !is_equality(condition));
-    let has_span = ranges.is_some() || has_order;
+    let used = conditions.iter().zip(used).filter(|(_, is_used)| *is_used);
+    let used: Vec<Node> = used.map(|(condition, _)| condition.clone()).collect();
+    let has_span = ranges.is_some() || used.iter().any(|condition| !is_equality(condition));
     let mut ranges = match ranges {
         Some(ranges) => ranges,
         None if point_count == 0 => vec![Range::ALL],
         None => prefixes.iter().map(|prefix| beginning_with(prefix)).collect(),
     };
     ranges.sort_by(|one, other| start_of(one).cmp(start_of(other)));
-    Some(Section { ranges, point_count, has_span, used, settled })
+    Some(Section { index: 0, ranges, point_count, has_span, used, settled, estimate: 0.0 })
 }
 
 fn start_of(range: &Range) -> &[u8] {
