@@ -123,16 +123,6 @@ impl CoveredRows {
         Self { plain: Vec::with_capacity(count), ..Self::default() }
     }
 
-    /// Rows that have only their keys.
-    #[must_use]
-    pub fn of_keys(keys: Vec<RowKey>) -> Self {
-        let mut rows = Self::default();
-        for RowKey { code, spelling } in keys {
-            rows.push_key(&code, &spelling);
-        }
-        rows
-    }
-
     /// Adds a row that has only its key.
     #[inline]
     pub fn push_key(&mut self, key: &[u8], spelling: &[u8]) {
@@ -392,7 +382,10 @@ mod tests {
             assert_eq!(prefix_of(one).to_be_bytes(), padded[..], "{one:?}");
         }
         let row_key = |code: &Vec<u8>| RowKey { code: code.as_slice().into(), spelling: [7].into() };
-        let mut rows = CoveredRows::of_keys(keys.iter().chain(&keys).map(row_key).collect());
+        let mut rows = CoveredRows::default();
+        for key in keys.iter().chain(&keys) {
+            rows.push_key(key, &[7]);
+        }
         rows.put_in_order();
         keys.sort();
         keys.dedup();

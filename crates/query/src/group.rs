@@ -17,6 +17,7 @@ use crate::column::Column;
 use crate::decimal_sum::DecimalSum;
 use crate::evaluate::found::Found;
 use crate::fault::{Fault, TooManyGroups};
+use crate::field::Number;
 use crate::stoppable::{self, Many, Pace, let_go};
 use crate::sum::Sum;
 use crate::walk::{Walk, damaged, for_each};
@@ -140,6 +141,20 @@ impl Extreme {
         Ok(code.cmp(&self.code))
     }
 
+    /// Whether the fast path can tell that the value in a record is not `wanted` beside this one.
+    #[inline]
+    fn is_kept(&self, column: &Column, record: &[u8], wanted: Ordering) -> bool {
+        let order = match (&self.value, column.quick_number(record)) {
+            (Value::Int(best), Some(Number::Int(value))) => Some(value.cmp(best)),
+            (Value::Float(best), Some(Number::Float(value))) => value.partial_cmp(&best.0),
+            (Value::Str(best), None) => {
+                column.quick_text(record, &mut [0; 8]).map(|text| text.cmp(best.as_bytes()))
+            }
+            _ => None,
+        };
+        order.is_some_and(|order| order != wanted)
+    }
+
     /// The order of this extreme beside another one.
     fn order(&self, other: &Self) -> Ordering {
         let found = Found::Value(Cow::Borrowed(&self.value));
@@ -198,13 +213,19 @@ pub fn grouped<S: Shapes + ?Sized>(
     room: &Room,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Groups, Fault> {
+    let mut scratch = Code::default();
+    if columns.is_empty() {
+        let mut group = Group::empty(aggregates);
+        for_each::<()>(rows, is_stopped, |row| {
+            match group.add_row(aggregates, &row, shapes, &mut scratch) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => damaged(&row, error),
+            }
+        })?;
+        return Ok(Groups::one(group));
+    }
     let mut found = Places::default();
     let mut groups: Vec<Group> = Vec::new();
-    if columns.is_empty() {
-        found.by_code.insert(Box::default(), 0);
-        groups.push(Group::empty(aggregates));
-    }
-    let mut scratch = Code::default();
     let branches = columns.iter().any(Column::branches);
     let walked = for_each::<()>(rows, &is_stopped, |row| {
         let mut has_room = true;
@@ -313,9 +334,6 @@ impl Places {
         shapes: &S,
         next: usize,
     ) -> Result<usize, Corrupt> {
-        if columns.is_empty() {
-            return Ok(0);
-        }
         if let [column] = &mut *columns {
             let place = match column.quick_text(row.record, &mut [0; 8]) {
                 Some(text) => self.by_text.get(text),
@@ -608,6 +626,12 @@ impl Aggregate {
                 *count += 1;
                 true
             }
+            (Aggregate::Least(column), Total::Least(Some(best))) => {
+                best.is_kept(column, record, Ordering::Less)
+            }
+            (Aggregate::Greatest(column), Total::Greatest(Some(best))) => {
+                best.is_kept(column, record, Ordering::Greater)
+            }
             _ => false,
         }
     }
@@ -621,6 +645,9 @@ impl Aggregate {
     ) -> Result<(), Corrupt> {
         match (self, total) {
             (Aggregate::Count, Total::Count(count)) => *count += 1,
+            (Aggregate::CountOf(column), Total::Count(count)) if !column.branches() => {
+                *count += u64::from(column.read(row, shapes)?.is_some());
+            }
             (Aggregate::CountOf(column), Total::Count(count)) => {
                 column.visit(row, shapes, &mut |found| {
                     *count += u64::from(!found.is_missing());

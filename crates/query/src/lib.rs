@@ -42,7 +42,7 @@ pub mod sum;
 pub mod walk;
 pub mod work;
 
-pub use aggregate::{Extreme, Extremes, Outcome};
+pub use aggregate::{Extremes, Outcome};
 pub use column::Column;
 pub use covered_rows::CoveredRows;
 pub use covering::EntryReader;

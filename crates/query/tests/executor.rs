@@ -108,18 +108,14 @@ impl Work for Collect {
     fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Rows, Fault> {
         let mut columns: Vec<_> = self.0.iter().map(|node| Column::new(node).unwrap()).collect();
         let mut found = Vec::new();
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |row| {
-                let mut value = |column: &mut Column| {
-                    let (slot, record) = column.read(&row, shapes).unwrap()?;
-                    Found::of_slot(slot, record, shapes).unwrap().to_value(shapes).unwrap()
-                };
-                found.push((row.key.to_vec(), columns.iter_mut().map(&mut value).collect()));
-                ControlFlow::Continue(())
-            },
-        )?;
+        for_each::<()>(rows, stop.check(), |row| {
+            let mut value = |column: &mut Column| {
+                let (slot, record) = column.read(&row, shapes).unwrap()?;
+                Found::of_slot(slot, record, shapes).unwrap().to_value(shapes).unwrap()
+            };
+            found.push((row.key.to_vec(), columns.iter_mut().map(&mut value).collect()));
+            ControlFlow::Continue(())
+        })?;
         Ok(found)
     }
 }

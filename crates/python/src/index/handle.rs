@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pellucid_query::index::{Definition, Keys, beginning_with, push_twin};
 use pellucid_query::sort::SortedKeys;
-use pellucid_query::{CoveredRows, RowKey, RowsByIndex};
+use pellucid_query::{CoveredRows, RowsByIndex};
 use pellucid_record::key::{KeyEncoder, push_part};
 use pellucid_store::{IndexError, IndexInfo, Range, Row as StoredRow, StoreError, TransactionScan};
 use pyo3::prelude::*;
@@ -263,16 +263,17 @@ impl Index {
         py: Python<'_>,
         (reader, known): (&TableReader, &Known),
         ranges: impl Iterator<Item = Range>,
-    ) -> PyResult<Vec<RowKey>> {
-        let mut keys = Vec::new();
+    ) -> PyResult<CoveredRows> {
+        let mut keys = CoveredRows::default();
         for range in ranges {
             self.for_entries(py, (reader, known), &range, |entry| {
-                keys.extend(known.keys.row_key(&entry));
+                if let Some(parts) = known.keys.split(&entry) {
+                    keys.push_key(parts.key, parts.key_spelling);
+                }
             })?;
         }
-        keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
         // With each(), a row may have both a number and the Decimal that equals it.
-        keys.dedup_by(|one, other| one.code == other.code);
+        keys.put_in_order();
         Ok(keys)
     }
 
@@ -594,9 +595,9 @@ impl Index {
         let ranges = own.iter().map(|parts| beginning_with(parts)).chain(twins);
         let mut keys = self.row_keys(py, (&reader, &known), ranges)?;
         if reverse {
-            keys.reverse();
+            keys.turn(0);
         }
-        let keys = SortedKeys::Listed(CoveredRows::of_keys(keys));
+        let keys = SortedKeys::Listed(keys);
         let table = self.table.bind(py);
         Table::iterate_rows(table, reader.list(table, keys)?, None, Shows::Values).map(Some)
     }

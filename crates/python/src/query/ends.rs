@@ -155,14 +155,10 @@ impl Work for CountRows {
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
         let mut count = 0;
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |_| {
-                count += 1;
-                ControlFlow::Continue(())
-            },
-        )?;
+        for_each::<()>(rows, stop.check(), |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
         Ok(count)
     }
 }

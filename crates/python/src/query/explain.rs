@@ -25,13 +25,11 @@ use crate::work::threads::{caller, threads_for};
 use crate::work::walks::{Queried, Source, Walked, of_fault};
 
 /// What is known about a query without running it.
-pub struct Explained<'a> {
+pub struct Explained {
     /// Reads the table; None if it does not exist.
     pub reader: Option<TableReader>,
     /// The table's indexes.
     pub indexes: Indexes,
-    /// What the executor is asked for.
-    pub request: Request<'a>,
     /// The range of the table that conditions on the key leave.
     pub bounds: Bounds,
     /// The other conditions.
@@ -40,21 +38,21 @@ pub struct Explained<'a> {
     pub paths: Option<AccessPaths>,
 }
 
-impl<'a> Explained<'a> {
-    fn of(table: &Bound<'_, Table>, request: Request<'a>) -> PyResult<Self> {
+impl Explained {
+    fn of(table: &Bound<'_, Table>, request: &Request<'_>) -> PyResult<Self> {
         let reader = TableReader::of(table)?;
         let (mut indexes, mut paths) = (Indexes::default(), None);
         let (mut range, mut conditions) = request.key_range(false);
         if let Some(reader) = &reader {
             indexes = indexes::of(table, reader)?;
             let explained = read!(reader, table, |rows, id| {
-                Ok(Executor::new((rows, id), &indexes, &request, caller())
+                Ok(Executor::new((rows, id), &indexes, request, caller())
                     .and_then(|executor| Ok((executor.paths()?, executor.range, executor.conditions))))
             })?;
             (paths, range, conditions) = explained.map_err(|fault| of_fault(table, fault))?;
         }
         let bounds = Bounds { is_all: range == Range::ALL, range, reverse: false };
-        Ok(Self { reader, indexes, request, bounds, conditions, paths })
+        Ok(Self { reader, indexes, bounds, conditions, paths })
     }
 }
 
@@ -69,7 +67,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let asked =
         chosen.as_ref().map_or(Asked::Rows(Walked::ByOne), |reads| Asked::Values(reads, Walked::ByOne));
-    let explained = Explained::of(table, request(plan, &asked))?;
+    let explained = Explained::of(table, &request(plan, &asked))?;
     let (bounds, rest, paths) = (&explained.bounds, &explained.conditions, explained.paths.as_ref());
     let best = paths.and_then(|paths| paths.paths.first());
     let (left, is_in_order) = match best {

@@ -28,7 +28,7 @@ use crate::store_errors;
 use crate::work::walks::{Queried, Stop, Walked, Work, over};
 
 /// The remarks, a line each.
-pub fn of(query: &Bound<'_, Query>, name: &str, explained: &Explained<'_>) -> PyResult<Vec<String>> {
+pub fn of(query: &Bound<'_, Query>, name: &str, explained: &Explained) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(source) = table.source(Walked::ByOne)? else {
         let tables = table.get().core().snapshot(py)?.tables();

@@ -1,11 +1,11 @@
 //! Reads the entries of indexes: the keys of rows, counts of rows, and rows of a covering index,
 //! which are not looked up.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Range, Reader};
+use pellucid_store::{Range, Reader, Row, TableId};
 
 use super::{AccessPaths, Answer, Executor, RowSet, evaluator_of_all, threads};
 use crate::covered_rows::CoveredRows;
@@ -27,27 +27,34 @@ const ROOM_MAX: u64 = 1 << 16;
 /// read, which are in memory one at a time.
 const SIZE_MAX: usize = 256 << 20;
 
+/// Up to this many entries of a range are read as fast as they are counted.
+const ENTRY_COUNT_SHORT: usize = 2;
+
 /// How the entries of a section are read.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Reading {
     /// Whether rows get the values of the entries, beside their keys.
     has_values: bool,
     condition: Option<Evaluator>,
     /// At least this many rows are needed, where their order allows to stop there.
     wanted: u64,
-    /// A range with more rows than this is given up.
-    row_count_max: usize,
+    /// Whether a range with more entries than one or two is given up.
+    is_short: bool,
     /// Whether the rows come in the order of the index, and whether that is read from its end.
     walk: Option<bool>,
-    /// Whether rows that are not in the order of an index come in the order of keys.
-    is_ordered: bool,
+    /// Whether rows may come in any order.
+    is_unordered: bool,
 }
 
 impl Reading {
-    /// Reads the keys of rows, in order; no more than `row_count_max` in each range.
-    pub(super) fn of_keys(wanted: u64, row_count_max: usize) -> Self {
-        let (has_values, condition, walk, is_ordered) = (false, None, None, true);
-        Self { has_values, condition, wanted, row_count_max, walk, is_ordered }
+    /// Reads the keys of rows, in order.
+    pub(super) fn keys(wanted: u64) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    /// Reads the keys of rows, in order, if each range has no more than one or two.
+    pub(super) fn few_keys(wanted: u64) -> Self {
+        Self { wanted, is_short: true, ..Self::default() }
     }
 }
 
@@ -86,20 +93,18 @@ impl<R: Reader> Executor<'_, R> {
         let condition = evaluator_of_all(left)?;
         let wanted = if is_sorted { request.wanted() } else { u64::MAX };
         // A sorted row is found again by its key.
-        let is_ordered = !is_count || !is_sorted;
-        let rows = match (&best.access, paths.keys.take()) {
+        let is_unordered = is_count && is_sorted;
+        let rows = match (best.access.section(), paths.keys.take()) {
             (_, Some(keys)) => Some(keys),
-            (AccessPath::IndexRange(section), None) => {
-                let (walk, row_count_max) = (None, usize::MAX);
-                let how = Reading { has_values, condition, wanted, row_count_max, walk, is_ordered };
+            (Some(section), None) => {
+                let walk = match best.access {
+                    AccessPath::OrderedWalk { is_reverse, .. } => Some(is_reverse),
+                    _ => None,
+                };
+                let how = Reading { has_values, condition, wanted, is_short: false, walk, is_unordered };
                 self.read_section(section, how)?
             }
-            (AccessPath::OrderedWalk { section, is_reverse }, None) => {
-                let (walk, row_count_max) = (Some(*is_reverse), usize::MAX);
-                let how = Reading { has_values, condition, wanted, row_count_max, walk, is_ordered };
-                self.read_section(section, how)?
-            }
-            (access, None) => self.gather(access, u64::MAX)?,
+            (None, None) => self.gather(&best.access, u64::MAX)?,
         };
         let Some(mut rows) = rows else { return Ok(None) };
         if let Some(meter) = &request.meter {
@@ -120,7 +125,7 @@ impl<R: Reader> Executor<'_, R> {
     pub(super) fn gather(&self, access: &AccessPath, wanted: u64) -> Result<Option<CoveredRows>, Fault> {
         let (sections, is_union) = match access {
             AccessPath::IndexRange(section) => {
-                return self.read_section(section, Reading::of_keys(wanted, usize::MAX));
+                return self.read_section(section, Reading::keys(wanted));
             }
             AccessPath::Intersection(sections) => (sections, false),
             AccessPath::Union(sections) => (sections, true),
@@ -130,7 +135,7 @@ impl<R: Reader> Executor<'_, R> {
         };
         let mut keys: Option<CoveredRows> = None;
         for section in sections {
-            let all = Reading::of_keys(u64::MAX, usize::MAX);
+            let all = Reading::keys(u64::MAX);
             let Some(others) = self.read_section(section, all)? else { return Ok(None) };
             match &mut keys {
                 None => keys = Some(others),
@@ -148,31 +153,37 @@ impl<R: Reader> Executor<'_, R> {
     /// complex number in a range of values, or if the rows take too much memory.
     pub(super) fn read_section(&self, section: &Section, how: Reading) -> Result<Option<CoveredRows>, Fault> {
         let Some(index) = self.indexes.get(section.index) else { return Ok(Some(CoveredRows::default())) };
-        let (is_reverse, is_ordered) = (how.walk == Some(true), how.is_ordered && how.walk.is_none());
         // With a single code for each part, the entries of a range are in the order of keys.
         let is_in_order = how.walk.is_some() || section.point_count == index.keys.count();
         let wanted = if is_in_order { how.wanted } else { u64::MAX };
-        let read = ReadEntries {
+        let room = (section.estimate as u64).min(wanted).min(ROOM_MAX) as usize;
+        let mut read = ReadEntries {
             reader: EntryReader::new(index.keys.clone(), how.has_values),
             range: (!self.is_whole).then(|| self.range.clone()),
             condition: how.condition,
+            wanted: usize::try_from(wanted).unwrap_or(usize::MAX),
             has_span: section.has_span,
-            wanted,
-            is_reverse,
-            row_count_max: how.row_count_max,
-            room: (section.estimate as u64).min(wanted).min(ROOM_MAX) as usize,
+            row_count_max: if how.is_short { ENTRY_COUNT_SHORT } else { usize::MAX },
+            is_reverse: how.walk == Some(true),
+            rows: CoveredRows::with_room(room),
+            start: 0,
+            run: (0, Vec::new()),
+            entry_count: 0,
+            is_complete: true,
         };
-        let (mut rows, mut entry_count) = (CoveredRows::default(), 0);
         for range in &section.ranges {
-            let (more, count) = self.run_scan(index.info.id, (range, is_reverse), read.clone())?;
-            entry_count += count;
-            match more {
-                Some(more) if rows.size() + more.size() <= SIZE_MAX => rows.append(more),
-                _ => return Ok(None),
+            read = if how.is_short {
+                read.search(self.reader, index.info.id, range.clone())?
+            } else {
+                self.run_scan(index.info.id, (range, read.is_reverse), read)?
+            };
+            if !read.is_complete {
+                return Ok(None);
             }
         }
+        let ReadEntries { mut rows, entry_count, .. } = read;
         // Rows that are only counted need no order, but each must be there once.
-        if is_ordered || index.definition.branches() && how.walk.is_none() {
+        if how.walk.is_none() && (!how.is_unordered || index.definition.branches()) {
             rows.put_in_order();
         }
         if let Some(meter) = &self.request.meter {
@@ -209,71 +220,92 @@ impl<R: Reader> Executor<'_, R> {
     }
 }
 
-/// Reads rows from entries, and counts the entries. No rows if an entry does not tell its row, or
-/// if there are too many.
-#[derive(Clone)]
+/// Reads rows from the entries of one range after another.
 struct ReadEntries {
     reader: EntryReader,
     /// The range that keys must be in.
     range: Option<Range>,
     condition: Option<Evaluator>,
-    wanted: u64,
+    /// The number of rows of a range that are wanted.
+    wanted: usize,
     /// The values of the entries were compared by order, which complex numbers do not have.
     has_span: bool,
+    /// The largest number of rows of a range.
     row_count_max: usize,
-    /// The number of rows for which memory is reserved.
-    room: usize,
     /// Whether entries come from the last to the first. Those with the same parts are put into the
     /// order of keys.
     is_reverse: bool,
+    rows: CoveredRows,
+    /// The number of rows of the ranges before.
+    start: usize,
+    /// The start of the current run of entries with the same parts, and these parts.
+    run: (usize, Vec<u8>),
+    entry_count: u64,
+    /// False once an entry does not tell its row, or if there are too many.
+    is_complete: bool,
+}
+
+impl ReadEntries {
+    /// Takes the row of an entry. Breaks if no further one is needed.
+    #[inline]
+    fn take(&mut self, entry: &Row<'_>) -> ControlFlow<()> {
+        // Bytes that are no entry are skipped here; `check` reports them.
+        let Some(entry) = self.reader.split(entry) else { return ControlFlow::Continue(()) };
+        let rows = &mut self.rows;
+        if self.is_reverse && *entry.parts != *self.run.1 {
+            let (run, last) = &mut self.run;
+            rows.turn(*run);
+            *run = rows.len();
+            last.clear();
+            last.extend_from_slice(entry.parts);
+        }
+        // From the end on, the run of entries with the same parts is read to its end first.
+        let is_enough = |rows: &CoveredRows| rows.len() - self.start >= self.wanted;
+        if is_enough(rows) && (!self.is_reverse || self.run.0 == rows.len()) {
+            return ControlFlow::Break(());
+        }
+        self.entry_count += 1;
+        if self.range.as_ref().is_some_and(|range| !range.contains(entry.key)) {
+            return ControlFlow::Continue(());
+        }
+        self.is_complete = !(self.has_span && self.reader.has_complex(&entry))
+            && rows.size() <= SIZE_MAX
+            && rows.len() - self.start < self.row_count_max
+            && self.reader.add_row(&entry, rows);
+        if !self.is_complete {
+            return ControlFlow::Break(());
+        }
+        if let Some(condition) = &mut self.condition
+            && !rows.with_last(|row| condition.is_true(&row, &NoShapes).unwrap_or(false)).unwrap_or(false)
+        {
+            rows.pop();
+        }
+        if is_enough(rows) && !self.is_reverse { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Finds each entry of a range by a search: for one or two that takes less than a scan.
+    fn search<R: Reader>(mut self, reader: &R, index: TableId, mut range: Range) -> Result<Self, Fault> {
+        self.start = self.rows.len();
+        loop {
+            let next = reader.with_first(index, &range, false, |entry| {
+                self.take(&entry).is_continue().then(|| entry.key.to_vec())
+            })?;
+            let Some(Some(last)) = next else { return Ok(self) };
+            range.start = Bound::Excluded(last);
+        }
+    }
 }
 
 impl Work for ReadEntries {
-    type Result = (Option<CoveredRows>, u64);
+    type Result = Self;
 
-    fn run<S: Shapes>(
-        mut self,
-        entries: &mut impl Walk,
-        _shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        let (mut rows, mut is_complete, mut count) = (CoveredRows::with_room(self.room), true, 0);
-        // The start of the current run of entries with the same parts, and these parts.
-        let (mut run, mut last): (usize, Vec<u8>) = (0, Vec::new());
-        for_each::<()>(entries, stop.check(), |entry| {
-            // Bytes that are no entry are skipped here; `check` reports them.
-            let Some(entry) = self.reader.split(&entry) else { return ControlFlow::Continue(()) };
-            if self.is_reverse && *entry.parts != *last {
-                rows.turn(run);
-                run = rows.len();
-                last.clear();
-                last.extend_from_slice(entry.parts);
-            }
-            if rows.len() as u64 >= self.wanted && (!self.is_reverse || run == rows.len()) {
-                return ControlFlow::Break(Ok(()));
-            }
-            count += 1;
-            if self.range.as_ref().is_some_and(|range| !range.contains(entry.key)) {
-                return ControlFlow::Continue(());
-            }
-            is_complete = !(self.has_span && self.reader.has_complex(&entry))
-                && rows.size() <= SIZE_MAX
-                && rows.len() < self.row_count_max
-                && self.reader.add_row(&entry, &mut rows);
-            if !is_complete {
-                return ControlFlow::Break(Ok(()));
-            }
-            if let Some(condition) = &mut self.condition
-                && !rows.with_last(|row| condition.is_true(&row, &NoShapes).unwrap_or(false)).unwrap_or(false)
-            {
-                rows.pop();
-            }
-            ControlFlow::Continue(())
-        })?;
+    fn run<S: Shapes>(mut self, entries: &mut impl Walk, _: &S, stop: Stop<'_>) -> Result<Self, Fault> {
+        self.start = self.rows.len();
+        for_each(entries, stop.check(), |entry| self.take(&entry).map_break(Ok))?;
         if self.is_reverse {
-            rows.turn(run);
+            self.rows.turn(self.run.0);
         }
-        Ok((is_complete.then_some(rows), count))
+        Ok(self)
     }
 }
 

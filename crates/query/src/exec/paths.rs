@@ -22,9 +22,6 @@ pub const ROW_COUNT_MIN: u64 = 100;
 /// Looking one row up takes about as long as testing this many rows.
 pub(super) const LOOKUP_COST_IN_ROWS: u64 = 24;
 
-/// Up to this many entries of a range are read as fast as they are counted.
-const ENTRY_COUNT_SHORT: usize = 2;
-
 /// Up to this many keys are looked up in a tenth of a millisecond, before other paths are weighed.
 const KEY_COUNT_SHORT: u64 = 64;
 
@@ -99,9 +96,13 @@ impl<R: Reader> Executor<'_, R> {
         };
         // The first entries are those of the first rows.
         let is_plain = request.order.is_empty() && section.settled.iter().all(|is_settled| *is_settled);
-        let wanted = if is_plain { request.wanted() } else { u64::MAX };
+        let wanted = match index.candidate.is_unique {
+            true => 1,
+            false if is_plain => request.wanted(),
+            false => u64::MAX,
+        };
         let mut section = Section { index: place, ..section };
-        let Some(keys) = self.read_section(&section, Reading::of_keys(wanted, ENTRY_COUNT_SHORT))? else {
+        let Some(keys) = self.read_section(&section, Reading::few_keys(wanted))? else {
             return Ok(None);
         };
         section.estimate = f64::from(keys.len() as u32);

@@ -25,7 +25,7 @@ use crate::work::walks::Queried;
 pub(super) fn remarks(
     query: &Bound<'_, Query>,
     reader: &TableReader,
-    explained: &Explained<'_>,
+    explained: &Explained,
 ) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let (indexes, conditions) = (&explained.indexes, &explained.conditions[..]);

@@ -391,7 +391,7 @@ def test_explain_tells_the_way(db: Any) -> None:
         "  read keys from index \"by_city\" where city == 'c9', about 10",
     ]
     lines = people.where(F.city == "c9", F.age == 9).explain(analyze=True).splitlines()
-    assert "found 10 keys, where about 10 were expected: 10 passed, in " in "\n".join(lines)
+    assert any(line.startswith("met 10 entries: 10 passed, in ") for line in lines)
 
 
 def test_what_equals_a_number_is_not_looked_for_among_the_greater_ones(db: Any) -> None:
