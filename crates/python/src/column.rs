@@ -5,11 +5,11 @@
 
 use std::ops::ControlFlow;
 
-use pellucid_query::aggregate::{AddUp, Sums};
 use pellucid_query::expression::{self, Node};
+use pellucid_query::group::{Aggregate, Decimals};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::{damaged, for_each, for_each_at};
-use pellucid_query::{Column, Extremes, Fault, LookedUp, Outcome, Selected, Selection, Step, Sum, Walk};
+use pellucid_query::{Column, Extremes, Fault, LookedUp, Selected, Selection, Step, Sum, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pellucid_store::{Row, Snapshot, TransactionScan};
@@ -24,8 +24,7 @@ use crate::signals::{Signals, is_interrupted_at_turn};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::{decode, node, path, row_errors, scalars};
-use crate::work::threads::over_parts;
-use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over};
+use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 
 /// The steps of a field path.
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
@@ -71,36 +70,35 @@ pub fn column_of(node: &Node) -> PyResult<Column> {
     Column::new(node).map_err(|error| errors::value_error(error.to_string()))
 }
 
-/// As `over_parts`, for the values of an expression in the rows as they are now; None if the table
-/// does not exist.
-fn parts_now<'py, W: Parallel>(
+/// The sum of a column and the number of values in it, if Rust can add them all. Both are 0 if the
+/// table does not exist.
+fn native_sum<'py>(
     of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
-    work: impl FnOnce(Column) -> W,
-) -> PyResult<Option<W::Result>> {
-    let node = node_of(path)?;
-    match of.source_of(std::slice::from_ref(&node), Walked::InParts)? {
-        Some((source, nodes)) => {
-            let column = column_of(nodes.first().unwrap_or(&node))?;
-            over_parts(of.table(), source, work(column)).map(Some)
-        }
-        None => Ok(None),
+) -> PyResult<Option<(Bound<'py, PyAny>, u64)>> {
+    let py = of.table().py();
+    let sum = |column| Aggregate::Sum(column, Decimals::Added(None));
+    let Some(total) = group::total(of, None, &node_of(path)?, sum)? else {
+        return Ok(Some((0i64.into_pyobject(py)?.into_any(), 0)));
+    };
+    let Some((sum, decimals)) = total.sure_sum() else { return Ok(None) };
+    // For Decimals, Python's context must keep 28 digits to compute the same sum.
+    if decimals.count() > 0 && !scalars::keeps_digits(py)? {
+        return Ok(None);
     }
+    let object = match sum.int() {
+        Some(ints) if decimals.count() > 0 => group::object_of(of.table(), &decimals.value_with(ints))?,
+        _ => of_sum(py, sum)?,
+    };
+    Ok(Some((object, sum.count() + decimals.count())))
 }
 
 /// `table.sum(path)`.
 pub fn sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = of.table().py();
-    match parts_now(of, path, AddUp)? {
-        None => Ok(0i64.into_pyobject(py)?.into_any()),
-        Some(Outcome::Done(sums)) if adds_as_here(py, &sums)? => object_of_sums(of.table(), &sums),
-        Some(_) => by_python(of, path, &numbers(of, path)?),
+    match native_sum(of, path)? {
+        Some((sum, _)) => Ok(sum),
+        None => by_python(of, path, &numbers(of, path)?),
     }
-}
-
-/// Whether Python would compute the same sum: for Decimals, its context must keep 28 digits.
-fn adds_as_here(py: Python<'_>, sums: &Sums) -> PyResult<bool> {
-    Ok(sums.decimals.count() == 0 || scalars::keeps_digits(py)?)
 }
 
 /// Adds up values in Python that Rust cannot add.
@@ -170,26 +168,14 @@ fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -
     })
 }
 
-fn object_of_sums<'py>(table: &Bound<'py, Table>, sums: &Sums) -> PyResult<Bound<'py, PyAny>> {
-    let (py, sum) = (table.py(), &sums.numbers);
-    Ok(match sum.int() {
-        Some(ints) if sums.decimals.count() > 0 => group::object_of(table, &sums.decimals.value_with(ints))?,
-        _ => of_sum(py, sum)?,
-    })
-}
-
 /// `table.mean(path)`.
 pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    let (total, count) = match parts_now(of, path, AddUp)? {
-        None => return Ok(py.None().into_bound(py)),
-        Some(Outcome::Done(sums)) if adds_as_here(py, &sums)? => {
-            (object_of_sums(of.table(), &sums)?, sums.count())
-        }
-        Some(_) => {
+    let (total, count) = match native_sum(of, path)? {
+        Some(sum) => sum,
+        None => {
             let numbers = numbers(of, path)?;
-            let count = numbers.len() as u64;
-            (by_python(of, path, &numbers)?, count)
+            (by_python(of, path, &numbers)?, numbers.len() as u64)
         }
     };
     if count == 0 {

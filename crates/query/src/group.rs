@@ -96,6 +96,15 @@ impl Decimals {
     }
 }
 
+/// Which extreme is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extremes {
+    /// The least value.
+    Least,
+    /// The greatest.
+    Greatest,
+}
+
 /// The result of an aggregate.
 #[derive(Clone, Debug)]
 pub enum Total {
@@ -201,7 +210,7 @@ impl Room {
 }
 
 /// Groups rows by columns, and computes aggregates over each group. Without columns all rows are
-/// one group, also if there are no rows.
+/// one group.
 ///
 /// # Errors
 /// Damage, a stop, or the groups do not fit into the room.
@@ -213,17 +222,10 @@ pub fn grouped<S: Shapes + ?Sized>(
     room: &Room,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Groups, Fault> {
-    let mut scratch = Code::default();
     if columns.is_empty() {
-        let mut group = Group::empty(aggregates);
-        for_each::<()>(rows, is_stopped, |row| {
-            match group.add_row(aggregates, &row, shapes, &mut scratch) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => damaged(&row, error),
-            }
-        })?;
-        return Ok(Groups::one(group));
+        return ungrouped(rows, shapes, aggregates, is_stopped);
     }
+    let mut scratch = Code::default();
     let mut found = Places::default();
     let mut groups: Vec<Group> = Vec::new();
     let branches = columns.iter().any(Column::branches);
@@ -280,6 +282,21 @@ pub fn grouped<S: Shapes + ?Sized>(
     }
     let_go(found.by_text, groups.len());
     in_order(found.by_code, groups, &mut Pace::new(is_stopped))
+}
+
+/// All rows as one group, also if there are no rows.
+fn ungrouped<S: Shapes + ?Sized>(
+    rows: &mut impl Walk,
+    shapes: &S,
+    aggregates: &mut [Aggregate],
+    is_stopped: impl Fn() -> bool,
+) -> Result<Groups, Fault> {
+    let (mut group, mut scratch) = (Group::empty(aggregates), Code::default());
+    for_each::<()>(rows, is_stopped, |row| match group.add_row(aggregates, &row, shapes, &mut scratch) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => damaged(&row, error),
+    })?;
+    Ok(Groups::one(group))
 }
 
 /// The groups in the order of their codes. `places` has the place of each in the list.
@@ -572,6 +589,15 @@ impl Group {
 }
 
 impl Total {
+    /// The sum of ints and floats, and that of Decimals, if they are the sum of all numbers that adding
+    /// them one after another would give.
+    #[must_use]
+    pub fn sure_sum(&self) -> Option<(&Sum, DecimalSum)> {
+        let Self::Sum(sum, Decimals::Added(decimals), others) = self else { return None };
+        let decimals = decimals.as_deref().copied().unwrap_or_default();
+        (others.is_empty() && decimals.holds_beside(sum)).then_some((sum, decimals))
+    }
+
     fn of(aggregate: &Aggregate) -> Self {
         match aggregate {
             Aggregate::Count | Aggregate::CountOf(_) => Total::Count(0),
@@ -714,6 +740,8 @@ fn add_number<S: Shapes + ?Sized>(
         Some(Value::Bool(value)) => sum.add_int(i64::from(value)),
         Some(Value::Decimal(text)) => decimals.add(text, others),
         Some(value @ (Value::BigInt(_) | Value::Complex(..))) => others.push(value),
+        // NumPy's scalars are numbers too, but `agg` adds none.
+        Some(Value::Ndarray { .. }) if matches!(decimals, Decimals::Added(_)) => *decimals = Decimals::Lost,
         _ => {}
     }
     Ok(())

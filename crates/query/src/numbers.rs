@@ -9,12 +9,21 @@ use pellucid_record::view::Slot;
 use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::Row;
 
-use crate::aggregate::Outcome;
 use crate::column::Column;
 use crate::fault::Fault;
 use crate::field::Number;
 use crate::walk::{Walk, damaged, for_each};
 use crate::work::{Parallel, Stop, Work};
+
+/// How a walk ended.
+#[derive(Debug)]
+pub enum Outcome<T> {
+    /// All rows were read.
+    Done(T),
+    /// There is a value of a type that only the caller can handle: the caller has to walk over the
+    /// rows itself.
+    Foreign,
+}
 
 /// Numbers in one piece of memory. If all were in one piece, it would be copied each time it grows.
 const PIECE_COUNT: usize = 1 << 15;

@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::column::{column_of, of_sum};
+use crate::column::{column_of, node_of, of_sum};
 use crate::errors;
 use crate::expression::aggregate::{Aggregate, Kind};
 use crate::expression::handle::Expression;
@@ -50,7 +50,7 @@ fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> Py
 #[pyfunction]
 #[pyo3(signature = (path=None, /))]
 pub fn count(path: Option<&Bound<'_, PyAny>>) -> PyResult<Aggregate> {
-    let node = path.map(plan::value_of).transpose()?;
+    let node = path.map(node_of).transpose()?;
     node.iter().try_for_each(refuse_condition)?;
     Ok(Aggregate { kind: Kind::Count, node })
 }
@@ -176,7 +176,7 @@ pub fn counted<'py>(of: &impl Queried<'py>, node: &Node) -> PyResult<u64> {
 
 /// The result of one aggregate over all rows, or over those of `source`; None if the table does not
 /// exist.
-fn total<'py>(
+pub fn total<'py>(
     of: &impl Queried<'py>,
     source: Option<(Source, Vec<Node>)>,
     node: &Node,

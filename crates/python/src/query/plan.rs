@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Step};
+use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node};
 use pellucid_query::selection::Meter;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use crate::column::node_of;
 use crate::errors;
 use crate::expression::aggregate::Aggregate;
 use crate::expression::handle::Expression;
 use crate::expression::operand;
 use crate::expression::sort_by::SortBy;
 use crate::query::after::After;
-use crate::values::path;
 
 /// A query's plan: which rows, in which order, which part of them, and what is read of each.
 pub struct Plan {
@@ -133,7 +133,7 @@ pub fn node(kind: Kind) -> PyResult<Node> {
 
 /// The condition that the field at `path` equals `value`.
 pub fn equality(path: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Node> {
-    let field = value_of(path)?;
+    let field = node_of(path)?;
     if let Ok(expression) = value.cast_exact::<Expression>()
         && !matches!(expression.get().node().kind(), Kind::Literal(_))
     {
@@ -144,33 +144,6 @@ pub fn equality(path: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<N
         )));
     }
     node(Kind::Compare(Comparison::Equal, field, Node_::literal(operand::literal_of(value)?)))
-}
-
-/// An expression, or the field that a path names.
-pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
-    if argument.is_instance_of::<Expression>() {
-        return operand::node_of(argument);
-    }
-    operand::refuse_unready(argument)?;
-    let mut steps = Vec::new();
-    for step in operand::field_path(argument)? {
-        if let Ok(index) = step.extract::<i64>() {
-            steps.push(Step::Index(index));
-            continue;
-        }
-        steps.push(match path::field_step(&step)? {
-            Some(crate::values::node::Step::Field(name)) => Step::Field(name),
-            Some(crate::values::node::Step::Key(key)) => Step::Key(key),
-            Some(crate::values::node::Step::Index(index)) => Step::Index(index),
-            None => {
-                return Err(errors::type_error(format!(
-                    "{} cannot be a step of a field path",
-                    step.get_type().name()?
-                )));
-            }
-        });
-    }
-    Ok(Node_::field(steps))
 }
 
 /// Refuses an aggregate or an order where the value of one row is needed.
@@ -199,7 +172,7 @@ pub fn sort_part(argument: &Bound<'_, PyAny>) -> PyResult<(Node, bool)> {
         // An argument that is no path gets the error for paths.
         refuse_direction(&text.to_string_lossy())?;
     }
-    Ok((value_of(argument)?, false))
+    Ok((node_of(argument)?, false))
 }
 
 /// Refuses a field name with a direction in it, as other libraries have it.
@@ -242,14 +215,14 @@ pub fn chosen(
     for argument in expressions {
         let name = match argument.cast::<PyString>() {
             Ok(path) => path.to_string_lossy().into_owned(),
-            Err(_) => value_of(&argument)?.to_string(),
+            Err(_) => node_of(&argument)?.to_string(),
         };
-        chosen.push((name, value_of(&argument)?));
+        chosen.push((name, node_of(&argument)?));
     }
     for (name, argument) in named.into_iter().flatten() {
         let name = name.cast_into::<PyString>()?;
         let name = errors::utf8(&name, &format!("{method}()"), "no name of a column can have")?;
-        chosen.push((name.to_owned(), value_of(&argument)?));
+        chosen.push((name.to_owned(), node_of(&argument)?));
     }
     if chosen.is_empty() {
         return Err(errors::type_error(format!("{method}() takes at least one expression or field path")));

@@ -11,10 +11,10 @@ use pellucid_store::{Range, Reader, TableId};
 
 use super::paths::ROW_COUNT_MIN;
 use super::table_index::TableIndex;
-use crate::aggregate::Extremes;
 use crate::covered_rows::CoveredRows;
 use crate::expression::Node;
 use crate::fault::Fault;
+use crate::group::Extremes;
 use crate::plan::spans::Span;
 use crate::rows::{Lookups, RowsByIndex};
 

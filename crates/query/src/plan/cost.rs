@@ -57,12 +57,12 @@ const TOP: f64 = 8.0;
 const KEPT: f64 = 150.0;
 /// Lookup of a row in a table whose pages are all in the caches.
 const FETCH: f64 = 100.0;
-/// Added to a lookup for each doubling of the table beyond `FETCH_NEAR` rows. Along an index, with
+/// Added to a lookup for each doubling of the table beyond `FETCH_CACHED` rows. Along an index, with
 /// entries and a test, a row took 190 to 250 among 3,000 rows of 190 bytes, 250 to 325 among
 /// 15,000, and 490 to 930 among 60,000 while other programs used the caches; 450 among a million
 /// when no other program did.
 const FETCH_FAR: f64 = 42.0;
-const FETCH_NEAR: f64 = 1000.0;
+const FETCH_CACHED: f64 = 1000.0;
 /// Reverse order: keep the key of an entry until all entries with the same parts are reversed.
 const TURNED: f64 = 50.0;
 /// Rows of a page. Keys closer than this have their rows on the same page, which saves half of the
@@ -104,9 +104,9 @@ impl Costs {
 
     /// The cost to look rows up by their keys, sorted or not, and to test them.
     pub(super) fn fetch(&self, count: f64, is_in_order: bool, tests: f64) -> f64 {
-        let far = (self.row_count / FETCH_NEAR).max(1.0).log2() * FETCH_FAR;
-        let near = if is_in_order { (count * PAGE / self.row_count.max(1.0)).min(1.0) } else { 0.0 };
-        count * (FETCH + far * (1.0 - near / 2.0) + tests)
+        let far = (self.row_count / FETCH_CACHED).max(1.0).log2() * FETCH_FAR;
+        let shared = if is_in_order { (count * PAGE / self.row_count.max(1.0)).min(1.0) } else { 0.0 };
+        count * (FETCH + far * (1.0 - shared / 2.0) + tests)
     }
 
     /// The cost to look up this many rows along an index, and to test them.
@@ -121,9 +121,7 @@ impl Costs {
         let kept = count.min(wanted);
         TOP * count + (KEPT + SORT_STEP * kept.max(2.0).log2()) * kept
     }
-}
 
-impl Costs {
     /// The cost to sort rows that were read from a covering index, by this many expressions. Each
     /// wanted row is then found again by its key.
     pub(super) fn sort_covered(order_count: usize, count: f64, wanted: f64) -> f64 {

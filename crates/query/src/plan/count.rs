@@ -15,10 +15,10 @@ use crate::expression::{Kind, Node};
 use crate::key_range;
 
 /// A section with at most this many entries is used at once: to look these rows up takes less time
-/// than to count the entries of other indexes. `FEW_COVERED` applies where an index may cover the
+/// than to count the entries of other indexes. `SHORT_COVERED` applies where an index may cover the
 /// query.
-const FEW: u64 = 12;
-const FEW_COVERED: u64 = 4;
+const SHORT: u64 = 12;
+const SHORT_COVERED: u64 = 4;
 
 /// Some ranges of an index that were counted: those of them that have entries, and how many.
 pub(super) struct Counted {
@@ -30,12 +30,12 @@ pub(super) struct Counted {
 
 impl Planner<'_, '_> {
     /// Whether this many rows are looked up faster than anything is found out about other indexes.
-    pub(super) fn is_few(&self, estimate: f64) -> bool {
-        estimate <= self.few() as f64
+    pub(super) fn is_short(&self, estimate: f64) -> bool {
+        estimate <= self.short_max() as f64
     }
 
-    fn few(&self) -> u64 {
-        if self.question.reads.is_none() { FEW } else { FEW_COVERED }
+    fn short_max(&self) -> u64 {
+        if self.question.reads.is_none() { SHORT } else { SHORT_COVERED }
     }
 
     /// The usable section of each index, not counted yet. Those come first that are counted
@@ -62,9 +62,9 @@ impl Planner<'_, '_> {
     /// found first. Counting stops after a section with a few entries.
     pub(super) fn counted(&mut self, mut sections: Vec<Section>) -> Vec<Section> {
         if self.question.knows_none && sections.len() > 1 {
-            let few = sections.iter().position(|section| self.has_few(section));
-            if let Some(few) = few {
-                sections = vec![sections.swap_remove(few)];
+            let short = sections.iter().position(|section| self.is_known_short(section));
+            if let Some(short) = short {
+                sections = vec![sections.swap_remove(short)];
             }
         }
         let mut counted = Vec::new();
@@ -74,9 +74,9 @@ impl Planner<'_, '_> {
             } else {
                 self.count_ranges(&mut section) as f64
             };
-            let is_few = self.is_few(section.estimate);
+            let is_short = self.is_short(section.estimate);
             counted.push(section);
-            if is_few {
+            if is_short {
                 break;
             }
         }
@@ -85,17 +85,17 @@ impl Planner<'_, '_> {
 
     /// Whether a section of few ranges has no more than a few entries. Finding that out takes a
     /// third of the time of counting other sections.
-    fn has_few(&mut self, section: &Section) -> bool {
-        const RANGE_COUNT_FEW: usize = 8;
-        let few = self.few();
-        if section.is_whole() || section.ranges.len() > RANGE_COUNT_FEW {
+    fn is_known_short(&mut self, section: &Section) -> bool {
+        const RANGE_COUNT_SMALL: usize = 8;
+        let short_max = self.short_max();
+        if section.is_whole() || section.ranges.len() > RANGE_COUNT_SMALL {
             return false;
         }
         let (mut filled, mut total) = (Vec::new(), 0);
         for range in &section.ranges {
-            let count = self.statistics.count_up_to(section.index, range, few + 1 - total);
+            let count = self.statistics.count_up_to(section.index, range, short_max + 1 - total);
             total += count;
-            if total > few {
+            if total > short_max {
                 return false;
             }
             filled.extend((count > 0).then(|| range.clone()));
@@ -109,7 +109,7 @@ impl Planner<'_, '_> {
     /// entries are dropped, as mostly the one of Decimals. What is left may then be one range,
     /// which has an order.
     fn count_ranges(&mut self, section: &mut Section) -> u64 {
-        const RANGE_COUNT_FEW: usize = 16;
+        const RANGE_COUNT_SMALL: usize = 16;
         let is_same = |known: &&Counted| known.index == section.index && known.ranges == section.ranges;
         let (filled, count) = match self.counted.iter().find(is_same) {
             Some(known) => (known.filled.clone(), known.count),
@@ -125,7 +125,7 @@ impl Planner<'_, '_> {
                 (filled, total)
             }
         };
-        if self.question.knows_none && section.ranges.len() <= RANGE_COUNT_FEW {
+        if self.question.knows_none && section.ranges.len() <= RANGE_COUNT_SMALL {
             section.ranges = filled;
         }
         count

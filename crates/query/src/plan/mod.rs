@@ -208,8 +208,8 @@ pub fn access_paths(
     planner.note_shares(&sections);
     planner.least = sections.iter().map(|section| section.estimate).fold(f64::INFINITY, f64::min);
     // A path to next to no rows is not beaten by one that leads to more.
-    let has_few = sections.iter().any(|section| planner.is_few(section.estimate));
-    let unions = if has_few { Vec::new() } else { planner.unions() };
+    let has_short = sections.iter().any(|section| planner.is_short(section.estimate));
+    let unions = if has_short { Vec::new() } else { planner.unions() };
     let mut paths = planner.weigh(&sections, &unions);
     // A sample is taken if there is a choice, and if the best path may take longer than the sample.
     if planner.is_unsure && paths.len() > 1 && paths.first().is_some_and(|best| best.cost > SAMPLE_PAYS) {

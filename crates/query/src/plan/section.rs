@@ -110,14 +110,14 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
     let mut ranges = None;
     let mut point_count = 0;
     for (place, (part, is_descending)) in index.parts.iter().enumerate() {
-        let said = on_part(part, conditions);
-        if !is_total && said.is_empty() {
+        let on_this = on_part(part, conditions);
+        if !is_total && on_this.is_empty() {
             return None;
         }
         if ranges.is_some() || place > point_count {
             continue;
         }
-        let Some(left) = all_of(part, &said, (&mut used, &mut settled)) else { continue };
+        let Some(left) = all_of(part, &on_this, (&mut used, &mut settled)) else { continue };
         if left.spans.iter().all(Span::is_point) && left.spans.len() * prefixes.len() <= RANGE_COUNT_MAX {
             let points = |prefix: &Vec<u8>| -> Vec<Vec<u8>> {
                 left.spans.iter().map(|span| span.point_behind(prefix, *is_descending)).collect()
@@ -173,11 +173,11 @@ fn on_part(part: &Expression, conditions: &[Node]) -> Vec<(usize, Spans)> {
 /// spans are exact. None if there is no such condition.
 fn all_of(
     part: &Expression,
-    said: &[(usize, Spans)],
+    on_this: &[(usize, Spans)],
     (used, settled): (&mut [bool], &mut [bool]),
 ) -> Option<Spans> {
     let mut left: Option<Spans> = None;
-    for (place, spans) in said {
+    for (place, spans) in on_this {
         // If the part has many values in a row, one element may make one condition true, and
         // another element the other: their spans must not be intersected.
         if part.branches() && left.is_some() {
@@ -201,11 +201,11 @@ fn implies(condition: &Node, wanted: &Node) -> bool {
         return true;
     }
     let Some(part) = operand(wanted) else { return false };
-    let Some(said) = spans(condition, part) else { return false };
+    let Some(on_this) = spans(condition, part) else { return false };
     if matches!(wanted.kind(), Kind::Exists(_)) {
         return true;
     }
     // A value that equals a number may be complex, and then no comparison of order is true for it.
-    let lacks_some = !is_equality(wanted) && is_equality(condition) && said.has_numbers();
-    !lacks_some && spans(wanted, part).is_some_and(|wanted| wanted.is_exact && said.is_within(&wanted))
+    let lacks_some = !is_equality(wanted) && is_equality(condition) && on_this.has_numbers();
+    !lacks_some && spans(wanted, part).is_some_and(|wanted| wanted.is_exact && on_this.is_within(&wanted))
 }
