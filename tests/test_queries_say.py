@@ -535,6 +535,19 @@ def test_explain_takes_the_time_of_iterating_once() -> None:
         assert re.search(r": 30 passed, in [0-9.]+ ms$", timed, re.MULTILINE)
 
 
+def test_explain_counts_while_the_query_runs() -> None:
+    with pellucid.open(":memory:") as db:
+        table = db.table("t")
+        for count, met in ((1000, "met 1000 rows"), (2000, "met 3 entries")):
+            table.extend({"n": number, "m": number % 7} for number in range(count))
+            query = table.where(F.m == 5) if count == 1000 else table.where(F.n < 3)
+            passed = query.count()
+            # A second walk would find nothing.
+            emptying = query.filter(lambda _row: table.clear() or True)
+            assert counts(emptying) == [f"{met}: {passed} passed", f"gave {passed} in the end"]
+            table.create_index("by_n", F.n)
+
+
 def test_explain_says_why_an_index_is_not_used(people: Any) -> None:
     people.create_index("by_age", F.age)
     assert notes(people.where(F.age > 25)) == [
