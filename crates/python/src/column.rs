@@ -171,12 +171,11 @@ fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -
 /// `table.mean(path)`.
 pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    let (total, count) = match native_sum(of, path)? {
-        Some(sum) => sum,
-        None => {
-            let numbers = numbers(of, path)?;
-            (by_python(of, path, &numbers)?, numbers.len() as u64)
-        }
+    let (total, count) = if let Some(sum) = native_sum(of, path)? {
+        sum
+    } else {
+        let numbers = numbers(of, path)?;
+        (by_python(of, path, &numbers)?, numbers.len() as u64)
     };
     if count == 0 {
         return Ok(py.None().into_bound(py));

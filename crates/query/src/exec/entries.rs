@@ -156,7 +156,7 @@ impl<R: Reader> Executor<'_, R> {
         // With a single code for each part, the entries of a range are in the order of keys.
         let is_in_order = how.walk.is_some() || section.point_count == index.keys.count();
         let wanted = if is_in_order { how.wanted } else { u64::MAX };
-        let room = (section.estimate as u64).min(wanted).min(ROOM_MAX) as usize;
+        let room = section.entry_count().min(wanted).min(ROOM_MAX) as usize;
         let mut read = ReadEntries {
             reader: EntryReader::new(index.keys.clone(), how.has_values),
             range: (!self.is_whole).then(|| self.range.clone()),
@@ -201,7 +201,7 @@ impl<R: Reader> Executor<'_, R> {
         let Some(section) = path.access.section() else { return Ok(None) };
         let index = self.indexes.get(section.index).filter(|index| !index.definition.branches());
         let Some(index) = index else { return Ok(None) };
-        let is_long = path.row_count() >= threads::ROW_COUNT_MIN;
+        let is_long = section.entry_count() >= threads::ROW_COUNT_MIN;
         let mut count = 0;
         for range in &section.ranges {
             let mut selection = Selection::of(None);

@@ -111,20 +111,18 @@ impl Planner<'_, '_> {
     fn count_ranges(&mut self, section: &mut Section) -> u64 {
         const RANGE_COUNT_SMALL: usize = 16;
         let is_same = |known: &&Counted| known.index == section.index && known.ranges == section.ranges;
-        let (filled, count) = match self.counted.iter().find(is_same) {
-            Some(known) => (known.filled.clone(), known.count),
-            None => {
-                let (mut filled, mut total) = (section.ranges.clone(), 0);
-                filled.retain(|range| {
-                    let count = self.statistics.entries(section.index, range);
-                    total += count;
-                    count > 0
-                });
-                let (index, ranges) = (section.index, section.ranges.clone());
-                self.counted.push(Counted { index, ranges, filled: filled.clone(), count: total });
-                (filled, total)
-            }
-        };
+        let known = self.counted.iter().find(is_same).map(|known| (known.filled.clone(), known.count));
+        let (filled, count) = known.unwrap_or_else(|| {
+            let (mut filled, mut total) = (section.ranges.clone(), 0);
+            filled.retain(|range| {
+                let count = self.statistics.entries(section.index, range);
+                total += count;
+                count > 0
+            });
+            let (index, ranges) = (section.index, section.ranges.clone());
+            self.counted.push(Counted { index, ranges, filled: filled.clone(), count: total });
+            (filled, total)
+        });
         if self.question.knows_none && section.ranges.len() <= RANGE_COUNT_SMALL {
             section.ranges = filled;
         }

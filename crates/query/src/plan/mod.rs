@@ -129,12 +129,6 @@ impl CostedPath {
         Self { access, settled, is_covered: false, estimate: key_count as f64, cost: 0.0, end: None }
     }
 
-    /// The expected number of rows that are read.
-    #[expect(clippy::cast_sign_loss, reason = "a number of rows")]
-    pub(crate) fn row_count(&self) -> u64 {
-        self.estimate as u64
-    }
-
     /// The largest cost that the path may have.
     fn cost_max(&self) -> f64 {
         self.end.map_or(self.cost, |end| end.cost)

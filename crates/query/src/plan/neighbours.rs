@@ -148,7 +148,7 @@ mod tests {
             let decimal = Value::Decimal(text.clone());
             match neighbours(&text).unwrap() {
                 Neighbours::Equal(value) => {
-                    assert_eq!(order(&value, &decimal), Some(Ordering::Equal), "{text}")
+                    assert_eq!(order(&value, &decimal), Some(Ordering::Equal), "{text}");
                 }
                 Neighbours::Between(below, above) => {
                     assert_eq!(order(&below, &decimal), Some(Ordering::Less), "{text}");

@@ -78,6 +78,12 @@ impl Section {
         self.ranges == [Range::ALL]
     }
 
+    /// The expected number of entries.
+    #[expect(clippy::cast_sign_loss, reason = "a number of entries")]
+    pub(crate) fn entry_count(&self) -> u64 {
+        self.estimate as u64
+    }
+
     /// Whether its entries come in the order of the rows' keys: it has one range, with a single
     /// code for each of the index's `part_count` parts.
     #[must_use]
