@@ -5,13 +5,11 @@
 
 use std::ops::ControlFlow;
 
-use pellucid_query::aggregate::Sums;
 use pellucid_query::expression::{self, Node};
+use pellucid_query::group::{Aggregate, Decimals};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::{damaged, for_each, for_each_at};
-use pellucid_query::{
-    Column, Extreme, Extremes, Fault, LookedUp, Outcome, Selected, Selection, Step, Sum, Walk, aggregate,
-};
+use pellucid_query::{Column, Extremes, Fault, LookedUp, Selected, Selection, Step, Sum, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pellucid_store::{Row, Snapshot, TransactionScan};
@@ -25,9 +23,8 @@ use crate::query::group;
 use crate::signals::{Signals, is_interrupted_at_turn};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
-use crate::values::{dates, decode, node, path, row_errors, scalars};
-use crate::work::threads::over_parts;
-use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over};
+use crate::values::{decode, node, path, row_errors, scalars};
+use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 
 /// The steps of a field path.
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
@@ -73,65 +70,35 @@ pub fn column_of(node: &Node) -> PyResult<Column> {
     Column::new(node).map_err(|error| errors::value_error(error.to_string()))
 }
 
-/// As `over_parts`, for the values of an expression in the rows as they are now; None if the table
-/// does not exist.
-fn parts_now<'py, W: Parallel>(
+/// The sum of a column and the number of values in it, if Rust can add them all. Both are 0 if the
+/// table does not exist.
+fn native_sum<'py>(
     of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
-    work: impl FnOnce(Column) -> W,
-) -> PyResult<Option<W::Result>> {
-    let node = node_of(path)?;
-    match of.source_of(std::slice::from_ref(&node), Walked::InParts)? {
-        Some((source, nodes)) => {
-            let column = column_of(nodes.first().unwrap_or(&node))?;
-            over_parts(of.table(), source, work(column)).map(Some)
-        }
-        None => Ok(None),
+) -> PyResult<Option<(Bound<'py, PyAny>, u64)>> {
+    let py = of.table().py();
+    let sum = |column| Aggregate::Sum(column, Decimals::Added(None));
+    let Some(total) = group::total(of, None, &node_of(path)?, sum)? else {
+        return Ok(Some((0i64.into_pyobject(py)?.into_any(), 0)));
+    };
+    let Some((sum, decimals)) = total.sure_sum() else { return Ok(None) };
+    // For Decimals, Python's context must keep 28 digits to compute the same sum.
+    if decimals.count() > 0 && !scalars::keeps_digits(py)? {
+        return Ok(None);
     }
-}
-
-#[derive(Clone)]
-struct SumUp(Column);
-
-impl Work for SumUp {
-    type Result = Outcome<Sums>;
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        aggregate::sum(rows, &mut self.0, shapes, || stop.is_set())
-    }
-}
-
-impl Parallel for SumUp {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        let mut whole = Sums::default();
-        for part in parts {
-            match part {
-                Outcome::Done(part) if whole.add(&part) => {}
-                Outcome::Done(_) | Outcome::Foreign => return Ok(Outcome::Foreign),
-            }
-        }
-        Ok(if whole.is_sure() { Outcome::Done(whole) } else { Outcome::Foreign })
-    }
+    let object = match sum.int() {
+        Some(ints) if decimals.count() > 0 => group::object_of(of.table(), &decimals.value_with(ints))?,
+        _ => of_sum(py, sum)?,
+    };
+    Ok(Some((object, sum.count() + decimals.count())))
 }
 
 /// `table.sum(path)`.
 pub fn sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = of.table().py();
-    match parts_now(of, path, SumUp)? {
-        None => Ok(0i64.into_pyobject(py)?.into_any()),
-        Some(Outcome::Done(sums)) if adds_as_here(py, &sums)? => object_of_sums(of.table(), &sums),
-        Some(_) => by_python(of, path, &numbers(of, path)?),
+    match native_sum(of, path)? {
+        Some((sum, _)) => Ok(sum),
+        None => by_python(of, path, &numbers(of, path)?),
     }
-}
-
-/// Whether Python would compute the same sum: for Decimals, its context must keep 28 digits.
-fn adds_as_here(py: Python<'_>, sums: &Sums) -> PyResult<bool> {
-    Ok(sums.decimals.count() == 0 || scalars::keeps_digits(py)?)
 }
 
 /// Adds up values in Python that Rust cannot add.
@@ -201,27 +168,14 @@ fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -
     })
 }
 
-fn object_of_sums<'py>(table: &Bound<'py, Table>, sums: &Sums) -> PyResult<Bound<'py, PyAny>> {
-    let (py, sum) = (table.py(), &sums.numbers);
-    Ok(match sum.int() {
-        Some(ints) if sums.decimals.count() > 0 => group::object_of(table, &sums.decimals.value_with(ints))?,
-        _ => of_sum(py, sum)?,
-    })
-}
-
 /// `table.mean(path)`.
 pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    let (total, count) = match parts_now(of, path, SumUp)? {
-        None => return Ok(py.None().into_bound(py)),
-        Some(Outcome::Done(sums)) if adds_as_here(py, &sums)? => {
-            (object_of_sums(of.table(), &sums)?, sums.count())
-        }
-        Some(_) => {
-            let numbers = numbers(of, path)?;
-            let count = numbers.len() as u64;
-            (by_python(of, path, &numbers)?, count)
-        }
+    let (total, count) = if let Some(sum) = native_sum(of, path)? {
+        sum
+    } else {
+        let numbers = numbers(of, path)?;
+        (by_python(of, path, &numbers)?, numbers.len() as u64)
     };
     if count == 0 {
         return Ok(py.None().into_bound(py));
@@ -267,99 +221,19 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     Ok(numbers)
 }
 
-#[derive(Clone)]
-struct FindExtreme(Column, Extremes);
-
-impl Work for FindExtreme {
-    type Result = Outcome<Option<Extreme>>;
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        aggregate::extreme(rows, &mut self.0, shapes, self.1, || stop.is_set())
-    }
-}
-
-impl Parallel for FindExtreme {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        let best = |one, other| aggregate::better(one, other, self.1);
-        Ok(parts.into_iter().fold(Outcome::Done(None), best))
-    }
-}
-
-fn extreme<'py>(
-    of: &impl Queried<'py>,
-    path: &Bound<'py, PyAny>,
-    which: Extremes,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = of.table().py();
-    let node = node_of(path)?;
-    let found = match of.source_of_extremes(&[(&node, which)])? {
-        Some(source) => Some(over(of.table(), source, FindExtreme(column_of(&node)?, which))?),
-        None => parts_now(of, path, |column| FindExtreme(column, which))?,
-    };
-    match found {
-        None | Some(Outcome::Done(None)) => Ok(py.None().into_bound(py)),
-        Some(Outcome::Done(Some(value))) => match value {
-            Extreme::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
-            Extreme::Float(value) => Ok(PyFloat::new(py, value).into_any()),
-            Extreme::Str(value) => crate::hot::text::utf8(py, &value).map_err(|error| {
-                let name = of.table().get().name(py);
-                errors::corrupt_record(
-                    py,
-                    format!("a record of table {name:?} is damaged: {}", error.value(py)),
-                )
-            }),
-            Extreme::Date(value) => dates::new_date(py, value),
-            Extreme::Datetime(value) => dates::new_datetime(py, value, None),
-        },
-        Some(Outcome::Foreign) => {
-            // The values have unlike types, or no order of their own: the order of the rows
-            // decides.
-            group::extreme(of, &node, which)
-        }
-    }
-}
-
 /// `table.min(path)`.
 pub fn least<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    extreme(of, path, Extremes::Least)
+    group::extreme(of, &node_of(path)?, Extremes::Least)
 }
 
 /// `table.max(path)`.
 pub fn greatest<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    extreme(of, path, Extremes::Greatest)
-}
-
-#[derive(Clone)]
-struct Count(Column);
-
-impl Work for Count {
-    type Result = u64;
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        aggregate::count(rows, &mut self.0, shapes, || stop.is_set())
-    }
-}
-
-impl Parallel for Count {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        Ok(parts.into_iter().sum())
-    }
+    group::extreme(of, &node_of(path)?, Extremes::Greatest)
 }
 
 /// `table.count(path)`.
 pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<u64> {
-    crate::expression::operand::refuse_condition(&node_of(path)?)?;
-    Ok(parts_now(of, path, Count)?.unwrap_or(0))
+    group::counted(of, &node_of(path)?)
 }
 
 /// `table.column(path)`: a list of the values, None for a row without the field.
@@ -535,19 +409,15 @@ impl Work for CollectValues {
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
         let mut values = Vec::new();
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |row| {
-                for column in &mut self.0 {
-                    match column.record(&row, shapes) {
-                        Ok(value) => values.push(value),
-                        Err(error) => return damaged(&row, error),
-                    }
+        for_each::<()>(rows, stop.check(), |row| {
+            for column in &mut self.0 {
+                match column.record(&row, shapes) {
+                    Ok(value) => values.push(value),
+                    Err(error) => return damaged(&row, error),
                 }
-                ControlFlow::Continue(())
-            },
-        )?;
+            }
+            ControlFlow::Continue(())
+        })?;
         Ok(values)
     }
 }

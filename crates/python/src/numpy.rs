@@ -9,11 +9,10 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::DataType;
+use pellucid_query::Outcome;
 use pellucid_query::arrow::double;
 use pellucid_query::expression::Node;
-use pellucid_query::numbers::{Numbers, joined, numbers};
-use pellucid_query::{Column, Fault, Outcome, Walk};
-use pellucid_record::Shapes;
+use pellucid_query::numbers::{GatherNumbers, Numbers};
 use pyo3::buffer::Element;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -22,7 +21,7 @@ use crate::arrow::{columns_of, module};
 use crate::column::{column as objects, column_of, node_of};
 use crate::hot::arrow::elements;
 use crate::work::threads::over_parts;
-use crate::work::walks::{Parallel, Queried, Stop, Walked, Work};
+use crate::work::walks::{Queried, Walked};
 
 /// NumPy's bits for NaT, "not a time".
 const NOT_A_TIME: i64 = i64::MIN;
@@ -40,28 +39,6 @@ pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResu
         }
     }
     of_any_type(of, path, &numpy, node)
-}
-
-#[derive(Clone)]
-struct GatherNumbers(Column);
-
-impl Work for GatherNumbers {
-    type Result = Outcome<Option<Numbers>>;
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        numbers(rows, &mut self.0, shapes, || stop.is_set())
-    }
-}
-
-impl Parallel for GatherNumbers {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        Ok(joined(parts))
-    }
 }
 
 /// A new NumPy array with these numbers.

@@ -1,4 +1,5 @@
-//! Keeps rows that were read from a covering index, in memory.
+//! Keeps rows that were read from the entries of an index, in memory: rows of a covering index, or
+//! keys of rows.
 //!
 //! Most of them come from an index of one part that is an int or a short name, and have a short
 //! key. Such a plain row takes 24 bytes: a number for the key and one for the value. They are
@@ -122,28 +123,28 @@ impl CoveredRows {
         Self { plain: Vec::with_capacity(count), ..Self::default() }
     }
 
-    /// Rows that have only their keys.
-    #[must_use]
-    pub fn of_keys(keys: Vec<RowKey>) -> Self {
-        let mut rows = Self::default();
-        for RowKey { code, spelling } in keys {
-            rows.push_with(&code, &spelling, |_| true);
+    /// Adds a row that has only its key.
+    #[inline]
+    pub fn push_key(&mut self, key: &[u8], spelling: &[u8]) {
+        if !(spelling.is_empty() && self.push_short(key, NO_RECORD, 0)) {
+            self.push_with(key, spelling, |_| true);
         }
-        rows
     }
 
-    /// Adds a row, if it and all others are plain. `record` is the record of its part, if
-    /// `has_record`.
+    /// Adds a row, if it and all others are plain. `record` is the record of its part.
     #[inline]
-    pub(crate) fn push_plain(&mut self, key: &[u8], record: &[u8; PLAIN_SIZE], has_record: bool) -> bool {
-        let (Some((tag, slot)), true) = (
-            record.get(ROOT_HEAD_SIZE..).and_then(<[u8]>::split_first),
-            self.places.is_empty() && key.len() <= size_of::<u64>(),
-        ) else {
+    pub(crate) fn push_plain(&mut self, key: &[u8], record: &[u8; PLAIN_SIZE]) -> bool {
+        let Some((tag, slot)) = record.get(ROOT_HEAD_SIZE..).and_then(<[u8]>::split_first) else {
             return false;
         };
-        let bits = slot.first_chunk().map_or(0, |slot| u64::from_le_bytes(*slot));
-        let tag = if has_record { *tag } else { NO_RECORD };
+        self.push_short(key, *tag, slot.first_chunk().map_or(0, |slot| u64::from_le_bytes(*slot)))
+    }
+
+    #[inline]
+    fn push_short(&mut self, key: &[u8], tag: u8, bits: u64) -> bool {
+        if !self.places.is_empty() || key.len() > size_of::<u64>() {
+            return false;
+        }
         let row = Plain { prefix: prefix_of(key), bits, tag, key: key.len() as u8 };
         self.is_in_order &= self.plain.last().is_none_or(|last| last.order() < row.order());
         self.plain.push(row);
@@ -295,6 +296,12 @@ impl CoveredRows {
         self.places.dedup_by(|one, other| one.prefix == other.prefix && one.key(bytes) == other.key(bytes));
     }
 
+    /// Keeps only the rows whose keys other rows have as well. Both must be sorted by key.
+    pub fn keep_common(&mut self, mut others: Self) {
+        let next = || others.next(|row| Ok::<_, std::convert::Infallible>(RowKey::new(row.key, &[])));
+        let Ok(()) = self.pick(std::iter::from_fn(next));
+    }
+
     /// Keeps only the rows with these keys, in the order of these keys. The rows must be sorted by
     /// key.
     ///
@@ -375,7 +382,10 @@ mod tests {
             assert_eq!(prefix_of(one).to_be_bytes(), padded[..], "{one:?}");
         }
         let row_key = |code: &Vec<u8>| RowKey { code: code.as_slice().into(), spelling: [7].into() };
-        let mut rows = CoveredRows::of_keys(keys.iter().chain(&keys).map(row_key).collect());
+        let mut rows = CoveredRows::default();
+        for key in keys.iter().chain(&keys) {
+            rows.push_key(key, &[7]);
+        }
         rows.put_in_order();
         keys.sort();
         keys.dedup();
@@ -403,10 +413,10 @@ mod tests {
                 out.extend_from_slice(&record);
                 true
             };
-            assert!(plain.push_plain(key, &record, true));
+            assert!(plain.push_plain(key, &record));
             assert!(any.push_with(key, &[], fill));
             // After the first row that is not plain, all rows are kept in the general form.
-            let is_plain = late.push_plain(key, &record, true);
+            let is_plain = late.push_plain(key, &record);
             assert_eq!(is_plain, value <= 3);
             if !is_plain || value == 3 {
                 late.push_with(key, &[], fill);

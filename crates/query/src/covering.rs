@@ -3,7 +3,7 @@
 //! An entry has the values of the index's parts, spelled as in the row, and the row's key. If a
 //! query reads nothing else, no row is looked up: each entry becomes a small record, the tuple of
 //! its parts. Everything that computes over rows then runs over these records, with expressions
-//! that read the tuple ([`over_entries`]). Some entries do not tell what the row has: bytes may
+//! that read the tuple ([`over_entries`]). Some entries do not have what the row has: bytes may
 //! come from a bytearray, and a complex number or a NumPy scalar is stored as the float that it
 //! equals. If an entry has such a part, the rows are read instead.
 
@@ -93,7 +93,7 @@ impl EntryReader {
         Self { keys, has_values, is_plain, record, size: 0 }
     }
 
-    /// Splits an entry, which `tell` takes next. None if the bytes are no entry.
+    /// Splits an entry, which `add_row` takes next. None if the bytes are no entry.
     #[inline]
     #[must_use]
     pub fn split<'a>(&mut self, entry: &Row<'a>) -> Option<EntryParts<'a>> {
@@ -142,10 +142,14 @@ impl EntryReader {
 
     /// Adds the row of an entry. False if the entry does not tell what the row has.
     #[inline]
-    pub fn tell(&self, entry: &EntryParts<'_>, rows: &mut CoveredRows) -> bool {
+    pub fn add_row(&self, entry: &EntryParts<'_>, rows: &mut CoveredRows) -> bool {
+        if !self.has_values {
+            rows.push_key(entry.key, entry.key_spelling);
+            return true;
+        }
         if let (PLAIN_SIZE, Some(record), true) =
             (self.size, self.record.first_chunk(), entry.key_spelling.is_empty())
-            && rows.push_plain(entry.key, record, self.has_values)
+            && rows.push_plain(entry.key, record)
         {
             return true;
         }
@@ -156,7 +160,7 @@ impl EntryReader {
             }
             self.any(entry, out)
         };
-        rows.push_with(entry.key, entry.key_spelling, |out| !self.has_values || fill(out))
+        rows.push_with(entry.key, entry.key_spelling, fill)
     }
 
     /// Makes the record of any parts. False if they do not tell what the row has.

@@ -17,6 +17,7 @@ use crate::column::Column;
 use crate::decimal_sum::DecimalSum;
 use crate::evaluate::found::Found;
 use crate::fault::{Fault, TooManyGroups};
+use crate::field::Number;
 use crate::stoppable::{self, Many, Pace, let_go};
 use crate::sum::Sum;
 use crate::walk::{Walk, damaged, for_each};
@@ -95,6 +96,15 @@ impl Decimals {
     }
 }
 
+/// Which extreme is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extremes {
+    /// The least value.
+    Least,
+    /// The greatest.
+    Greatest,
+}
+
 /// The result of an aggregate.
 #[derive(Clone, Debug)]
 pub enum Total {
@@ -138,6 +148,21 @@ impl Extreme {
             return Ok(order);
         }
         Ok(code.cmp(&self.code))
+    }
+
+    /// Whether the fast path can tell that the value in a record is not `wanted` beside this one.
+    #[inline]
+    fn is_kept(&self, column: &Column, record: &[u8], wanted: Ordering) -> bool {
+        let order = match &self.value {
+            Value::Int(best) => column.quick_int(record).map(|value| value.cmp(best)),
+            Value::Float(best) => match column.quick_number(record) {
+                Some(Number::Float(value)) => value.partial_cmp(&best.0),
+                _ => None,
+            },
+            Value::Str(best) => column.quick_text(record, &mut [0; 8]).map(|text| text.cmp(best.as_bytes())),
+            _ => None,
+        };
+        order.is_some_and(|order| order != wanted)
     }
 
     /// The order of this extreme beside another one.
@@ -186,7 +211,7 @@ impl Room {
 }
 
 /// Groups rows by columns, and computes aggregates over each group. Without columns all rows are
-/// one group, also if there are no rows.
+/// one group.
 ///
 /// # Errors
 /// Damage, a stop, or the groups do not fit into the room.
@@ -198,13 +223,12 @@ pub fn grouped<S: Shapes + ?Sized>(
     room: &Room,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Groups, Fault> {
-    let mut found = Places::default();
-    let mut groups: Vec<Group> = Vec::new();
     if columns.is_empty() {
-        found.by_code.insert(Box::default(), 0);
-        groups.push(Group::empty(aggregates));
+        return ungrouped(rows, shapes, aggregates, is_stopped);
     }
     let mut scratch = Code::default();
+    let mut found = Places::default();
+    let mut groups: Vec<Group> = Vec::new();
     let branches = columns.iter().any(Column::branches);
     let walked = for_each::<()>(rows, &is_stopped, |row| {
         let mut has_room = true;
@@ -261,6 +285,48 @@ pub fn grouped<S: Shapes + ?Sized>(
     in_order(found.by_code, groups, &mut Pace::new(is_stopped))
 }
 
+/// All rows as one group, also if there are no rows.
+fn ungrouped<S: Shapes + ?Sized>(
+    rows: &mut impl Walk,
+    shapes: &S,
+    aggregates: &mut [Aggregate],
+    is_stopped: impl Fn() -> bool,
+) -> Result<Groups, Fault> {
+    let mut totals: Vec<Total> = aggregates.iter().map(Total::of).collect();
+    // Adding up one column takes less time than reading its rows, so that it has a loop of its own.
+    if let ([Aggregate::Sum(column, _)], [Total::Sum(sum, decimals, others)]) =
+        (&mut *aggregates, &mut totals[..])
+    {
+        for_each::<()>(rows, is_stopped, |row| {
+            match column.quick_number(row.record) {
+                Some(Number::Int(value)) => sum.add_int(value),
+                Some(Number::Float(value)) => sum.add_float(value),
+                None => {
+                    let add = &mut |found: &Found<'_>| add_number(found, shapes, (sum, decimals, others));
+                    if let Err(error) = column.visit(&row, shapes, add) {
+                        return damaged(&row, error);
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+    } else {
+        let (mut totals, mut scratch): (Vec<_>, _) =
+            (aggregates.iter_mut().zip(&mut totals).collect(), Code::default());
+        for_each::<()>(rows, is_stopped, |row| {
+            for (aggregate, total) in &mut totals {
+                if !aggregate.add_quickly(total, row.record)
+                    && let Err(error) = aggregate.add(total, &row, shapes, &mut scratch)
+                {
+                    return damaged(&row, error);
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+    }
+    Ok(Groups::one(Group { values: Vec::new(), totals }))
+}
+
 /// The groups in the order of their codes. `places` has the place of each in the list.
 fn in_order(
     places: HashMap<Box<[u8]>, usize>,
@@ -313,9 +379,6 @@ impl Places {
         shapes: &S,
         next: usize,
     ) -> Result<usize, Corrupt> {
-        if columns.is_empty() {
-            return Ok(0);
-        }
         if let [column] = &mut *columns {
             let place = match column.quick_text(row.record, &mut [0; 8]) {
                 Some(text) => self.by_text.get(text),
@@ -554,6 +617,15 @@ impl Group {
 }
 
 impl Total {
+    /// The sum of ints and floats, and that of Decimals, if they are the sum of all numbers that adding
+    /// them one after another would give.
+    #[must_use]
+    pub fn sure_sum(&self) -> Option<(&Sum, DecimalSum)> {
+        let Self::Sum(sum, Decimals::Added(decimals), others) = self else { return None };
+        let decimals = decimals.as_deref().copied().unwrap_or_default();
+        (others.is_empty() && decimals.holds_beside(sum)).then_some((sum, decimals))
+    }
+
     fn of(aggregate: &Aggregate) -> Self {
         match aggregate {
             Aggregate::Count | Aggregate::CountOf(_) => Total::Count(0),
@@ -608,6 +680,17 @@ impl Aggregate {
                 *count += 1;
                 true
             }
+            (Aggregate::CountOf(column), Total::Count(count)) => {
+                let has_value = column.quick_bits(record).is_some_and(|(tag, _)| tag != tag::ABSENT);
+                *count += u64::from(has_value);
+                has_value
+            }
+            (Aggregate::Least(column), Total::Least(Some(best))) => {
+                best.is_kept(column, record, Ordering::Less)
+            }
+            (Aggregate::Greatest(column), Total::Greatest(Some(best))) => {
+                best.is_kept(column, record, Ordering::Greater)
+            }
             _ => false,
         }
     }
@@ -621,6 +704,9 @@ impl Aggregate {
     ) -> Result<(), Corrupt> {
         match (self, total) {
             (Aggregate::Count, Total::Count(count)) => *count += 1,
+            (Aggregate::CountOf(column), Total::Count(count)) if !column.branches() => {
+                *count += u64::from(column.read(row, shapes)?.is_some());
+            }
             (Aggregate::CountOf(column), Total::Count(count)) => {
                 column.visit(row, shapes, &mut |found| {
                     *count += u64::from(!found.is_missing());
@@ -687,6 +773,8 @@ fn add_number<S: Shapes + ?Sized>(
         Some(Value::Bool(value)) => sum.add_int(i64::from(value)),
         Some(Value::Decimal(text)) => decimals.add(text, others),
         Some(value @ (Value::BigInt(_) | Value::Complex(..))) => others.push(value),
+        // NumPy's scalars are numbers too, but `agg` adds none.
+        Some(Value::Ndarray { .. }) if matches!(decimals, Decimals::Added(_)) => *decimals = Decimals::Lost,
         _ => {}
     }
     Ok(())

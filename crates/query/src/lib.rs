@@ -7,7 +7,6 @@
 //! records.
 #![forbid(unsafe_code)]
 
-pub mod aggregate;
 pub mod arrow;
 mod batch;
 pub mod code;
@@ -41,8 +40,8 @@ pub mod sort;
 pub mod stoppable;
 pub mod sum;
 pub mod walk;
+pub mod work;
 
-pub use aggregate::{Extreme, Extremes, Outcome};
 pub use column::Column;
 pub use covered_rows::CoveredRows;
 pub use covering::EntryReader;
@@ -51,6 +50,8 @@ pub use evaluate::Evaluator;
 pub use expression::Expression;
 pub use fault::Fault;
 pub use field::{FieldReader, Number, Step};
+pub use group::Extremes;
+pub use numbers::Outcome;
 pub use pattern::Pattern;
 pub use rows::{CopiedRows, LookedUp, Lookups, RowsByIndex, RowsByKey};
 pub use selection::{Selected, Selection};

@@ -9,11 +9,21 @@ use pellucid_record::view::Slot;
 use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::Row;
 
-use crate::aggregate::Outcome;
 use crate::column::Column;
 use crate::fault::Fault;
 use crate::field::Number;
 use crate::walk::{Walk, damaged, for_each};
+use crate::work::{Parallel, Stop, Work};
+
+/// How a walk ended.
+#[derive(Debug)]
+pub enum Outcome<T> {
+    /// All rows were read.
+    Done(T),
+    /// There is a value of a type that only the caller can handle: the caller has to walk over the
+    /// rows itself.
+    Foreign,
+}
 
 /// Numbers in one piece of memory. If all were in one piece, it would be copied each time it grows.
 const PIECE_COUNT: usize = 1 << 15;
@@ -28,58 +38,58 @@ pub enum Numbers {
 }
 
 /// Gathers the numbers of a column in all rows. None if there are no rows.
-///
-/// # Errors
-/// Damage, or a stop.
-pub fn numbers<S: Shapes + ?Sized>(
-    rows: &mut impl Walk,
-    column: &mut Column,
-    shapes: &S,
-    is_stopped: impl Fn() -> bool,
-) -> Result<Outcome<Option<Numbers>>, Fault> {
-    let mut found = None;
-    let foreign = for_each(rows, is_stopped, |row| {
-        let taken = match &mut found {
-            Some(Pieces::Ints(pieces)) => match column.quick_int(row.record) {
-                Some(value) => {
-                    pieces.push(value);
-                    return ControlFlow::Continue(());
-                }
-                None => slow(column, &row, shapes, &mut found),
-            },
-            Some(Pieces::Floats(pieces)) => match column.quick_number(row.record) {
-                Some(Number::Float(value)) => {
-                    pieces.push(value);
-                    return ControlFlow::Continue(());
-                }
-                _ => slow(column, &row, shapes, &mut found),
-            },
-            None => slow(column, &row, shapes, &mut found),
-        };
-        match taken {
-            Ok(true) => ControlFlow::Continue(()),
-            Ok(false) => ControlFlow::Break(Ok(())),
-            Err(error) => damaged(&row, error),
-        }
-    })?;
-    Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(found.map(Pieces::finish)) })
+#[derive(Clone)]
+pub struct GatherNumbers(pub Column);
+
+impl Work for GatherNumbers {
+    type Result = Outcome<Option<Numbers>>;
+
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+        let Self(mut column) = self;
+        let mut found = None;
+        let foreign = for_each(rows, stop.check(), |row| {
+            let taken = match &mut found {
+                Some(Pieces::Ints(pieces)) => match column.quick_int(row.record) {
+                    Some(value) => {
+                        pieces.push(value);
+                        return ControlFlow::Continue(());
+                    }
+                    None => slow(&mut column, &row, shapes, &mut found),
+                },
+                Some(Pieces::Floats(pieces)) => match column.quick_number(row.record) {
+                    Some(Number::Float(value)) => {
+                        pieces.push(value);
+                        return ControlFlow::Continue(());
+                    }
+                    _ => slow(&mut column, &row, shapes, &mut found),
+                },
+                None => slow(&mut column, &row, shapes, &mut found),
+            };
+            match taken {
+                Ok(true) => ControlFlow::Continue(()),
+                Ok(false) => ControlFlow::Break(Ok(())),
+                Err(error) => damaged(&row, error),
+            }
+        })?;
+        Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(found.map(Pieces::finish)) })
+    }
 }
 
-/// The numbers of several walks, one after another.
-#[must_use]
-pub fn joined(parts: Vec<Outcome<Option<Numbers>>>) -> Outcome<Option<Numbers>> {
-    let mut all = None;
-    for part in parts {
-        let Outcome::Done(part) = part else { return Outcome::Foreign };
-        match (&mut all, part) {
-            (_, None) => {}
-            (None, part) => all = part,
-            (Some(Numbers::Ints(all)), Some(Numbers::Ints(part))) => all.extend(part),
-            (Some(Numbers::Floats(all)), Some(Numbers::Floats(part))) => all.extend(part),
-            (Some(_), Some(_)) => return Outcome::Foreign,
+impl Parallel for GatherNumbers {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
+        let mut all = None;
+        for part in parts {
+            let Outcome::Done(part) = part else { return Ok(Outcome::Foreign) };
+            match (&mut all, part) {
+                (_, None) => {}
+                (None, part) => all = part,
+                (Some(Numbers::Ints(all)), Some(Numbers::Ints(part))) => all.extend(part),
+                (Some(Numbers::Floats(all)), Some(Numbers::Floats(part))) => all.extend(part),
+                (Some(_), Some(_)) => return Ok(Outcome::Foreign),
+            }
         }
+        Ok(Outcome::Done(all))
     }
-    Outcome::Done(all)
 }
 
 /// Numbers while they are gathered.

@@ -61,16 +61,26 @@ impl<R: Reader> Lookups<R> for RowsByKey {
         reader: &R,
         visit: impl FnOnce(Row<'_>, bool) -> T,
     ) -> Result<Option<T>, StoreError> {
-        for key in self.keys.by_ref() {
-            let key = key?;
-            // The row exists: it did when the list was made, by the same reader.
-            if let Some(cell) = reader.get(self.table, &key.code)? {
-                let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
-                return Ok(Some(visit(row, cell.has_blobs())));
-            }
-        }
-        Ok(None)
+        // The row exists: it did when the list was made, by the same reader.
+        let table = self.table;
+        look_up(reader, table, || self.keys.next().transpose(), visit)
     }
+}
+
+/// Calls `visit` with the row under the next key that has one. None if there is no further key.
+fn look_up<R: Reader, T>(
+    reader: &R,
+    table: TableId,
+    mut next: impl FnMut() -> Result<Option<RowKey>, StoreError>,
+    visit: impl FnOnce(Row<'_>, bool) -> T,
+) -> Result<Option<T>, StoreError> {
+    while let Some(key) = next()? {
+        if let Some(cell) = reader.get(table, &key.code)? {
+            let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
+            return Ok(Some(visit(row, cell.has_blobs())));
+        }
+    }
+    Ok(None)
 }
 
 /// The rows to which entries of an index lead, in the order of the entries.
@@ -134,13 +144,7 @@ impl<R: Reader> Lookups<R> for RowsByIndex<R> {
     ) -> Result<Option<T>, StoreError> {
         let (table, keys) = (self.table, &self.keys);
         if let Some(reversed) = &mut self.reversed {
-            while let Some(key) = reversed.next(&mut self.entries, keys, reader)? {
-                if let Some(cell) = reader.get(table, &key.code)? {
-                    let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
-                    return Ok(Some(visit(row, cell.has_blobs())));
-                }
-            }
-            return Ok(None);
+            return look_up(reader, table, || reversed.next(&mut self.entries, keys, reader), visit);
         }
         let mut visit = Some(visit);
         loop {

@@ -18,6 +18,7 @@ use pellucid_store::{Row, StoreError};
 use crate::batch::{Batch, Entry};
 use crate::code::Code;
 use crate::column::Column;
+use crate::covered_rows::CoveredRows;
 use crate::evaluate::found::Found;
 use crate::expression::Expression;
 use crate::fault::Fault;
@@ -27,6 +28,7 @@ use crate::order::exact_cmp;
 use crate::runs::{RunReader, Runs, failed};
 use crate::stoppable::Pace;
 use crate::walk::{RowKey, Walk, damaged, for_each};
+use crate::work::{Parallel, Stop, Work};
 
 /// The expressions that rows are sorted by, first to last.
 #[derive(Clone)]
@@ -138,7 +140,7 @@ pub struct Sort {
     after: Option<(Vec<u8>, Vec<u8>)>,
     wanted: u64,
     /// The number of bytes in memory that its rows may take; further rows go to a file.
-    pub memory_max: usize,
+    memory_max: usize,
 }
 
 /// Sorted rows, or a part of them; [`Sorted::merge`] puts parts together.
@@ -156,23 +158,6 @@ impl Sort {
     #[must_use]
     pub fn new(by: SortKey, after: Option<(Vec<u8>, Vec<u8>)>, wanted: u64, memory_max: usize) -> Self {
         Self { by, after, wanted, memory_max }
-    }
-
-    /// Sorts the rows of a walk.
-    ///
-    /// # Errors
-    /// Damage, a stop, or there is no room for a file.
-    pub fn run<S: Shapes + ?Sized>(
-        &mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        is_stopped: impl Fn() -> bool,
-    ) -> Result<Sorted, Fault> {
-        match self.wanted {
-            0 => Ok(Sorted::default()),
-            1..=TOP_MAX => self.top(rows, shapes, is_stopped),
-            _ => self.all(rows, shapes, is_stopped),
-        }
     }
 
     /// Keeps the first rows in a heap: all others are dropped after one comparison.
@@ -257,6 +242,28 @@ impl Sort {
     }
 }
 
+impl Work for Sort {
+    type Result = Sorted;
+
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Sorted, Fault> {
+        match self.wanted {
+            0 => Ok(Sorted::default()),
+            1..=TOP_MAX => self.top(rows, shapes, stop.check()),
+            _ => self.all(rows, shapes, stop.check()),
+        }
+    }
+}
+
+impl Parallel for Sort {
+    fn merge(&self, parts: Vec<Sorted>, _stop: Stop<'_>) -> Result<Sorted, Fault> {
+        Ok(Sorted::merge(parts))
+    }
+
+    fn in_parts(&self, count: usize) -> Self {
+        Self { memory_max: self.memory_max / count.max(1), ..self.clone() }
+    }
+}
+
 fn is_before(code: &[u8], row: &Row<'_>, after: Option<&(Vec<u8>, Vec<u8>)>) -> bool {
     after.is_some_and(|(last_code, last_key)| (code, row.key) <= (&**last_code, &**last_key))
 }
@@ -305,7 +312,7 @@ impl Sorted {
 /// Keys in an order.
 pub enum SortedKeys {
     /// The keys of a list.
-    Listed(std::vec::IntoIter<RowKey>),
+    Listed(CoveredRows),
     /// The keys of sorted rows, and the range of them that is still wanted.
     Sorted(Batch, Range<usize>),
     /// Keys that are merged from several parts, and how many more are wanted.
@@ -317,7 +324,7 @@ impl Iterator for SortedKeys {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            SortedKeys::Listed(keys) => keys.next().map(Ok),
+            SortedKeys::Listed(keys) => keys.next(|row| Ok(RowKey::new(row.key, row.spelling))),
             SortedKeys::Sorted(batch, wanted) => batch.get(wanted.next()?).map(|entry| Ok(entry.row_key())),
             SortedKeys::Merged(merge, left) => {
                 *left = left.checked_sub(1)?;

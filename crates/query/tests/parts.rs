@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use pellucid_query::expression::parse;
 use pellucid_query::group::{Aggregate, Decimals, Group, Groups, Room, Total, grouped};
 use pellucid_query::sort::{Sort, SortKey, Sorted, TOP_MAX};
+use pellucid_query::work::{Stop, Work};
 use pellucid_query::{Column, Fault, Walk};
 use pellucid_record::value::{NoShapes, Value, encode_value};
 use pellucid_store::Row;
@@ -34,7 +35,7 @@ fn sort_by_value(wanted: u64, memory_max: usize) -> Sort {
 }
 
 fn sorted(rows: &[(u32, Vec<u8>)], sort: &Sort) -> Sorted {
-    sort.clone().run(&mut Rows { rows, next: 0 }, &NoShapes, || false).unwrap()
+    sort.clone().run(&mut Rows { rows, next: 0 }, &NoShapes, Stop::Caller(&|| false)).unwrap()
 }
 
 fn keys(sorted: Sorted, offset: u64, limit: u64) -> Vec<u32> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use pellucid_query::index::{Definition, Keys, beginning_with};
 use pellucid_query::key_code::push_twin;
 use pellucid_query::sort::SortedKeys;
-use pellucid_query::{RowKey, RowsByIndex};
+use pellucid_query::{CoveredRows, RowsByIndex};
 use pellucid_record::key::{KeyEncoder, push_part};
 use pellucid_store::{IndexError, IndexInfo, Range, Row as StoredRow, StoreError, TransactionScan};
 use pyo3::prelude::*;
@@ -264,16 +264,17 @@ impl Index {
         py: Python<'_>,
         (reader, known): (&TableReader, &Known),
         ranges: impl Iterator<Item = Range>,
-    ) -> PyResult<Vec<RowKey>> {
-        let mut keys = Vec::new();
+    ) -> PyResult<CoveredRows> {
+        let mut keys = CoveredRows::default();
         for range in ranges {
             self.for_entries(py, (reader, known), &range, |entry| {
-                keys.extend(known.keys.row_key(&entry));
+                if let Some(parts) = known.keys.split(&entry) {
+                    keys.push_key(parts.key, parts.key_spelling);
+                }
             })?;
         }
-        keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
         // With each(), a row may have both a number and the Decimal that equals it.
-        keys.dedup_by(|one, other| one.code == other.code);
+        keys.put_in_order();
         Ok(keys)
     }
 
@@ -595,9 +596,9 @@ impl Index {
         let ranges = own.iter().map(|parts| beginning_with(parts)).chain(twins);
         let mut keys = self.row_keys(py, (&reader, &known), ranges)?;
         if reverse {
-            keys.reverse();
+            keys.turn(0);
         }
-        let keys = SortedKeys::Listed(keys.into_iter());
+        let keys = SortedKeys::Listed(keys);
         let table = self.table.bind(py);
         Table::iterate_rows(table, reader.list(table, keys)?, None, Shows::Values).map(Some)
     }

@@ -414,14 +414,10 @@ impl Work for CollectKeys {
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
         let mut keys = Keys::default();
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |row| {
-                keys.push(&row);
-                ControlFlow::Continue(())
-            },
-        )?;
+        for_each::<()>(rows, stop.check(), |row| {
+            keys.push(&row);
+            ControlFlow::Continue(())
+        })?;
         Ok(keys)
     }
 }

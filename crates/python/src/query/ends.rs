@@ -12,7 +12,7 @@ use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
 use crate::query::handle::Query;
-use crate::query::source::{Asked, Found, found};
+use crate::query::source::{Asked, Output, execute};
 use crate::table::handle::Table;
 use crate::values::record::detached;
 use crate::values::views::Shows;
@@ -135,9 +135,9 @@ pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
         })?;
         return count(&Bound::new(query.py(), unordered)?);
     }
-    match found(query, &Asked::Count)? {
-        Some(Found::Rows(source, _)) => over_parts(query.table(), source, CountRows),
-        Some(Found::Count(count)) => Ok(count),
+    match execute(query, &Asked::Count)? {
+        Some(Output::Rows(source, _)) => over_parts(query.table(), source, CountRows),
+        Some(Output::Count(count)) => Ok(count),
         None => Ok(0),
     }
 }
@@ -155,14 +155,10 @@ impl Work for CountRows {
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
         let mut count = 0;
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |_| {
-                count += 1;
-                ControlFlow::Continue(())
-            },
-        )?;
+        for_each::<()>(rows, stop.check(), |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
         Ok(count)
     }
 }

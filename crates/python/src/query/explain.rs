@@ -3,10 +3,10 @@
 //! `measured.rs` measures what the query meets and how long it takes; `hints.rs` adds hints.
 
 use pellucid_query::exec::table_index::TableIndex;
-use pellucid_query::exec::{AccessPaths, Executor, IndexProbe, Request};
+use pellucid_query::exec::{AccessPaths, Executor, Request};
 use pellucid_query::expression::Node;
 use pellucid_query::key_range;
-use pellucid_query::plan::{AccessPath, CostedPath, KeySet};
+use pellucid_query::plan::{AccessPath, CostedPath, Section};
 use pellucid_store::Range;
 use pyo3::prelude::*;
 
@@ -25,36 +25,32 @@ use crate::work::threads::{caller, threads_for};
 use crate::work::walks::{Queried, Source, Walked, of_fault};
 
 /// What is known about a query without running it.
-pub struct Explained<'a> {
-    /// Reads the table; None if it does not exist.
-    pub reader: Option<TableReader>,
+struct Explained {
     /// The table's indexes.
-    pub indexes: Indexes,
-    /// What the executor is asked for.
-    pub request: Request<'a>,
+    indexes: Indexes,
     /// The range of the table that conditions on the key leave.
-    pub bounds: Bounds,
+    bounds: Bounds,
     /// The other conditions.
-    pub conditions: Vec<Node>,
+    conditions: Vec<Node>,
     /// The access paths to the rows; None if there is only the scan.
-    pub paths: Option<AccessPaths>,
+    paths: Option<AccessPaths>,
 }
 
-impl<'a> Explained<'a> {
-    fn of(table: &Bound<'_, Table>, request: Request<'a>) -> PyResult<Self> {
+impl Explained {
+    fn of(table: &Bound<'_, Table>, request: &Request<'_>) -> PyResult<Self> {
         let reader = TableReader::of(table)?;
         let (mut indexes, mut paths) = (Indexes::default(), None);
         let (mut range, mut conditions) = request.key_range(false);
         if let Some(reader) = &reader {
             indexes = indexes::of(table, reader)?;
             let explained = read!(reader, table, |rows, id| {
-                Ok(Executor::new((rows, id), &indexes, &request, caller())
-                    .and_then(|executor| Ok((executor.explain()?, executor.range, executor.conditions))))
+                Ok(Executor::new((rows, id), &indexes, request, caller())
+                    .and_then(|executor| Ok((executor.paths()?, executor.range, executor.conditions))))
             })?;
             (paths, range, conditions) = explained.map_err(|fault| of_fault(table, fault))?;
         }
         let bounds = Bounds { is_all: range == Range::ALL, range, reverse: false };
-        Ok(Self { reader, indexes, request, bounds, conditions, paths })
+        Ok(Self { indexes, bounds, conditions, paths })
     }
 }
 
@@ -69,7 +65,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let asked =
         chosen.as_ref().map_or(Asked::Rows(Walked::ByOne), |reads| Asked::Values(reads, Walked::ByOne));
-    let explained = Explained::of(table, request(plan, &asked))?;
+    let explained = Explained::of(table, &request(plan, &asked))?;
     let (bounds, rest, paths) = (&explained.bounds, &explained.conditions, explained.paths.as_ref());
     let best = paths.and_then(|paths| paths.paths.first());
     let (left, is_in_order) = match best {
@@ -82,14 +78,14 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
             // A probe along an index that found the wanted rows has tested them, so the path counts
             // all conditions as settled. The section tells which ones the index itself settles.
             let (settled, is_in_order) = match &best.access {
-                AccessPath::IndexOrder { section, .. } => (&section.settled, true),
+                AccessPath::OrderedWalk { section, .. } => (&section.settled, true),
                 _ => (&best.settled, false),
             };
             let left = rest.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
             (left.map(|(condition, _)| condition.clone()).collect(), is_in_order)
         }
     };
-    lines.extend(paths.and_then(|paths| looked_at(&explained.indexes, paths)));
+    lines.extend(paths.and_then(|paths| probed(&explained.indexes, paths)));
     if let Some(condition) = all_of(left)? {
         lines.push(format!("filter natively: {}", condition.brief()));
     }
@@ -98,7 +94,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     lines.push(threads_text(query, bounds, paths)?);
     lines.extend(paths.and_then(|paths| weighed(&explained.indexes, paths)));
     if analyze {
-        lines.extend(measured::lines(query, &explained)?);
+        lines.extend(measured::lines(query, best.map(|best| &best.access))?);
     }
     lines.extend(hints::of(query, !is_along)?);
     Ok(lines.join("\n"))
@@ -160,19 +156,25 @@ fn described(indexes: &[TableIndex], path: &CostedPath, name: &str, total: usize
     let mut lines = Vec::new();
     match &path.access {
         AccessPath::TableScan => {}
-        AccessPath::Keys(set) => {
-            add_set(indexes, set, "", &mut lines);
+        AccessPath::IndexRange(section) => {
+            lines.push(section_text(indexes, section));
+            lines.push(format!("{}, in the order of keys", looked_up(path, name, total)));
+        }
+        AccessPath::Intersection(sections) | AccessPath::Union(sections) => {
+            let is_union = matches!(path.access, AccessPath::Union(_));
+            lines.push(format!("keys that are in {} of", if is_union { "any" } else { "all" }));
+            lines.extend(sections.iter().map(|section| format!("  {}", section_text(indexes, section))));
             lines.push(format!("{}, in the order of keys", looked_up(path, name, total)));
         }
         AccessPath::KeyLookup(condition) => {
             lines.push(format!("{} where {}", looked_up(path, name, total), condition.brief()));
         }
-        AccessPath::IndexOrder { index, used, is_reverse, .. } => {
+        AccessPath::OrderedWalk { section, is_reverse } => {
             let direction = if *is_reverse { ", from its end on" } else { "" };
             lines.push(format!(
                 "walk along index {:?}{}{direction}",
-                index_name(indexes, *index),
-                condition_text(used)
+                index_name(indexes, section),
+                condition_text(section)
             ));
             lines.push(looked_up(path, name, total));
         }
@@ -180,25 +182,25 @@ fn described(indexes: &[TableIndex], path: &CostedPath, name: &str, total: usize
     lines
 }
 
-/// What rows were probed for, and what the probe has shown.
-fn looked_at(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
-    if let Some((near, _)) = paths.probed {
-        let first = errors::counted(near as usize, "row");
-        return Some(format!("all that is wanted is among the first {first}"));
+/// What the last probe has found.
+fn probed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
+    let (access, probe) = paths.probe.as_ref()?;
+    let rows = errors::counted(probe.read as usize, "row");
+    match access {
+        _ if probe.is_over => Some(format!("all that is wanted is among the first {rows}")),
+        AccessPath::OrderedWalk { section, is_reverse } => {
+            let (name, from) =
+                (index_name(indexes, section), if *is_reverse { ", from its end on" } else { "" });
+            Some(format!(
+                "no walk along index {name:?}{from}: what is wanted is not among the first {rows} there"
+            ))
+        }
+        _ => None,
     }
-    let IndexProbe { index, is_reverse, seen } = paths.index_probe?;
-    let from = if is_reverse { ", from its end on" } else { "" };
-    let (rows, name) = (errors::counted(seen.looked_at as usize, "row"), index_name(indexes, index));
-    Some(format!("no walk along index {name:?}{from}: what is wanted is not among the first {rows} there"))
-}
-
-/// A number of rows. The sum of no numbers is -0, which becomes 0.
-pub fn rounded(estimate: f64) -> f64 {
-    estimate.round() + 0.0
 }
 
 fn looked_up(path: &CostedPath, name: &str, total: usize) -> String {
-    let expected = rounded(path.estimate);
+    let expected = path.estimate.round();
     if path.is_covered {
         return format!(
             "take what is asked for from there alone, of about {expected} of {total} rows of table {name:?}"
@@ -207,58 +209,37 @@ fn looked_up(path: &CostedPath, name: &str, total: usize) -> String {
     format!("look up the rows of table {name:?}, about {expected} of {total}")
 }
 
-fn add_set(indexes: &[TableIndex], set: &KeySet, indent: &str, lines: &mut Vec<String>) {
-    let (what, sets) = match set {
-        KeySet::Section { index, used, estimate, .. } => {
-            let (name, expected) = (index_name(indexes, *index), rounded(*estimate));
-            lines.push(format!(
-                "{indent}read keys from index {name:?}{}, about {expected}",
-                condition_text(used)
-            ));
-            return;
-        }
-        KeySet::Intersection(sets) => ("keys that are in all of", sets),
-        KeySet::Union(sets) => ("keys that are in any of", sets),
-    };
-    lines.push(format!("{indent}{what}"));
-    for set in sets {
-        add_set(indexes, set, &format!("{indent}  "), lines);
-    }
+fn section_text(indexes: &[TableIndex], section: &Section) -> String {
+    let (name, expected) = (index_name(indexes, section), section.estimate.round());
+    format!("read keys from index {name:?}{}, about {expected}", condition_text(section))
 }
 
-fn condition_text(used: &[Node]) -> String {
-    let shown: Vec<_> = used.iter().map(|node| node.brief()).collect();
+fn condition_text(section: &Section) -> String {
+    let shown: Vec<_> = section.used.iter().map(|node| node.brief()).collect();
     if shown.is_empty() { String::new() } else { format!(" where {}", shown.join(" and ")) }
 }
 
-fn index_name(indexes: &[TableIndex], index: usize) -> &str {
-    indexes.get(index).map_or("?", |ready| &ready.info.name)
+fn index_name<'a>(indexes: &'a [TableIndex], section: &Section) -> &'a str {
+    indexes.get(section.index).map_or("?", |ready| &ready.info.name)
 }
 
 /// The expected costs of the paths, which show why this one was chosen.
 fn weighed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
     let shown = |path: &CostedPath| {
+        let name = |section: &Section| format!("{:?}", index_name(indexes, section));
+        let all = |sections: &[Section], word| sections.iter().map(name).collect::<Vec<_>>().join(word);
         let what = match &path.access {
             AccessPath::TableScan => "the scan".to_owned(),
-            AccessPath::Keys(set) => set_text(indexes, set),
             AccessPath::KeyLookup(condition) => condition.brief(),
-            AccessPath::IndexOrder { index, .. } => format!("along {:?}", index_name(indexes, *index)),
+            AccessPath::IndexRange(section) => name(section),
+            AccessPath::Intersection(sections) => all(sections, " and "),
+            AccessPath::Union(sections) => all(sections, " or "),
+            AccessPath::OrderedWalk { section, .. } => format!("along {}", name(section)),
         };
         format!("{what} {:.3} ms", path.cost / 1e6)
     };
     let all: Vec<_> = paths.paths.iter().map(shown).collect();
     (all.len() > 1).then(|| format!("expected to take: {}", all.join(", ")))
-}
-
-fn set_text(indexes: &[TableIndex], set: &KeySet) -> String {
-    let all = |sets: &[KeySet], word: &str| {
-        sets.iter().map(|set| set_text(indexes, set)).collect::<Vec<_>>().join(word)
-    };
-    match set {
-        KeySet::Section { index, .. } => format!("{:?}", index_name(indexes, *index)),
-        KeySet::Intersection(sets) => all(sets, " and "),
-        KeySet::Union(sets) => all(sets, " or "),
-    }
 }
 
 /// The number of threads that walk over the rows when the query is iterated; and the number for
@@ -276,8 +257,8 @@ fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, paths: Option<&Access
         return Ok(on(count));
     }
     let is_whole = plan.offset == 0 && plan.limit == u64::MAX && plan.filters.is_empty();
-    let is_only_way = paths.is_none_or(|paths| paths.paths.len() == 1);
-    Ok(if count > 1 && is_whole && is_only_way {
+    let is_only_path = paths.is_none_or(|paths| paths.paths.len() == 1);
+    Ok(if count > 1 && is_whole && is_only_path {
         format!("{}, on {count} where rows are counted, summed or grouped", on(1))
     } else {
         on(1)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pellucid_query::expression::{Kind as NodeKind, Node, Source, Step};
+use pellucid_query::expression::{self, Kind as NodeKind, Node, Step};
 use pellucid_query::group::{self, Decimals, Group, Room, Total, grouped};
 use pellucid_query::{Column, DecimalSum, Extremes, Fault, Sum, Walk};
 use pellucid_record::{Shapes, Value};
@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::column::{column_of, of_sum};
+use crate::column::{column_of, node_of, of_sum};
 use crate::errors;
 use crate::expression::aggregate::{Aggregate, Kind};
 use crate::expression::handle::Expression;
@@ -22,7 +22,7 @@ use crate::query::{change, plan, words};
 use crate::table::handle::Table;
 use crate::values::scalars;
 use crate::work::threads::over_parts;
-use crate::work::walks::{Parallel, Queried, Stop, Walked, Work, over};
+use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work};
 
 /// The native aggregate. `node` is its expression, as it reads the rows that were found.
 fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> PyResult<group::Aggregate> {
@@ -50,7 +50,7 @@ fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> Py
 #[pyfunction]
 #[pyo3(signature = (path=None, /))]
 pub fn count(path: Option<&Bound<'_, PyAny>>) -> PyResult<Aggregate> {
-    let node = path.map(plan::value_of).transpose()?;
+    let node = path.map(node_of).transpose()?;
     node.iter().try_for_each(refuse_condition)?;
     Ok(Aggregate { kind: Kind::Count, node })
 }
@@ -156,30 +156,46 @@ pub fn whole<'py>(
 
 /// The least or the greatest value of an expression, in the order that `order_by` uses.
 pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyResult<Bound<'py, PyAny>> {
-    let table = of.table();
-    let work = |node: &Node| -> PyResult<GroupUp> {
-        let column = column_of(node)?;
-        let aggregate = match which {
-            Extremes::Least => group::Aggregate::Least(column),
-            Extremes::Greatest => group::Aggregate::Greatest(column),
-        };
-        Ok(GroupUp { columns: Vec::new(), aggregates: vec![aggregate], room: None })
+    let aggregate = match which {
+        Extremes::Least => group::Aggregate::Least,
+        Extremes::Greatest => group::Aggregate::Greatest,
     };
-    let groups = if let Some(source) = of.source_of_extremes(&[(node, which)])? {
-        over(table, source, work(node)?)?
-    } else {
-        match of.source_of(std::slice::from_ref(node), Walked::InParts)? {
-            Some((source, nodes)) => over_parts(table, source, work(nodes.first().unwrap_or(node))?)?,
-            None => work(node)?.of_nothing(),
-        }
+    let source = of.source_of_extremes(&[(node, which)])?.map(|source| (source, vec![node.clone()]));
+    let total = total(of, source, node, aggregate)?;
+    object_of_total(of.table(), "", &total.unwrap_or(Total::Least(None)))
+}
+
+/// How many rows have a value of an expression.
+pub fn counted<'py>(of: &impl Queried<'py>, node: &Node) -> PyResult<u64> {
+    refuse_condition(node)?;
+    match total(of, None, node, group::Aggregate::CountOf)? {
+        Some(Total::Count(count)) => Ok(count),
+        _ => Ok(0),
+    }
+}
+
+/// The result of one aggregate over all rows, or over those of `source`; None if the table does not
+/// exist.
+pub fn total<'py>(
+    of: &impl Queried<'py>,
+    source: Option<(Source, Vec<Node>)>,
+    node: &Node,
+    aggregate: impl Fn(Column) -> group::Aggregate,
+) -> PyResult<Option<Total>> {
+    let source = match source {
+        None => of.source_of(std::slice::from_ref(node), Walked::InParts)?,
+        source => source,
     };
-    let total = groups.into_groups().next().and_then(|group| group.totals.into_iter().next());
-    object_of_total(table, "", &total.unwrap_or(Total::Least(None)))
+    let Some((source, nodes)) = source else { return Ok(None) };
+    let aggregates = vec![aggregate(column_of(nodes.first().unwrap_or(node))?)];
+    let work = GroupUp { columns: Vec::new(), aggregates, room: None };
+    let group = over_parts(of.table(), source, work)?.into_groups().next();
+    Ok(group.and_then(|group| group.totals.into_iter().next()))
 }
 
 /// The path of the list whose elements an expression takes with `each()`.
 fn list_of(node: &Node) -> Option<&[Step]> {
-    if let NodeKind::Field(Source::Record, path) = node.kind() {
+    if let NodeKind::Field(expression::Source::Record, path) = node.kind() {
         return path.iter().position(|step| *step == Step::Each).and_then(|place| path.get(..place));
     }
     node.kind().parts().into_iter().find_map(|part| list_of(part))

@@ -1,17 +1,20 @@
 //! Holds what a query asks for, and checks the arguments of its methods.
 
-use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Step};
+use std::sync::Arc;
+
+use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node};
+use pellucid_query::selection::Meter;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use crate::column::node_of;
 use crate::errors;
 use crate::expression::aggregate::Aggregate;
 use crate::expression::handle::Expression;
 use crate::expression::operand;
 use crate::expression::sort_by::SortBy;
 use crate::query::after::After;
-use crate::values::path;
 
 /// A query's plan: which rows, in which order, which part of them, and what is read of each.
 pub struct Plan {
@@ -29,6 +32,8 @@ pub struct Plan {
     pub after: Option<After>,
     /// The names and expressions of `select`, which gives dicts in place of records.
     pub chosen: Option<Vec<(String, Node)>>,
+    /// Counts what the query reads, for `explain()`.
+    pub meter: Option<Arc<Meter>>,
 }
 
 impl Default for Plan {
@@ -41,6 +46,7 @@ impl Default for Plan {
             limit: u64::MAX,
             after: None,
             chosen: None,
+            meter: None,
         }
     }
 }
@@ -65,6 +71,7 @@ impl Plan {
             limit: self.limit,
             after: self.after.clone(),
             chosen: self.chosen.clone(),
+            meter: self.meter.clone(),
         }
     }
 
@@ -126,7 +133,7 @@ pub fn node(kind: Kind) -> PyResult<Node> {
 
 /// The condition that the field at `path` equals `value`.
 pub fn equality(path: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Node> {
-    let field = value_of(path)?;
+    let field = node_of(path)?;
     if let Ok(expression) = value.cast_exact::<Expression>()
         && !matches!(expression.get().node().kind(), Kind::Literal(_))
     {
@@ -137,33 +144,6 @@ pub fn equality(path: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<N
         )));
     }
     node(Kind::Compare(Comparison::Equal, field, Node_::literal(operand::literal_of(value)?)))
-}
-
-/// An expression, or the field that a path names.
-pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
-    if argument.is_instance_of::<Expression>() {
-        return operand::node_of(argument);
-    }
-    operand::refuse_unready(argument)?;
-    let mut steps = Vec::new();
-    for step in operand::field_path(argument)? {
-        if let Ok(index) = step.extract::<i64>() {
-            steps.push(Step::Index(index));
-            continue;
-        }
-        steps.push(match path::field_step(&step)? {
-            Some(crate::values::node::Step::Field(name)) => Step::Field(name),
-            Some(crate::values::node::Step::Key(key)) => Step::Key(key),
-            Some(crate::values::node::Step::Index(index)) => Step::Index(index),
-            None => {
-                return Err(errors::type_error(format!(
-                    "{} cannot be a step of a field path",
-                    step.get_type().name()?
-                )));
-            }
-        });
-    }
-    Ok(Node_::field(steps))
 }
 
 /// Refuses an aggregate or an order where the value of one row is needed.
@@ -192,7 +172,7 @@ pub fn sort_part(argument: &Bound<'_, PyAny>) -> PyResult<(Node, bool)> {
         // An argument that is no path gets the error for paths.
         refuse_direction(&text.to_string_lossy())?;
     }
-    Ok((value_of(argument)?, false))
+    Ok((node_of(argument)?, false))
 }
 
 /// Refuses a field name with a direction in it, as other libraries have it.
@@ -235,14 +215,14 @@ pub fn chosen(
     for argument in expressions {
         let name = match argument.cast::<PyString>() {
             Ok(path) => path.to_string_lossy().into_owned(),
-            Err(_) => value_of(&argument)?.to_string(),
+            Err(_) => node_of(&argument)?.to_string(),
         };
-        chosen.push((name, value_of(&argument)?));
+        chosen.push((name, node_of(&argument)?));
     }
     for (name, argument) in named.into_iter().flatten() {
         let name = name.cast_into::<PyString>()?;
         let name = errors::utf8(&name, &format!("{method}()"), "no name of a column can have")?;
-        chosen.push((name.to_owned(), value_of(&argument)?));
+        chosen.push((name.to_owned(), node_of(&argument)?));
     }
     if chosen.is_empty() {
         return Err(errors::type_error(format!("{method}() takes at least one expression or field path")));

@@ -115,6 +115,6 @@ pub fn rows_of_extremes(table: &Bound<'_, Table>, wanted: &[(&Node, Extremes)]) 
     let indexes = indexes::of(table, &reader)?;
     let keys = read!(&reader, table, |rows, id| Ok(keys_of_extremes(rows, id, &indexes, wanted)))?;
     let Some(keys) = keys.map_err(|fault| of_fault(table, fault))? else { return Ok(None) };
-    let rows = reader.list(table, SortedKeys::Listed(keys.into_iter()))?;
+    let rows = reader.list(table, SortedKeys::Listed(keys))?;
     Ok(Some(Source { rows, selection: None }))
 }

@@ -3,7 +3,7 @@
 use pellucid_query::exec::{Answer, Executor, Request, RowSet};
 use pellucid_query::expression::Node;
 use pellucid_query::sort::{SortKey, SortedKeys};
-use pellucid_query::{Extremes, Fault, RowKey, RowsByKey, Selection};
+use pellucid_query::{CoveredRows, Extremes, Fault, RowsByKey, Selection};
 use pellucid_store::{Reader, Snapshot, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -27,11 +27,11 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
     }
 
     fn source(&self, walked: Walked) -> PyResult<Option<Source>> {
-        Ok(rows_of(found(self, &Asked::Rows(walked))?).map(|(source, _)| source))
+        Ok(rows_of(execute(self, &Asked::Rows(walked))?).map(|(source, _)| source))
     }
 
     fn source_of(&self, reads: &[Node], walked: Walked) -> PyResult<Option<(Source, Vec<Node>)>> {
-        Ok(rows_of(found(self, &Asked::Values(reads, walked))?))
+        Ok(rows_of(execute(self, &Asked::Values(reads, walked))?))
     }
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
@@ -39,11 +39,11 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
     }
 }
 
-fn rows_of(found: Option<Found>) -> Option<(Source, Vec<Node>)> {
-    match found {
-        Some(Found::Rows(source, nodes)) => Some((source, nodes)),
+fn rows_of(output: Option<Output>) -> Option<(Source, Vec<Node>)> {
+    match output {
+        Some(Output::Rows(source, nodes)) => Some((source, nodes)),
         // Only a caller that asks for a count gets one.
-        Some(Found::Count(_)) | None => None,
+        Some(Output::Count(_)) | None => None,
     }
 }
 
@@ -75,8 +75,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What a query has found.
-pub enum Found {
+/// What a query gives.
+pub enum Output {
     /// Rows, and the expressions that compute over them what was asked for.
     Rows(Source, Vec<Node>),
     /// The number of rows, of which none was read.
@@ -97,11 +97,12 @@ pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
         reads: asked.reads().filter(|_| is_free),
         is_count: is_free && matches!(asked, Asked::Count),
         is_parallel: is_free && asked.is_parallel(),
+        meter: plan.meter.clone(),
     }
 }
 
 /// The rows of a query. They are read from the entries of an index, if it covers the query.
-pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Found>> {
+pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Output>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;
@@ -115,40 +116,35 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
     let request = &request;
     let answer = match &reader {
         TableReader::Snapshot(snapshot, id) => {
-            let execute = || -> Result<Found, Fault> {
+            let run = || -> Result<Output, Fault> {
                 let executor = Executor::new((snapshot, *id), &indexes, request, caller())?;
-                let paths = executor.lookup()?;
+                let paths = executor.short_path()?;
                 // Releasing the GIL and taking it again takes longer than looking up a few rows.
                 let answer = if paths.is_some() || executor.is_plain_scan()? {
-                    executor.run(paths.as_ref())?
+                    executor.run(paths)?
                 } else {
-                    callbacks::released(py, || executor.run(executor.plan()?.as_ref()))?
+                    callbacks::released(py, || executor.run(executor.plan()?))?
                 };
-                found_by((snapshot, *id), answer, asked)
+                output_of((snapshot, *id), answer, asked)
             };
-            execute()
+            run()
         }
         TableReader::Transaction(id) => table.get().core().in_running(py, |transaction| {
             let of = (&*transaction, *id);
-            let execute = || {
+            let run = || {
                 let executor = Executor::new(of, &indexes, request, caller())?;
-                let paths = match executor.lookup()? {
-                    None => executor.plan()?,
-                    paths => paths,
-                };
-                found_by(of, executor.run(paths.as_ref())?, asked)
+                output_of(of, executor.run(executor.paths()?)?, asked)
             };
-            Ok(execute())
+            Ok(run())
         })?,
     };
-    let found = answer.map_err(|fault| of_fault(table, fault))?;
-    match found {
-        Found::Rows(source, nodes) if !plan.filters.is_empty() => {
+    match answer.map_err(|fault| of_fault(table, fault))? {
+        Output::Rows(source, nodes) if !plan.filters.is_empty() => {
             let keys = pass_filters(table, source, &plan.filters, plan.offset, plan.limit)?;
-            let rows = reader.list(table, SortedKeys::Listed(keys.into_iter()))?;
-            Ok(Some(Found::Rows(Source { rows, selection: None }, nodes)))
+            let rows = reader.list(table, SortedKeys::Listed(keys))?;
+            Ok(Some(Output::Rows(Source { rows, selection: None }, nodes)))
         }
-        found => Ok(Some(found)),
+        output => Ok(Some(output)),
     }
 }
 
@@ -184,23 +180,23 @@ impl ToSource for Transaction {
     }
 }
 
-fn found_by<R: ToSource>(
+fn output_of<R: ToSource>(
     (reader, table): (&R, TableId),
     answer: Answer<R>,
     asked: &Asked<'_>,
-) -> Result<Found, Fault> {
+) -> Result<Output, Fault> {
     Ok(match answer {
-        Answer::Count(count) => Found::Count(count),
+        Answer::Count(count) => Output::Count(count),
         Answer::Covered(rows, nodes) => {
             let rows = Rows::Covered(Box::new(rows), !R::IS_COMMITTED);
-            Found::Rows(Source { rows, selection: None }, nodes)
+            Output::Rows(Source { rows, selection: None }, nodes)
         }
         Answer::Rows(rows, selection) => {
             let nodes = match asked {
                 Asked::Values(nodes, _) => nodes.to_vec(),
                 Asked::Rows(_) | Asked::Count => Vec::new(),
             };
-            Found::Rows(reader.source(table, rows, selection)?, nodes)
+            Output::Rows(reader.source(table, rows, selection)?, nodes)
         }
     })
 }
@@ -212,9 +208,9 @@ fn pass_filters(
     filters: &[Py<PyAny>],
     mut offset: u64,
     limit: u64,
-) -> PyResult<Vec<RowKey>> {
+) -> PyResult<CoveredRows> {
     let py = table.py();
-    let mut passed = Vec::new();
+    let mut passed = CoveredRows::default();
     let name = table.get().name(py);
     let mut items = Table::iterate_rows(table, source.rows, source.selection, Shows::Items)?.try_iter()?;
     // Checked before the next row is looked for, which may be far off.
@@ -233,7 +229,7 @@ fn pass_filters(
             offset -= 1;
         } else if is_wanted {
             let key = keys::key_of(&name, &key)?;
-            passed.push(RowKey { code: key.bytes.into(), spelling: key.spelling.into() });
+            passed.push_key(&key.bytes, &key.spelling);
         }
     }
     Ok(passed)

@@ -15,7 +15,7 @@ use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::row_errors;
-pub use pellucid_query::exec::work::{Parallel, Stop, Work};
+pub use pellucid_query::work::{Parallel, Stop, Work};
 
 /// Rows to compute over, and the selection of them that is wanted.
 pub struct Source {

@@ -1,4 +1,4 @@
-//! Finds the rows with the least and the greatest values of a table at the ends of indexes.
+//! Finds the rows with the least and the greatest values of a table by ordered walks of one row.
 //!
 //! An index of one part has these rows at its ends, if it has an entry for each value that is
 //! compared. Values without an entry (a dict, NaN, a time) are ordered after all values that have
@@ -7,20 +7,20 @@
 //! if it has both, all rows are read. The rows that are found stand for all rows: a computation
 //! over them gives the same result as over all.
 
-use pellucid_store::{Range, Reader, Row, TableId, range_of_parts};
+use pellucid_store::{Range, Reader, TableId};
 
 use super::paths::ROW_COUNT_MIN;
-use super::put_in_order;
 use super::table_index::TableIndex;
-use crate::aggregate::Extremes;
+use crate::covered_rows::CoveredRows;
 use crate::expression::Node;
 use crate::fault::Fault;
+use crate::group::Extremes;
 use crate::plan::spans::Span;
-use crate::walk::RowKey;
+use crate::rows::{Lookups, RowsByIndex};
 
-/// First bytes of codes: of all values ordered before numbers, without None; of numbers; of
-/// Decimals; and of the values after them (format.md, "Ordered keys").
-const FAMILIES: [(u8, u8); 4] = [(0x01, 0x0A), NUMBERS, DECIMALS, (0x21, 0x31)];
+/// First bytes of codes: of all values but None, of numbers, and of Decimals (format.md, "Ordered
+/// keys").
+const VALUES: (u8, u8) = (0x01, 0x31);
 const NUMBERS: (u8, u8) = (0x0A, 0x1F);
 const DECIMALS: (u8, u8) = (0x20, 0x21);
 
@@ -34,7 +34,7 @@ pub fn keys_of_extremes<R: Reader>(
     table: TableId,
     indexes: &[TableIndex],
     wanted: &[(&Node, Extremes)],
-) -> Result<Option<Vec<RowKey>>, Fault> {
+) -> Result<Option<CoveredRows>, Fault> {
     if indexes.is_empty() {
         return Ok(None);
     }
@@ -42,16 +42,28 @@ pub fn keys_of_extremes<R: Reader>(
     if row_count < ROW_COUNT_MIN {
         return Ok(None);
     }
-    let mut keys = Vec::with_capacity(wanted.len());
+    let mut keys = CoveredRows::default();
     for (node, which) in wanted {
         let Some(index) = indexes.iter().find(|index| serves(index, node)) else { return Ok(None) };
-        let has_each = !index.definition.branches() && reader.count(index.info.id)? == row_count;
-        match key_of_extreme(reader, index, (*which, has_each))? {
-            Some(key) => keys.push(key),
-            None => return Ok(None),
+        let (id, is_descending) = (index.info.id, index.keys.is_descending(0));
+        let has_each = !index.definition.branches() && reader.count(id)? == row_count;
+        let range_of = |(first, behind): (u8, u8)| {
+            let span = Span { start: vec![first], end: vec![behind] }.behind(&[], is_descending);
+            Range::half_open(span.start, span.end)
+        };
+        let has = |codes| reader.with_first(id, &range_of(codes), false, |_| ());
+        let is_greatest = *which == Extremes::Greatest;
+        if is_greatest && !has_each || has(NUMBERS)?.is_some() && has(DECIMALS)?.is_some() {
+            return Ok(None);
+        }
+        let entries = (id, index.keys.clone());
+        let range = (&range_of(VALUES), is_greatest != is_descending);
+        let mut walk = RowsByIndex::ordered(reader, table, entries, range)?;
+        if walk.next(reader, |row, _| keys.push_key(row.key, row.spelling))?.is_none() {
+            return Ok(None);
         }
     }
-    put_in_order(&mut keys);
+    keys.put_in_order();
     Ok(Some(keys))
 }
 
@@ -60,48 +72,4 @@ pub fn keys_of_extremes<R: Reader>(
 /// not in the order of keys.
 fn serves(index: &TableIndex, node: &Node) -> bool {
     matches!(&index.definition.parts[..], [(part, _)] if part == node) && index.definition.condition.is_none()
-}
-
-/// The key of the first row with the least or the greatest value of an index's one part. None if
-/// that is not known.
-fn key_of_extreme<R: Reader>(
-    reader: &R,
-    index: &TableIndex,
-    (which, has_each): (Extremes, bool),
-) -> Result<Option<RowKey>, Fault> {
-    let is_greatest = which == Extremes::Greatest;
-    if is_greatest && !has_each {
-        return Ok(None);
-    }
-    let (id, is_descending) = (index.info.id, index.keys.is_descending(0));
-    let in_family = |(first, behind): (u8, u8)| {
-        let span = Span { start: vec![first], end: vec![behind] }.behind(&[], is_descending);
-        Range::half_open(span.start, span.end)
-    };
-    let parts_of = |entry: Row<'_>| index.keys.split(&entry).map(|entry| entry.parts.to_vec());
-    let mut families = FAMILIES;
-    if is_greatest {
-        families.reverse();
-    }
-    for family in families {
-        let is_from_end = is_greatest != is_descending;
-        let found = reader.with_first(id, &in_family(family), is_from_end, parts_of)?;
-        let Some(parts) = found else { continue };
-        let other = match family {
-            NUMBERS => Some(DECIMALS),
-            DECIMALS => Some(NUMBERS),
-            _ => None,
-        };
-        if let Some(other) = other
-            && reader.with_first(id, &in_family(other), false, |_| ())?.is_some()
-        {
-            return Ok(None);
-        }
-        // Bytes that are no entry are skipped here; `check` reports them.
-        let Some(parts) = parts else { return Ok(None) };
-        let key =
-            reader.with_first(id, &range_of_parts(&parts), false, |entry| index.keys.row_key(&entry))?;
-        return Ok(key.flatten());
-    }
-    Ok(None)
 }

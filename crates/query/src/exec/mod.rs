@@ -2,25 +2,20 @@
 //! to.
 //!
 //! An [`Executor`] answers one [`Request`] on one table, as one reader sees it: a snapshot, or a
-//! transaction. `lookup.rs` finds a few rows before any planning. `paths.rs` asks the planner for
-//! the access paths, with what `probe.rs` learns about the rows. `follow.rs` follows a path, and
-//! `covered.rs` reads rows from the entries of a covering index. `work.rs` and `threads.rs` run
-//! work over rows, on one thread or several.
+//! transaction. `paths.rs` finds the access paths: at once if they are short, or by the planner,
+//! with what `probe.rs` learns about the rows. `entries.rs` reads the entries of indexes: keys,
+//! counts, and rows of a covering index. `threads.rs` runs work over rows on several threads.
 
-pub mod analyze;
-mod covered;
+mod entries;
 pub mod extremes;
-mod follow;
-mod lookup;
 mod paths;
 mod probe;
 pub mod table_index;
 pub mod threads;
-pub mod work;
 
 use std::ops::Bound;
+use std::sync::Arc;
 
-use pellucid_record::Shapes;
 use pellucid_store::{Range, Reader, TableId};
 
 use crate::covered_rows::CoveredRows;
@@ -30,15 +25,13 @@ use crate::fault::Fault;
 use crate::key_range;
 use crate::plan::AccessPath;
 use crate::rows::{LookedUp, RowsByIndex, RowsByKey};
-use crate::selection::Selection;
+use crate::selection::{Meter, Selection};
 use crate::sort::{Sort, SortKey, Sorted, SortedKeys};
-use crate::walk::{RowKey, Scanned, Walk};
+use crate::walk::Scanned;
+use crate::work::{Parallel, Stop, Work};
 
-pub use follow::Reached;
 pub use paths::{AccessPaths, ROW_COUNT_MIN};
-pub use probe::IndexProbe;
 use table_index::TableIndex;
-use work::{Parallel, Stop, Work};
 
 /// The largest number of bytes in memory for the rows of a sort; further rows go to files.
 const SORT_MEMORY_MAX: usize = 1 << 28;
@@ -63,12 +56,19 @@ pub struct Request<'a> {
     pub is_count: bool,
     /// Whether the caller may walk over the rows on several threads, if there are many.
     pub is_parallel: bool,
+    /// Counts what the query reads, for `explain()`.
+    pub meter: Option<Arc<Meter>>,
 }
 
 impl Request<'_> {
     /// How many rows are of use, those left out first included.
     fn wanted(&self) -> u64 {
         self.offset.saturating_add(self.limit)
+    }
+
+    /// Whether nothing is read of rows but their keys.
+    fn reads_keys(&self) -> bool {
+        self.reads.is_some_and(|reads| !reads.iter().any(|node| node.reads_record()))
     }
 }
 
@@ -146,12 +146,19 @@ impl<'a, R: Reader> Executor<'a, R> {
     ///
     /// # Errors
     /// Damage, or a stop.
-    pub fn run(&self, paths: Option<&AccessPaths>) -> Result<Answer<R>, Fault> {
+    pub fn run(&self, mut paths: Option<AccessPaths>) -> Result<Answer<R>, Fault> {
         let request = self.request;
-        if let (true, Some((_, found))) = (request.is_count, paths.and_then(|paths| paths.probed)) {
-            return Ok(Answer::Count(found.min(request.wanted()).saturating_sub(request.offset)));
+        if let Some(probe) = paths.as_ref().and_then(AccessPaths::finished_probe) {
+            if request.is_count {
+                return Ok(self.count_of(probe.passed));
+            }
+            if let (Some(meter), true) =
+                (&request.meter, paths.as_ref().is_some_and(|paths| paths.keys.is_some()))
+            {
+                meter.add_rows(probe.read, 0);
+            }
         }
-        if let (Some(paths), Some(reads)) = (paths, request.reads)
+        if let (Some(paths), Some(reads)) = (&mut paths, request.reads)
             && let Some(answer) = self.covered(paths, reads)?
         {
             return Ok(answer);
@@ -159,46 +166,75 @@ impl<'a, R: Reader> Executor<'a, R> {
         self.looked_up(paths)
     }
 
+    /// The answer to a count, if this many rows pass.
+    fn count_of(&self, passed: u64) -> Answer<R> {
+        Answer::Count(passed.min(self.request.wanted()).saturating_sub(self.request.offset))
+    }
+
     /// Finds rows of the table by the best path.
-    fn looked_up(&self, paths: Option<&AccessPaths>) -> Result<Answer<R>, Fault> {
+    fn looked_up(&self, paths: Option<AccessPaths>) -> Result<Answer<R>, Fault> {
         let request = self.request;
-        let (mut reached, mut settled, mut is_sorted) = (Reached::Scan, Vec::new(), request.order.is_empty());
-        if let Some(paths) = paths {
-            let wanted = if is_sorted { request.wanted() } else { u64::MAX };
-            let (found, path) = self.follow(paths, wanted)?;
-            is_sorted |= path.is_some_and(|path| matches!(path.access, AccessPath::IndexOrder { .. }));
-            // In the entries of a range there may be complex numbers, which have no order: each row
-            // is tested, unless that was done to find it.
-            if let (Reached::Keys(_) | Reached::Scan, Some(path)) = (&found, path) {
-                settled.clone_from(&path.settled);
-            }
-            reached = found;
-        }
+        let (rows, settled, is_walk) = self.follow(paths)?;
+        let is_sorted = is_walk || request.order.is_empty();
         let is_settled = |place: usize| settled.get(place).copied().unwrap_or(false);
         let left = self.conditions.iter().enumerate().filter(|(place, _)| !is_settled(*place));
         let mut selection = Selection::of(evaluator_of_all(left.map(|(_, node)| node.clone()).collect())?);
+        selection.meter.clone_from(&request.meter);
         if is_sorted {
             (selection.offset, selection.limit) = (request.offset, request.limit);
         }
-        let rows = match reached {
-            Reached::Scan => RowSet::Scan(self.reader.scan(self.table, &self.range, false)?),
-            Reached::Rows(rows) => RowSet::Index(rows),
-            Reached::Keys(mut keys) => {
-                if request.order.is_empty() && selection.condition.is_none() {
-                    let count = keys.len() as u64;
-                    keys.truncate(request.wanted().min(count) as usize);
-                    keys.drain(..request.offset.min(keys.len() as u64) as usize);
-                    selection = Selection::of(None);
+        let rows = match rows {
+            RowSet::Keys(SortedKeys::Listed(mut keys)) if is_sorted && selection.condition.is_none() => {
+                if let Some(meter) = &request.meter {
+                    meter.add_rows(0, request.wanted().min(keys.len() as u64));
                 }
-                RowSet::Keys(SortedKeys::Listed(keys.into_iter()))
+                keys.cut(request.offset, request.limit);
+                selection = Selection::of(None);
+                RowSet::Keys(SortedKeys::Listed(keys))
             }
+            rows => rows,
         };
         if is_sorted {
             return Ok(Answer::Rows(rows, selection));
         }
-        let sort = self.sort(request.order)?;
-        let sorted = self.run_parallel(rows, selection, SortUp(sort))?;
+        let sorted = self.run_parallel(rows, selection, self.sort(request.order)?)?;
         Ok(Answer::Rows(RowSet::Keys(self.cut(sorted)?), Selection::of(None)))
+    }
+
+    /// The rows to which the best path leads, which of the conditions need no test on them, and
+    /// whether they come in the order that is asked for by an ordered walk.
+    fn follow(&self, paths: Option<AccessPaths>) -> Result<(RowSet<R>, Vec<bool>, bool), Fault> {
+        let (best, keys) = match paths {
+            Some(AccessPaths { paths, keys, .. }) => (paths.into_iter().next(), keys),
+            None => (None, None),
+        };
+        if let Some(best) = best {
+            let is_walk = best.access.is_ordered_walk();
+            // The wanted rows are the first ones only if nothing is left to test, and no sort.
+            let is_plain = self.request.order.is_empty() && best.settled.iter().all(|is_settled| *is_settled);
+            let wanted = if is_plain { self.request.wanted() } else { u64::MAX };
+            let keys = match (keys, &best.access) {
+                (None, AccessPath::OrderedWalk { section, is_reverse }) => {
+                    let Some((index, range)) = self.indexes.get(section.index).zip(section.ranges.first())
+                    else {
+                        return Err(Fault::Expression(
+                            "an index that was chosen is none of the table's".to_owned(),
+                        ));
+                    };
+                    let entries = (index.info.id, index.keys.clone());
+                    let rows = RowsByIndex::ordered(self.reader, self.table, entries, (range, *is_reverse))?;
+                    // In the entries of a range there may be complex numbers, which have no order:
+                    // each row is tested.
+                    return Ok((RowSet::Index(rows), Vec::new(), true));
+                }
+                (None, access) => self.gather(access, wanted)?,
+                (keys, _) => keys,
+            };
+            if let Some(keys) = keys {
+                return Ok((RowSet::Keys(SortedKeys::Listed(keys)), best.settled, is_walk));
+            }
+        }
+        Ok((RowSet::Scan(self.reader.scan(self.table, &self.range, false)?), Vec::new(), false))
     }
 
     /// A sort by `order`: the sort expressions of the request, for the rows that are sorted.
@@ -303,39 +339,4 @@ pub fn evaluator_of_all(mut conditions: Vec<Node>) -> Result<Option<Evaluator>, 
         _ => Some(Expression::new(Kind::all(conditions)).map_err(Fault::of_expression)?),
     };
     whole.map(|node| Evaluator::new(&node)).transpose().map_err(Fault::of_expression)
-}
-
-/// Sorts keys, and keeps each once.
-pub fn put_in_order(keys: &mut Vec<RowKey>) {
-    keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
-    keys.dedup_by(|one, other| one.code == other.code);
-}
-
-/// Finds the keys of rows in a sort order.
-#[derive(Clone)]
-struct SortUp(Sort);
-
-impl Work for SortUp {
-    type Result = Sorted;
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        self.0.run(rows, shapes, || stop.is_set())
-    }
-}
-
-impl Parallel for SortUp {
-    fn merge(&self, parts: Vec<Self::Result>, _: Stop<'_>) -> Result<Self::Result, Fault> {
-        Ok(Sorted::merge(parts))
-    }
-
-    fn in_parts(&self, count: usize) -> Self {
-        let mut part = self.clone();
-        part.0.memory_max /= count.max(1);
-        part
-    }
 }

@@ -1,14 +1,20 @@
-//! Asks the planner for the access paths to a query's rows.
+//! Finds the access paths to a query's rows: short ones at once, all others by the planner.
+//!
+//! Following a path to one or two entries takes less time than estimating how many there are.
+//! Looking up a few keys takes less than weighing other access paths.
 
 use pellucid_store::Reader;
 
-use super::probe::{IndexProbe, Probes};
-use super::table_index::candidates;
-use super::{Executor, threads};
-use crate::expression::Node;
+use super::entries::Reading;
+use super::probe::RowStatistics;
+use super::table_index::{TableIndex, candidates};
+use super::{Executor, has_decimals, threads};
+use crate::covered_rows::CoveredRows;
+use crate::expression::{Comparison, Kind, Node};
 use crate::fault::Fault;
-use crate::plan::{self, AccessPath, CostedPath, KeySet, Question};
-use crate::walk::RowKey;
+use crate::key_range;
+use crate::plan::spans::operand;
+use crate::plan::{self, AccessPath, Candidate, CostedPath, Probe, Question, Section, section};
 
 /// A table with fewer rows is scanned in less time than a path is chosen.
 pub const ROW_COUNT_MIN: u64 = 100;
@@ -16,23 +22,25 @@ pub const ROW_COUNT_MIN: u64 = 100;
 /// Looking one row up takes about as long as testing this many rows.
 pub(super) const LOOKUP_COST_IN_ROWS: u64 = 24;
 
+/// Up to this many keys are looked up in a tenth of a millisecond, before other paths are weighed.
+const KEY_COUNT_SHORT: u64 = 64;
+
 /// All access paths to the rows of a query, the best one first.
 pub struct AccessPaths {
     /// At least one path, mostly the scan.
     pub paths: Vec<CostedPath>,
-    /// The keys that the best path leads to, if they were gathered to find the path.
-    pub keys: Option<Vec<RowKey>>,
-    /// If a probe found all wanted rows: the number of rows that it read, and the number that it
-    /// found.
-    pub probed: Option<(u64, u64)>,
-    /// The probe along an index, which looked whether the wanted rows come soon.
-    pub index_probe: Option<IndexProbe>,
+    /// The keys to which the best path leads, if it was followed to find that out.
+    pub keys: Option<CoveredRows>,
+    /// The last path that was probed, and what the probe has found. If that is all that is wanted,
+    /// the path is the best one.
+    pub probe: Option<(AccessPath, Probe)>,
 }
 
 impl AccessPaths {
-    /// The only path, with its keys, if gathering them found the path.
-    pub(super) fn found(path: CostedPath, keys: Vec<RowKey>) -> Self {
-        Self { paths: vec![path], keys: Some(keys), probed: None, index_probe: None }
+    /// The probe that found all wanted rows, if one did.
+    #[must_use]
+    pub fn finished_probe(&self) -> Option<Probe> {
+        self.probe.as_ref().map(|(_, probe)| *probe).filter(|probe| probe.is_over)
     }
 }
 
@@ -43,16 +51,104 @@ impl<R: Reader> Executor<'_, R> {
         Ok(asks_for_some && !self.indexes.is_empty() && self.row_count()? >= ROW_COUNT_MIN)
     }
 
-    pub(super) fn row_count(&self) -> Result<u64, Fault> {
+    fn row_count(&self) -> Result<u64, Fault> {
         Ok(self.reader.count(self.table)?)
     }
 
     /// The number of rows that a scan reads.
-    pub(super) fn scan_count(&self) -> Result<u64, Fault> {
+    fn scan_count(&self) -> Result<u64, Fault> {
         if self.is_whole { self.row_count() } else { Ok(self.reader.estimate(self.table, &self.range)?) }
     }
 
     /// The access paths to the rows. None if there is only the scan.
+    ///
+    /// # Errors
+    /// Damage, or a stop.
+    pub fn paths(&self) -> Result<Option<AccessPaths>, Fault> {
+        match self.short_path()? {
+            None => self.plan(),
+            short => Ok(short),
+        }
+    }
+
+    /// The path that is followed without planning, with the keys to which it leads: a section of an
+    /// index all of whose parts equal a value, if it has one or two entries; or the keys that a
+    /// condition names, if they are few.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn short_path(&self) -> Result<Option<AccessPaths>, Fault> {
+        for (place, index) in self.indexes.iter().enumerate() {
+            if is_equal(&index.candidate, &self.conditions)
+                && let Some(found) = self.short_section(place, index)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        self.key_lookup()
+    }
+
+    fn short_section(&self, place: usize, index: &TableIndex) -> Result<Option<AccessPaths>, Fault> {
+        let (request, part_count) = (self.request, index.candidate.parts.len());
+        let section = section(&index.candidate, &self.conditions, u64::MAX);
+        let Some(section) = section.filter(|section| section.point_count == part_count) else {
+            return Ok(None);
+        };
+        // The first entries are those of the first rows.
+        let is_plain = request.order.is_empty() && section.settled.iter().all(|is_settled| *is_settled);
+        let wanted = match index.candidate.is_unique {
+            true => 1,
+            false if is_plain => request.wanted(),
+            false => u64::MAX,
+        };
+        let mut section = Section { index: place, ..section };
+        let Some(keys) = self.read_section(&section, Reading::few_keys(wanted))? else {
+            return Ok(None);
+        };
+        section.estimate = f64::from(keys.len() as u32);
+        let settled = section.settled.clone();
+        Ok(Some(self.known(AccessPath::IndexRange(section), settled, keys)))
+    }
+
+    /// The path to the rows under the keys that a condition names.
+    fn key_lookup(&self) -> Result<Option<AccessPaths>, Fault> {
+        if !self.conditions.iter().any(|node| node.reads_key()) || self.row_count()? < ROW_COUNT_MIN {
+            return Ok(None);
+        }
+        let count_max = (self.scan_count()? / LOOKUP_COST_IN_ROWS).min(KEY_COUNT_SHORT) as usize;
+        let has_decimals = has_decimals(self.reader, self.table)?;
+        let codes_of = |(place, node): (usize, &Node)| {
+            let codes = key_range::named(node, count_max, has_decimals)?;
+            Some((place, node.clone(), codes))
+        };
+        let named = self.conditions.iter().enumerate().filter_map(codes_of);
+        let Some((used, condition, codes)) = named.min_by_key(|(.., codes)| codes.len()) else {
+            return Ok(None);
+        };
+        let mut keys = CoveredRows::default();
+        for code in codes.iter().filter(|code| self.range.contains(code)) {
+            if let Some(cell) = self.reader.get(self.table, code)? {
+                keys.push_key(code, cell.spelling);
+            }
+        }
+        if let Some(meter) = &self.request.meter {
+            meter.add_entries(keys.len() as u64);
+        }
+        // A key for which the condition is false has another code, as for a range of keys. So the
+        // condition needs no test.
+        let settled = (0..self.conditions.len()).map(|place| place == used).collect();
+        Ok(Some(self.known(AccessPath::KeyLookup(condition), settled, keys)))
+    }
+
+    /// The only path, which was followed already.
+    fn known(&self, access: AccessPath, settled: Vec<bool>, keys: CoveredRows) -> AccessPaths {
+        let mut path = CostedPath::known(access, settled, keys.len());
+        let is_plain = self.request.order.is_empty() && path.settled.iter().all(|is_settled| *is_settled);
+        path.is_covered = is_plain && self.request.reads_keys();
+        AccessPaths { paths: vec![path], keys: Some(keys), probe: None }
+    }
+
+    /// The access paths to the rows, by the planner. None if there is only the scan.
     ///
     /// # Errors
     /// Damage, or a stop.
@@ -83,34 +179,17 @@ impl<R: Reader> Executor<'_, R> {
             scan_count: self.scan_count()?,
             thread_count: if is_parallel { self.caller.thread_count } else { 1 },
         };
-        let mut probes = Probes::new(self, question.wanted);
-        let mut paths = plan::access_paths(&question, &candidates, &mut probes);
-        let reads_keys = request.reads.is_some_and(|reads| !reads.iter().any(|node| node.reads_record()));
-        let found = probes.finish(
-            |seen| reads_keys || seen.found * LOOKUP_COST_IN_ROWS <= seen.looked_at,
-            request.is_count,
-        )?;
-        if let (Some(_), Some(best)) = (&found.keys, paths.first_mut()) {
-            best.settled.fill(true);
-            best.is_covered = reads_keys;
-        }
-        Ok(Some(AccessPaths {
-            paths,
-            keys: found.keys,
-            probed: found.counts,
-            index_probe: found.index_probe,
-        }))
+        let mut statistics = RowStatistics::new(self, question.wanted);
+        let paths = plan::access_paths(&question, &candidates, &mut statistics);
+        statistics.finish(paths).map(Some)
     }
+}
 
-    /// The parts of the index that covers a path. None of them if the path uses several indexes, or
-    /// if only keys are known.
-    pub(super) fn covering_parts(&self, paths: &AccessPaths, access: &AccessPath) -> &[(Node, bool)] {
-        match access {
-            _ if paths.keys.is_some() => &[],
-            AccessPath::Keys(KeySet::Section { index, .. }) | AccessPath::IndexOrder { index, .. } => {
-                self.indexes.get(*index).map_or(&[], |index| &index.definition.parts)
-            }
-            AccessPath::Keys(_) | AccessPath::KeyLookup(_) | AccessPath::TableScan => &[],
-        }
-    }
+/// Whether the conditions say for each part which value it equals.
+fn is_equal(candidate: &Candidate, conditions: &[Node]) -> bool {
+    let equals = |part: &Node, condition: &Node| {
+        matches!(condition.kind(), Kind::Compare(Comparison::Equal, ..) | Kind::IsNone(_))
+            && operand(condition).is_some_and(|operand| *operand == **part)
+    };
+    candidate.parts.iter().all(|(part, _)| conditions.iter().any(|condition| equals(part, condition)))
 }

@@ -1,134 +1,89 @@
-//! Probes rows and entries for the planner: counts of entries, a sample of rows, and the first rows
-//! of a path.
+//! Learns about rows for the planner: counts of entries, a sample of rows, and the first rows of a
+//! path.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use pellucid_record::Shapes;
 use pellucid_store::{Range, Reader, Row, StoreError, TableId};
 
-use super::work::{Stop, Work};
+use super::paths::{AccessPaths, LOOKUP_COST_IN_ROWS};
 use super::{Executor, RowSet, evaluator_of_all};
+use crate::covered_rows::CoveredRows;
 use crate::evaluate::Evaluator;
 use crate::expression::Node;
 use crate::fault::Fault;
-use crate::plan::{AccessPath, CostedPath, Seen, Statistics};
+use crate::plan::{AccessPath, CostedPath, Probe, Statistics};
 use crate::rows::RowsByIndex;
 use crate::selection::Selection;
 use crate::walk::{RowKey, Walk, for_each};
+use crate::work::{Stop, Work};
 
 /// A copy of a row: its key and its record.
 type RowCopy = (RowKey, Box<[u8]>);
 
-/// The probes for one query.
-pub(super) struct Probes<'e, 'a, R: Reader> {
+/// What is known of the rows for one query.
+pub(super) struct RowStatistics<'e, 'a, R: Reader> {
     executor: &'e Executor<'a, R>,
     wanted: u64,
     sample: Option<Vec<RowCopy>>,
-    first_rows: FirstRows,
-    along_index: Option<(IndexProbe, FirstRows)>,
+    /// The path that was probed last, and its first rows.
+    probed: Option<(AccessPath, FirstRows)>,
     failed: Result<(), Fault>,
 }
 
-/// A probe along an index, which looks whether the wanted rows come soon.
-#[derive(Clone, Copy)]
-pub struct IndexProbe {
-    /// The index, by its position among the candidates.
-    pub index: usize,
-    /// Whether the probe began at its end.
-    pub is_reverse: bool,
-    /// What the probe has shown.
-    pub seen: Seen,
-}
-
-/// What probes have found, if they went on until they had all wanted rows.
-#[derive(Default)]
-pub(super) struct Probed {
-    /// If the wanted rows were found: the number of rows that were read, and the number that was
-    /// found.
-    pub(super) counts: Option<(u64, u64)>,
-    /// The keys of these rows, if reading them by key is fastest, and nothing is damaged.
-    pub(super) keys: Option<Vec<RowKey>>,
-    /// The probe along an index, whether it found the rows or not.
-    pub(super) index_probe: Option<IndexProbe>,
-}
-
-/// What a probe of the first rows has found.
+/// The first rows of a path.
 #[derive(Default)]
 struct FirstRows {
-    seen: Seen,
-    /// The codes and spellings of the keys of rows that passed, one after another, with where each
-    /// ends: mostly they are not needed. They do not count if one of the rows is damaged: the query
-    /// then reads the rows again, and meets the damage.
-    found: Vec<u8>,
-    ends: Vec<(usize, usize)>,
+    probe: Probe,
+    /// The keys of the rows that passed.
+    keys: CoveredRows,
+    /// Whether a row is damaged. The query then reads the rows again, and meets the damage.
     is_damaged: bool,
-    /// The key of the last row that was read.
-    last: Option<Vec<u8>>,
 }
 
-impl<'e, 'a, R: Reader> Probes<'e, 'a, R> {
+impl<'e, 'a, R: Reader> RowStatistics<'e, 'a, R> {
     pub(super) fn new(executor: &'e Executor<'a, R>, wanted: u64) -> Self {
-        let (sample, first_rows) = (None, FirstRows::default());
-        Self { executor, wanted, sample, first_rows, along_index: None, failed: Ok(()) }
+        Self { executor, wanted, sample: None, probed: None, failed: Ok(()) }
     }
 
-    /// What the probes have found. Unless rows are only counted, it includes the keys of the rows
-    /// that the scan's probe found, if `are_wanted` agrees to their number.
+    /// The access paths with what the last probe has found. If it found all wanted rows, the best
+    /// path comes with their keys, unless reading them again is faster.
     ///
     /// # Errors
     /// The first failure there was.
-    pub(super) fn finish(
-        self,
-        are_wanted: impl FnOnce(Seen) -> bool,
-        is_count: bool,
-    ) -> Result<Probed, Fault> {
+    pub(super) fn finish(self, mut paths: Vec<CostedPath>) -> Result<AccessPaths, Fault> {
         self.failed?;
-        let are_wanted = !is_count && (self.along_index.is_some() || are_wanted(self.first_rows.seen));
-        let (index_probe, rows) =
-            self.along_index.map_or((None, self.first_rows), |(probe, rows)| (Some(probe), rows));
-        if !rows.seen.is_over {
-            return Ok(Probed { index_probe, ..Probed::default() });
-        }
-        let counts = Some((rows.seen.looked_at, rows.seen.found)).filter(|_| !rows.is_damaged || !is_count);
-        let keys = (!rows.is_damaged && are_wanted).then(|| rows.into_keys());
-        Ok(Probed { counts, keys, index_probe })
-    }
-
-    fn condition(&self) -> Result<Option<Evaluator>, Fault> {
-        evaluator_of_all(self.executor.conditions.clone())
-    }
-
-    /// Probes the first rows along an index.
-    fn probe_index(&mut self, path: &CostedPath, row_count: u64) -> Result<Seen, Fault> {
-        let executor = self.executor;
-        let AccessPath::IndexOrder { index: place, section, is_reverse, .. } = &path.access else {
-            return Ok(Seen::default());
-        };
-        let (Some(index), Some(range), Some(condition)) =
-            (executor.indexes.get(*place), section.ranges.first(), self.condition()?)
+        let Some((access, FirstRows { probe, keys, .. })) = self.probed.filter(|(_, rows)| !rows.is_damaged)
         else {
-            return Ok(Seen::default());
+            return Ok(AccessPaths { paths, keys: None, probe: None });
+        };
+        let request = self.executor.request;
+        let is_fast = access.is_ordered_walk()
+            || request.reads_keys()
+            || probe.passed * LOOKUP_COST_IN_ROWS <= probe.read;
+        let keys = (probe.is_over && !request.is_count && is_fast).then_some(keys);
+        if let (Some(_), Some(best)) = (&keys, paths.first_mut()) {
+            best.settled.fill(true);
+            best.is_covered = request.reads_keys();
+        }
+        Ok(AccessPaths { paths, keys, probe: Some((access, probe)) })
+    }
+
+    fn probe_path(&self, access: &AccessPath, row_count: u64) -> Result<FirstRows, Fault> {
+        let executor = self.executor;
+        let Some(condition) = evaluator_of_all(executor.conditions.clone())? else {
+            return Ok(FirstRows::default());
+        };
+        let work = ProbeRows { condition, row_count, wanted: self.wanted };
+        let AccessPath::OrderedWalk { section, is_reverse } = access else {
+            return executor.run_scan(executor.table, (&executor.range, false), work);
+        };
+        let Some((index, range)) = executor.indexes.get(section.index).zip(section.ranges.first()) else {
+            return Ok(FirstRows::default());
         };
         let entries = (index.info.id, index.keys.clone());
         let rows = RowsByIndex::ordered(executor.reader, executor.table, entries, (range, *is_reverse))?;
-        let look = Look { rows: FirstRows::default(), condition, row_count, wanted: self.wanted };
-        let rows = executor.run_over(RowSet::Index(rows), Selection::of(None), look)?;
-        let seen = rows.seen;
-        self.along_index = Some((IndexProbe { index: *place, is_reverse: *is_reverse, seen }, rows));
-        Ok(seen)
-    }
-
-    /// Probes this many further rows of the scan.
-    fn probe_scan(&mut self, row_count: u64) -> Result<(), Fault> {
-        let Some(condition) = self.condition()? else { return Ok(()) };
-        let mut range = self.executor.range.clone();
-        if let Some(last) = &self.first_rows.last {
-            range.start = Bound::Excluded(last.clone());
-        }
-        let rows = std::mem::take(&mut self.first_rows);
-        let look = Look { rows, condition, row_count, wanted: self.wanted };
-        self.first_rows = self.executor.run_scan(self.executor.table, (&range, false), look)?;
-        Ok(())
+        executor.run_over(RowSet::Index(rows), Selection::of(None), work)
     }
 
     /// Takes a sample of rows from all over the table. In a transaction, it is the rows as they
@@ -160,33 +115,16 @@ impl<'e, 'a, R: Reader> Probes<'e, 'a, R> {
     }
 }
 
-impl FirstRows {
-    fn into_keys(self) -> Vec<RowKey> {
-        let mut start = 0;
-        let key = |(middle, end): (usize, usize)| {
-            let key = RowKey::new(self.found.get(start..middle)?, self.found.get(middle..end)?);
-            start = end;
-            Some(key)
-        };
-        self.ends.into_iter().map_while(key).collect()
-    }
-}
-
-impl<R: Reader> Statistics for Probes<'_, '_, R> {
+impl<R: Reader> Statistics for RowStatistics<'_, '_, R> {
     fn entries(&mut self, index: usize, range: &Range) -> u64 {
         let Some(index) = self.executor.indexes.get(index) else { return 0 };
         let found = self.executor.reader.estimate(index.info.id, range);
         self.or_note(found, 0)
     }
 
-    fn first_few(&mut self, index: usize, range: &Range, most: u64) -> u64 {
+    fn count_up_to(&mut self, index: usize, range: &Range, most: u64) -> u64 {
         let Some(index) = self.executor.indexes.get(index).filter(|_| R::IS_COMMITTED) else { return most };
-        let reader = self.executor.reader;
-        let found = if most == 1 {
-            reader.with_first(index.info.id, range, false, |_| ()).map(|first| u64::from(first.is_some()))
-        } else {
-            count_up_to(reader, index.info.id, range, most)
-        };
+        let found = count_up_to(self.executor.reader, index.info.id, range, most);
         self.or_note(found, most)
     }
 
@@ -205,17 +143,12 @@ impl<R: Reader> Statistics for Probes<'_, '_, R> {
         (rows.iter().filter(is_true).count(), rows.len())
     }
 
-    fn look_on(&mut self, row_count: u64) -> Seen {
-        if !self.first_rows.seen.is_over {
-            let looked = self.probe_scan(row_count);
-            self.or_note(looked, ());
-        }
-        self.first_rows.seen
-    }
-
-    fn walk(&mut self, path: &CostedPath, row_count: u64) -> Seen {
-        let walked = self.probe_index(path, row_count);
-        self.or_note(walked, Seen::default())
+    fn probe(&mut self, access: &AccessPath, row_count: u64) -> Probe {
+        let rows = self.probe_path(access, row_count);
+        let rows = self.or_note(rows, FirstRows::default());
+        let probe = rows.probe;
+        self.probed = Some((access.clone(), rows));
+        probe
     }
 }
 
@@ -228,15 +161,14 @@ fn count_up_to<R: Reader>(reader: &R, of: TableId, range: &Range, most: u64) -> 
     Ok(count)
 }
 
-/// Reads and tests this many further rows.
-struct Look {
-    rows: FirstRows,
+/// Reads and tests rows until enough were read, or passed.
+struct ProbeRows {
     condition: Evaluator,
     row_count: u64,
     wanted: u64,
 }
 
-impl Work for Look {
+impl Work for ProbeRows {
     type Result = FirstRows;
 
     fn run<S: Shapes>(
@@ -245,36 +177,24 @@ impl Work for Look {
         shapes: &S,
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
-        let FirstRows { seen, found, ends, is_damaged, last } = &mut self.rows;
-        let until = seen.looked_at + self.row_count;
-        let is_stopped = for_each(
-            rows,
-            || stop.is_set(),
-            |row| {
-                seen.looked_at += 1;
-                match self.condition.is_true(&row, shapes) {
-                    Ok(true) => {
-                        seen.found += 1;
-                        found.extend_from_slice(row.key);
-                        let middle = found.len();
-                        found.extend_from_slice(row.spelling);
-                        ends.push((middle, found.len()));
-                        seen.is_over = seen.found >= self.wanted;
-                    }
-                    Ok(false) => {}
-                    Err(_) => (*is_damaged, seen.is_over) = (true, true),
+        let FirstRows { mut probe, mut keys, mut is_damaged } = FirstRows::default();
+        let is_cut = for_each(rows, stop.check(), |row| {
+            probe.read += 1;
+            match self.condition.is_true(&row, shapes) {
+                Ok(true) => {
+                    probe.passed += 1;
+                    keys.push_key(row.key, row.spelling);
                 }
-                if seen.is_over {
-                    return ControlFlow::Break(Ok(()));
-                }
-                if seen.looked_at >= until {
-                    *last = Some(row.key.to_vec());
-                    return ControlFlow::Break(Ok(()));
-                }
-                ControlFlow::Continue(())
-            },
-        )?;
-        seen.is_over |= is_stopped.is_none();
-        Ok(self.rows)
+                Ok(false) => {}
+                Err(_) => is_damaged = true,
+            }
+            probe.is_over = is_damaged || probe.passed >= self.wanted;
+            if probe.is_over || probe.read >= self.row_count {
+                return ControlFlow::Break(Ok(()));
+            }
+            ControlFlow::Continue(())
+        })?;
+        probe.is_over |= is_cut.is_none();
+        Ok(FirstRows { probe, keys, is_damaged })
     }
 }

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use pellucid_record::Shapes;
 use pellucid_store::{Scan, StoreError};
 
-use super::work::{Parallel, Stop, Work};
 use crate::fault::Fault;
 use crate::selection::Selection;
+use crate::work::{Parallel, Stop, Work};
 
 /// A walk over a table with fewer rows ends before threads have started.
 pub const ROW_COUNT_MIN: u64 = 100_000;
@@ -89,7 +89,7 @@ struct Shared<'a, W: Work, S> {
 }
 
 impl<W: Parallel, S: Shapes + Sync> Shared<'_, W, S> {
-    /// Takes part after part. True if this thread asked `stop` and was told to stop.
+    /// Takes part after part. True if this thread asked `stop` and has to stop.
     fn run(&self, stop: Stop<'_>) -> bool {
         // The work itself asks whether to stop, but not in parts that are done before its first
         // check.
@@ -106,12 +106,12 @@ impl<W: Parallel, S: Shapes + Sync> Shared<'_, W, S> {
                     result = Err(Fault::Stopped);
                 }
             }
-            let is_told = matches!(result, Err(Fault::Stopped));
+            let is_stopped_here = matches!(result, Err(Fault::Stopped));
             if result.is_err() {
                 self.is_stopped.store(true, Ordering::Relaxed);
             }
             self.results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
-            if is_told {
+            if is_stopped_here {
                 return true;
             }
         }
@@ -135,7 +135,7 @@ fn in_threads<W: Parallel, S: Shapes + Sync>(
         shapes,
         work,
     };
-    let is_told = thread::scope(|scope| {
+    let is_stopped_here = thread::scope(|scope| {
         let (alive, ended) = mpsc::channel::<()>();
         for _ in 1..thread_count {
             let (shared, alive) = (&shared, alive.clone());
@@ -151,19 +151,19 @@ fn in_threads<W: Parallel, S: Shapes + Sync>(
         drop(alive);
         // This thread works as well: waking a thread takes as long as 10,000 rows, and this way one
         // fewer has to be woken.
-        let is_told = shared.run(stop);
+        let is_stopped_here = shared.run(stop);
         loop {
             match ended.recv_timeout(STOP_INTERVAL) {
-                Err(RecvTimeoutError::Timeout) if !is_told && stop.is_set() => {
+                Err(RecvTimeoutError::Timeout) if !is_stopped_here && stop.is_set() => {
                     shared.is_stopped.store(true, Ordering::Relaxed);
                     return true;
                 }
                 Err(RecvTimeoutError::Timeout) | Ok(()) => {}
-                Err(RecvTimeoutError::Disconnected) => return is_told,
+                Err(RecvTimeoutError::Disconnected) => return is_stopped_here,
             }
         }
     });
-    if is_told {
+    if is_stopped_here {
         return Err(Fault::Stopped);
     }
     let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -24,16 +24,16 @@ const RANGE: f64 = 600.0;
 /// costs `COUNTED` (5 to 9 for ints and strings, 11 to 27 for floats).
 const ENTRY: f64 = 65.0;
 const COUNTED: f64 = 12.0;
-/// One row read from an entry of a covering index: make the row of one part (`TOLD_PART` for each
+/// One row read from an entry of a covering index: make the row of one part (`COVERED_PART` for each
 /// further part) and add it up. Measured: 52 to 71 for an int, 72 to 90 for a string, 65 to 101 for
 /// two ints, 88 to 126 for three parts (30,000 and 300,000 rows, 3 % and 10 % of them). A float
 /// with a fraction took 113 to 145, but the planner cannot know beforehand that it is one.
-const TOLD: f64 = 70.0;
-const TOLD_PART: f64 = 20.0;
+const COVERED: f64 = 70.0;
+const COVERED_PART: f64 = 20.0;
 /// Sample: read a few rows from all over the table.
 pub(super) const SAMPLE: f64 = 60_000.0;
-/// Probe of the first rows: about the time to count the entries of two sections.
-pub(super) const LOOK: f64 = 8_000.0;
+/// Counting the entries of two sections: so long the first rows are probed.
+pub(super) const COUNT_TWO: f64 = 8_000.0;
 /// Sorting one key into its place, for each doubling of the number of keys.
 const SORT_STEP: f64 = 3.0;
 /// Next row of a scan, on one thread. With a test of a number, and one row in 10,000 that passes, a
@@ -57,12 +57,12 @@ const TOP: f64 = 8.0;
 const KEPT: f64 = 150.0;
 /// Lookup of a row in a table whose pages are all in the caches.
 const FETCH: f64 = 100.0;
-/// Added to a lookup for each doubling of the table beyond `FETCH_NEAR` rows. Along an index, with
+/// Added to a lookup for each doubling of the table beyond `FETCH_CACHED` rows. Along an index, with
 /// entries and a test, a row took 190 to 250 among 3,000 rows of 190 bytes, 250 to 325 among
 /// 15,000, and 490 to 930 among 60,000 while other programs used the caches; 450 among a million
 /// when no other program did.
 const FETCH_FAR: f64 = 42.0;
-const FETCH_NEAR: f64 = 1000.0;
+const FETCH_CACHED: f64 = 1000.0;
 /// Reverse order: keep the key of an entry until all entries with the same parts are reversed.
 const TURNED: f64 = 50.0;
 /// Rows of a page. Keys closer than this have their rows on the same page, which saves half of the
@@ -92,9 +92,9 @@ impl Costs {
 
     /// The cost to read rows from the entries of some ranges of a covering index, with this many
     /// parts.
-    pub(super) fn told(range_count: usize, entry_count: f64, part_count: usize) -> f64 {
-        let more = TOLD_PART * part_count.saturating_sub(1) as f64;
-        RANGE * range_count as f64 + (TOLD + more) * entry_count
+    pub(super) fn covered(range_count: usize, entry_count: f64, part_count: usize) -> f64 {
+        let more = COVERED_PART * part_count.saturating_sub(1) as f64;
+        RANGE * range_count as f64 + (COVERED + more) * entry_count
     }
 
     /// The cost to sort keys.
@@ -104,9 +104,9 @@ impl Costs {
 
     /// The cost to look rows up by their keys, sorted or not, and to test them.
     pub(super) fn fetch(&self, count: f64, is_in_order: bool, tests: f64) -> f64 {
-        let far = (self.row_count / FETCH_NEAR).max(1.0).log2() * FETCH_FAR;
-        let near = if is_in_order { (count * PAGE / self.row_count.max(1.0)).min(1.0) } else { 0.0 };
-        count * (FETCH + far * (1.0 - near / 2.0) + tests)
+        let far = (self.row_count / FETCH_CACHED).max(1.0).log2() * FETCH_FAR;
+        let shared = if is_in_order { (count * PAGE / self.row_count.max(1.0)).min(1.0) } else { 0.0 };
+        count * (FETCH + far * (1.0 - shared / 2.0) + tests)
     }
 
     /// The cost to look up this many rows along an index, and to test them.
@@ -121,12 +121,10 @@ impl Costs {
         let kept = count.min(wanted);
         TOP * count + (KEPT + SORT_STEP * kept.max(2.0).log2()) * kept
     }
-}
 
-impl Costs {
     /// The cost to sort rows that were read from a covering index, by this many expressions. Each
     /// wanted row is then found again by its key.
-    pub(super) fn sort_told(order_count: usize, count: f64, wanted: f64) -> f64 {
+    pub(super) fn sort_covered(order_count: usize, count: f64, wanted: f64) -> f64 {
         if order_count == 0 { 0.0 } else { Self::sort(count, wanted) + SORT_STEP * 10.0 * count.min(wanted) }
     }
 }

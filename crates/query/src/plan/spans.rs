@@ -11,7 +11,7 @@ use pellucid_record::key::{BEHIND_PARTS, KeyEncoder, prefix_range};
 use crate::expression::{Comparison, Expression, Kind, Node, Part};
 use crate::index::successor;
 use crate::key_code::{decimal_text, push_value};
-use crate::plan::near::{Near, near};
+use crate::plan::neighbours::{Neighbours, neighbours};
 
 /// The codes from `start` up to, but without, `end`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,9 +191,9 @@ fn compared(comparison: Comparison, value: &Value) -> Option<Spans> {
     let mut spans = vec![span(comparison, value)?];
     let mut is_exact = true;
     if let Value::Decimal(text) = value {
-        match near(text) {
-            Some(Near::Equal(number)) => spans.push(span(comparison, &number)?),
-            Some(Near::Between(below, above)) => spans.extend(beside(comparison, &below, &above)),
+        match neighbours(text) {
+            Some(Neighbours::Equal(number)) => spans.push(span(comparison, &number)?),
+            Some(Neighbours::Between(below, above)) => spans.extend(beside(comparison, &below, &above)),
             // Finding the adjacent numbers would take too long: the span has all numbers, and the
             // condition is tested again.
             None => {

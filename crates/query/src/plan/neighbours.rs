@@ -14,7 +14,7 @@ use crate::order::order;
 
 /// The position of a Decimal among ints and floats.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Near {
+pub(super) enum Neighbours {
     /// It equals this number.
     Equal(Value),
     /// It lies between these two, and no other int or float does.
@@ -30,18 +30,18 @@ const EXPONENT_MIN: i64 = -1500;
 
 /// The position of a Decimal, given as text. None for NaN, and for a Decimal with so many digits
 /// that finding out takes too long.
-pub(super) fn near(text: &str) -> Option<Near> {
+pub(super) fn neighbours(text: &str) -> Option<Neighbours> {
     let float = |value: f64| Value::Float(Double(value));
     let decimal = Value::Decimal(text.to_owned());
     if let Some(infinite) = [f64::INFINITY, f64::NEG_INFINITY]
         .into_iter()
         .find(|value| order(&float(*value), &decimal) == Some(Ordering::Equal))
     {
-        return Some(Near::Equal(float(infinite)));
+        return Some(Neighbours::Equal(float(infinite)));
     }
     let (digits, exponent) = parts(text)?;
     if let Some(whole) = whole(&digits, exponent) {
-        return Some(Near::Equal(int(&whole)));
+        return Some(Neighbours::Equal(int(&whole)));
     }
     // The nearest float: Rust's parser rounds as Python does.
     let nearest = text.parse::<f64>().ok().map(|value| if value == 0.0 { 0.0 } else { value })?;
@@ -49,12 +49,12 @@ pub(super) fn near(text: &str) -> Option<Near> {
         let power = BigInt::from(10).pow(u32::try_from(-exponent).ok()?);
         let below = floor(&digits, &power);
         let above = &below + 1;
-        return Some(Near::Between(int(&below), int(&above)));
+        return Some(Neighbours::Between(int(&below), int(&above)));
     }
     Some(match order(&float(nearest), &decimal)? {
-        Ordering::Equal => Near::Equal(float(nearest)),
-        Ordering::Less => Near::Between(float(nearest), float(nearest.next_up())),
-        Ordering::Greater => Near::Between(float(nearest.next_down()), float(nearest)),
+        Ordering::Equal => Neighbours::Equal(float(nearest)),
+        Ordering::Less => Neighbours::Between(float(nearest), float(nearest.next_up())),
+        Ordering::Greater => Neighbours::Between(float(nearest.next_down()), float(nearest)),
     })
 }
 
@@ -68,8 +68,8 @@ fn parts(text: &str) -> Option<(BigInt, i64)> {
     let size = i64::try_from(fraction.len()).ok()?;
     let exponent = exponent.checked_sub(size)?;
     let is_short = i64::try_from(digits.len()).is_ok_and(|count| count <= EXPONENT_MAX);
-    let is_near = (EXPONENT_MIN..=EXPONENT_MAX).contains(&exponent);
-    if !is_short || !is_near {
+    let is_in_reach = (EXPONENT_MIN..=EXPONENT_MAX).contains(&exponent);
+    if !is_short || !is_in_reach {
         return None;
     }
     Some((BigInt::parse_bytes([whole, fraction].concat().as_bytes(), 10)?, exponent))
@@ -103,28 +103,34 @@ mod tests {
         let float = |value: f64| Value::Float(Double(value));
         let big = |text: &str| int(&text.parse().unwrap());
         for (text, expected) in [
-            ("0", Near::Equal(Value::Int(0))),
-            ("-0.00", Near::Equal(Value::Int(0))),
-            ("1.50", Near::Equal(float(1.5))),
-            ("2.00", Near::Equal(Value::Int(2))),
-            ("1E+2", Near::Equal(Value::Int(100))),
-            ("1E+30", Near::Equal(big("1000000000000000000000000000000"))),
-            ("-Infinity", Near::Equal(float(f64::NEG_INFINITY))),
-            ("0.1", Near::Between(float(0.1_f64.next_down()), float(0.1))),
-            ("-0.1", Near::Between(float(-0.1), float((-0.1_f64).next_up()))),
-            ("1E-500", Near::Between(float(0.0), float(5e-324))),
-            ("-1E-500", Near::Between(float(-5e-324), float(0.0))),
-            ("9007199254740993.5", Near::Between(Value::Int((1 << 53) + 1), Value::Int((1 << 53) + 2))),
-            ("-9007199254740993.5", Near::Between(Value::Int(-(1 << 53) - 2), Value::Int(-(1 << 53) - 1))),
+            ("0", Neighbours::Equal(Value::Int(0))),
+            ("-0.00", Neighbours::Equal(Value::Int(0))),
+            ("1.50", Neighbours::Equal(float(1.5))),
+            ("2.00", Neighbours::Equal(Value::Int(2))),
+            ("1E+2", Neighbours::Equal(Value::Int(100))),
+            ("1E+30", Neighbours::Equal(big("1000000000000000000000000000000"))),
+            ("-Infinity", Neighbours::Equal(float(f64::NEG_INFINITY))),
+            ("0.1", Neighbours::Between(float(0.1_f64.next_down()), float(0.1))),
+            ("-0.1", Neighbours::Between(float(-0.1), float((-0.1_f64).next_up()))),
+            ("1E-500", Neighbours::Between(float(0.0), float(5e-324))),
+            ("-1E-500", Neighbours::Between(float(-5e-324), float(0.0))),
+            ("9007199254740993.5", Neighbours::Between(Value::Int((1 << 53) + 1), Value::Int((1 << 53) + 2))),
+            (
+                "-9007199254740993.5",
+                Neighbours::Between(Value::Int(-(1 << 53) - 2), Value::Int(-(1 << 53) - 1)),
+            ),
             (
                 "123456789012345678901234567890.5",
-                Near::Between(big("123456789012345678901234567890"), big("123456789012345678901234567891")),
+                Neighbours::Between(
+                    big("123456789012345678901234567890"),
+                    big("123456789012345678901234567891"),
+                ),
             ),
         ] {
-            assert_eq!(near(text), Some(expected), "{text}");
+            assert_eq!(neighbours(text), Some(expected), "{text}");
         }
         for text in ["NaN", "1E+999999", "1E-999999"] {
-            assert_eq!(near(text), None, "{text}");
+            assert_eq!(neighbours(text), None, "{text}");
         }
     }
 
@@ -140,9 +146,11 @@ mod tests {
                 number.cast_signed() % 41 - 20
             );
             let decimal = Value::Decimal(text.clone());
-            match near(&text).unwrap() {
-                Near::Equal(value) => assert_eq!(order(&value, &decimal), Some(Ordering::Equal), "{text}"),
-                Near::Between(below, above) => {
+            match neighbours(&text).unwrap() {
+                Neighbours::Equal(value) => {
+                    assert_eq!(order(&value, &decimal), Some(Ordering::Equal), "{text}");
+                }
+                Neighbours::Between(below, above) => {
                     assert_eq!(order(&below, &decimal), Some(Ordering::Less), "{text}");
                     assert_eq!(order(&above, &decimal), Some(Ordering::Greater), "{text}");
                 }

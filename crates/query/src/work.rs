@@ -26,6 +26,11 @@ impl Stop<'_> {
             Stop::Flag(flag) => flag.load(Ordering::Relaxed),
         }
     }
+
+    /// The same as a function, for walks.
+    pub fn check(&self) -> impl Fn() -> bool {
+        || self.is_set()
+    }
 }
 
 /// Work that runs over any kind of walk.

@@ -51,8 +51,10 @@ impl Candidate {
 }
 
 /// The part of an index that a query needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Section {
+    /// The position of the index among the candidates.
+    pub index: usize,
     /// The ranges of its entries, in order.
     pub ranges: Vec<Range>,
     /// How many of the first parts each range leaves with a single code.
@@ -60,11 +62,13 @@ pub struct Section {
     /// Whether a condition compares an order, also if it leaves a part with single codes. The
     /// entries may then have complex numbers, which equal numbers but have no order.
     pub has_span: bool,
-    /// For each condition, whether it has narrowed the section.
-    pub used: Vec<bool>,
+    /// The conditions that have narrowed the section.
+    pub used: Vec<Node>,
     /// For each condition, whether it is true for each row that has an entry in the section, so
     /// that it needs no test.
     pub settled: Vec<bool>,
+    /// The expected number of entries in it; 0 until they are counted.
+    pub estimate: f64,
 }
 
 impl Section {
@@ -72,6 +76,12 @@ impl Section {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.ranges == [Range::ALL]
+    }
+
+    /// The expected number of entries.
+    #[expect(clippy::cast_sign_loss, reason = "a number of entries")]
+    pub(crate) fn entry_count(&self) -> u64 {
+        self.estimate as u64
     }
 
     /// Whether its entries come in the order of the rows' keys: it has one range, with a single
@@ -86,7 +96,8 @@ impl Section {
 const RANGE_COUNT_MAX: usize = 1000;
 
 /// The section of an index that has the entries of all rows for which `conditions` are true. None
-/// if the index may lack some of them. `row_count` is that of the table.
+/// if the index may lack some of them. `row_count` is that of the table. The caller sets the
+/// section's `index`.
 #[must_use]
 pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option<Section> {
     let mut used = vec![false; conditions.len()];
@@ -105,14 +116,14 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
     let mut ranges = None;
     let mut point_count = 0;
     for (place, (part, is_descending)) in index.parts.iter().enumerate() {
-        let said = on_part(part, conditions);
-        if !is_total && said.is_empty() {
+        let on_this = on_part(part, conditions);
+        if !is_total && on_this.is_empty() {
             return None;
         }
         if ranges.is_some() || place > point_count {
             continue;
         }
-        let Some(left) = all_of(part, &said, (&mut used, &mut settled)) else { continue };
+        let Some(left) = all_of(part, &on_this, (&mut used, &mut settled)) else { continue };
         if left.spans.iter().all(Span::is_point) && left.spans.len() * prefixes.len() <= RANGE_COUNT_MAX {
             let points = |prefix: &Vec<u8>| -> Vec<Vec<u8>> {
                 left.spans.iter().map(|span| span.point_behind(prefix, *is_descending)).collect()
@@ -130,16 +141,16 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
             ranges = Some(prefixes.iter().flat_map(within).collect::<Vec<_>>());
         }
     }
-    let has_order =
-        conditions.iter().zip(&used).any(|(condition, is_used)| *is_used && !is_equality(condition));
-    let has_span = ranges.is_some() || has_order;
+    let used = conditions.iter().zip(used).filter(|(_, is_used)| *is_used);
+    let used: Vec<Node> = used.map(|(condition, _)| condition.clone()).collect();
+    let has_span = ranges.is_some() || used.iter().any(|condition| !is_equality(condition));
     let mut ranges = match ranges {
         Some(ranges) => ranges,
         None if point_count == 0 => vec![Range::ALL],
         None => prefixes.iter().map(|prefix| beginning_with(prefix)).collect(),
     };
     ranges.sort_by(|one, other| start_of(one).cmp(start_of(other)));
-    Some(Section { ranges, point_count, has_span, used, settled })
+    Some(Section { index: 0, ranges, point_count, has_span, used, settled, estimate: 0.0 })
 }
 
 fn start_of(range: &Range) -> &[u8] {
@@ -168,11 +179,11 @@ fn on_part(part: &Expression, conditions: &[Node]) -> Vec<(usize, Spans)> {
 /// spans are exact. None if there is no such condition.
 fn all_of(
     part: &Expression,
-    said: &[(usize, Spans)],
+    on_this: &[(usize, Spans)],
     (used, settled): (&mut [bool], &mut [bool]),
 ) -> Option<Spans> {
     let mut left: Option<Spans> = None;
-    for (place, spans) in said {
+    for (place, spans) in on_this {
         // If the part has many values in a row, one element may make one condition true, and
         // another element the other: their spans must not be intersected.
         if part.branches() && left.is_some() {
@@ -196,11 +207,11 @@ fn implies(condition: &Node, wanted: &Node) -> bool {
         return true;
     }
     let Some(part) = operand(wanted) else { return false };
-    let Some(said) = spans(condition, part) else { return false };
+    let Some(on_this) = spans(condition, part) else { return false };
     if matches!(wanted.kind(), Kind::Exists(_)) {
         return true;
     }
     // A value that equals a number may be complex, and then no comparison of order is true for it.
-    let lacks_some = !is_equality(wanted) && is_equality(condition) && said.has_numbers();
-    !lacks_some && spans(wanted, part).is_some_and(|wanted| wanted.is_exact && said.is_within(&wanted))
+    let lacks_some = !is_equality(wanted) && is_equality(condition) && on_this.has_numbers();
+    !lacks_some && spans(wanted, part).is_some_and(|wanted| wanted.is_exact && on_this.is_within(&wanted))
 }

@@ -1,4 +1,4 @@
-"""Are the answers the same, whichever way leads to them: a scan, one index, several, or an index's order?"""
+"""Compares the answers along each access path with those of a scan, and holds `explain()` to its text."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ def query(rng: random.Random, table: Any) -> Any:
     return asked
 
 
-def told(asked: Any, rng: random.Random) -> Any:
-    """What comes of a few expressions, in each way to ask for them; with types, where values are equal."""
+def values_of(asked: Any, rng: random.Random) -> Any:
+    """The values of a few expressions, by each method that gives them; with types, where values are equal."""
     few = {f"f{place}": node for place, node in enumerate(rng.sample(READS, rng.randrange(1, 3)))}
     one, some = rng.choice(READS), rng.choice(VALUES)
     number = rng.choice([F.age, F.number, F.age + F.number, F.age * 0.1])
@@ -180,7 +180,7 @@ def told(asked: Any, rng: random.Random) -> Any:
 
 def answers(asked: Any, seed: float) -> Any:
     return (
-        told(asked, random.Random(seed)),
+        values_of(asked, random.Random(seed)),
         list(asked.keys()),
         asked.count(),
         asked.exists(),
@@ -192,7 +192,7 @@ def answers(asked: Any, seed: float) -> Any:
 
 @pytest.fixture(params=["file", "memory"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    target = tmp_path / "ways.pel" if request.param == "file" else ":memory:"
+    target = tmp_path / "paths.pel" if request.param == "file" else ":memory:"
     with pellucid.open(target) as opened:
         yield opened
 
@@ -235,7 +235,7 @@ def test_answers_are_those_of_a_scan(db: Any) -> None:
     assert used > 150, "the test is about indexes"
 
 
-def test_what_an_index_tells_is_taken_from_it_alone(db: Any) -> None:
+def test_what_an_index_covers_is_read_from_it_alone(db: Any) -> None:
     plain, indexed = db.table("plain"), db.table("indexed")
     rows = [
         {"age": age % 90, "pair": (age % 90, ("x", None)), "odd": odd, "n": age, "text": "x" * 50}
@@ -258,11 +258,11 @@ def test_what_an_index_tells_is_taken_from_it_alone(db: Any) -> None:
         ([F.odd.isin([-3, 2**63, datetime.date(2020, 1, 1)]), F.age > 3], [F.odd, F.age], True),
         ([F.odd == 1, F.age > 3, F.n > 100], [F.odd], False),
     ]
-    for conditions, chosen, is_told in cases:
+    for conditions, chosen, is_covered in cases:
         for order in ([], [F.age, KEY], [F.age.desc()]):
             asked = indexed.where(*conditions).order_by(*order).select(*chosen)
-            # For an order another way may be taken to cost less.
-            assert ("from there alone" in asked.explain()) == is_told or order, asked.explain()
+            # For an order another path may be taken to cost less.
+            assert ("from there alone" in asked.explain()) == is_covered or order, asked.explain()
             wanted = plain.where(*conditions).order_by(*order).select(*chosen)
             assert repr(asked.to_list()) == repr(wanted.to_list())
             with db.transaction():
@@ -369,7 +369,7 @@ def test_what_is_changed_through_an_index_is_what_a_scan_changes(db: Any) -> Non
     assert db.check() == []
 
 
-def test_explain_tells_the_way(db: Any) -> None:
+def test_explain_shows_the_access_path(db: Any) -> None:
     people = db.table("people")
     people.extend(
         {"age": number % 50, "city": f"c{number % 300}", "tags": [number % 7]} for number in range(3000)
@@ -391,7 +391,7 @@ def test_explain_tells_the_way(db: Any) -> None:
         "  read keys from index \"by_city\" where city == 'c9', about 10",
     ]
     lines = people.where(F.city == "c9", F.age == 9).explain(analyze=True).splitlines()
-    assert "found 10 keys, where about 10 were expected: 10 passed, in " in "\n".join(lines)
+    assert any(line.startswith("met 10 entries: 10 passed, in ") for line in lines)
 
 
 def test_what_equals_a_number_is_not_looked_for_among_the_greater_ones(db: Any) -> None:
@@ -456,7 +456,7 @@ def test_a_row_with_a_number_and_its_decimal_has_that_value_once(db: Any) -> Non
         assert table.index("l").count(1) == len(list(table.index("l").get_all(1))) == 4
 
 
-def test_a_number_and_its_decimal_in_one_row_are_found_as_equals_by_each_way(db: Any) -> None:
+def test_a_number_and_its_decimal_in_one_row_are_found_as_equals_by_each_path(db: Any) -> None:
     table = db.table("t")
     one = Decimal("1.0")
     lists = [
@@ -510,7 +510,7 @@ def test_a_number_and_its_decimal_in_one_row_are_found_as_equals_by_each_way(db:
         assert table.index("tags").count(asked) == table.where(F.tags == asked).count()
 
 
-def test_a_scalar_of_32_bits_is_the_number_that_it_is_by_each_way(db: Any) -> None:
+def test_a_scalar_of_32_bits_is_the_number_that_it_is_by_each_path(db: Any) -> None:
     table, stored = db.table("t"), np.float32(0.1)
     table.extend(
         {"x": value}
@@ -620,7 +620,7 @@ def fill_far(db: Any) -> tuple[Any, Any]:
     return tables
 
 
-def asked_in_all_ways(query: Any) -> dict[str, Any]:
+def all_results(query: Any) -> dict[str, Any]:
     """What a query comes to, whatever is asked of it."""
     return {
         "rows": [row.copy() for row in query],
@@ -631,7 +631,7 @@ def asked_in_all_ways(query: Any) -> dict[str, Any]:
         "sum": query.sum("number"),
         "column": list(query.column("number")),
         "select": query.select("number", key=KEY).to_list(),
-        "told": query.select("score").to_list(),
+        "covered": query.select("score").to_list(),
         "agg": query.agg(n=count(), least=F.score.min()),
         "group": query.group_by("score").agg(n=count()),
         "arrow": pyarrow.table(query.select("number", "score")).to_pylist(),
@@ -656,14 +656,14 @@ def test_rows_that_lie_at_the_far_end_of_an_order_are_found(db: Any, kind: int, 
                 assert said.startswith("walk along index") == is_near, said
                 assert ("all that is wanted is among the first" in said) == is_near
                 assert ("what is wanted is not among the first" in said) != is_near
-            assert asked_in_all_ways(asked) == asked_in_all_ways(wanted), said
+            assert all_results(asked) == all_results(wanted), said
             if more:
                 continue
             with db.transaction():
                 for table in (plain, indexed):
                     table[-1] = {"score": 1999 * (kind == 2), "kind": kind, "number": -1}
                     table[-2] = {"score": 1999 * (kind == 1), "kind": kind, "number": -2}
-                assert asked_in_all_ways(asked) == asked_in_all_ways(wanted), asked.explain(analyze=True)
+                assert all_results(asked) == all_results(wanted), asked.explain(analyze=True)
                 for table in (plain, indexed):
                     del table[-1], table[-2]
 
@@ -726,11 +726,11 @@ def test_keys_that_an_index_over_keys_leads_to_are_all_that_is_read(db: Any, par
                         table.where(*condition).order_by(*order) if order else table.where(*condition)
                         for table in (plain, indexed)
                     )
-                    assert keys_told(asked.limit(limit)) == keys_told(wanted.limit(limit)), asked.explain()
+                    assert keys_of(asked.limit(limit)) == keys_of(wanted.limit(limit)), asked.explain()
 
 
-def keys_told(query: Any) -> list[str]:
-    """What comes of the keys of a query's rows, in each way to ask for them."""
+def keys_of(query: Any) -> list[str]:
+    """The keys of a query's rows, by each method that gives them."""
     met = [
         query.column(KEY),
         query.select(K=KEY).to_list(),

@@ -1,0 +1,220 @@
+//! Makes the access paths of a query, each with its expected cost.
+#![allow(clippy::cast_precision_loss, reason = "rough costs")]
+
+use super::cost::Costs;
+use super::{AccessPath, Candidate, CostedPath, End, KEY_COUNT_MAX, Planner, Section};
+use crate::covering::over_entries;
+use crate::expression::{Expression, Node};
+
+impl Planner<'_, '_> {
+    /// The scan.
+    pub(super) fn scan(&mut self) -> CostedPath {
+        let (question, first_rows) = (self.question, self.first_rows);
+        let settled = vec![false; question.conditions.len()];
+        let tests = self.tests(&settled);
+        let all = if first_rows.is_over { first_rows.read } else { question.scan_count } as f64;
+        let (mut cost, mut end) = (self.costs.scan(all, tests), None);
+        if !first_rows.is_over {
+            let wanted = question.wanted as f64;
+            let passing = self.passing(all, &settled, self.unknown());
+            if question.order.is_empty() {
+                end = (wanted < all).then_some(End { rows: all, cost, row_cost: Costs::scan_row(tests) });
+                // The walk ends with the last wanted row.
+                if wanted < passing {
+                    cost *= wanted / passing.max(1.0);
+                }
+            } else {
+                cost += Costs::sort(passing, wanted);
+                if question.reads.is_none_or(|reads| !reads.is_empty()) {
+                    cost += self.costs.fetch(passing.min(wanted), false, 0.0);
+                }
+            }
+        }
+        CostedPath { access: AccessPath::TableScan, settled, is_covered: false, estimate: all, cost, end }
+    }
+
+    /// The path that gathers the keys of sections. None for a whole index, which has all rows and
+    /// saves nothing, unless it is partial; and if there are too many keys.
+    pub(super) fn by_keys(&mut self, access: AccessPath, settled: &[bool]) -> Option<CostedPath> {
+        let question = self.question;
+        let section = access.section();
+        if section.is_some_and(|section| section.is_whole() && !self.is_partial(section.index)) {
+            return None;
+        }
+        let is_covered = self.is_covered(section, settled);
+        let is_counted = section.is_some() && self.is_counted(settled);
+        let (count, mut cost) = match &access {
+            AccessPath::IndexRange(section) if is_covered => {
+                (section.estimate, self.covered(section, is_counted))
+            }
+            _ => self.gather(&access),
+        };
+        let (mut fetched, wanted) = (count, question.wanted as f64);
+        let passing = self.passing(count, settled, self.unknown());
+        if question.order.is_empty() && wanted < passing {
+            fetched = count * wanted / passing.max(1.0);
+        }
+        if !is_counted && fetched > KEY_COUNT_MAX as f64 {
+            return None;
+        }
+        if is_covered {
+            cost += count * self.tests(settled) + Costs::sort_covered(question.order.len(), passing, wanted);
+        } else {
+            cost += self.costs.fetch(fetched, true, self.tests(settled));
+            if !question.order.is_empty() {
+                cost += Costs::sort(passing, wanted) + self.costs.fetch(passing.min(wanted), false, 0.0);
+            }
+        }
+        Some(CostedPath { access, settled: settled.to_vec(), is_covered, estimate: count, cost, end: None })
+    }
+
+    /// The path that walks along an index that has the order that is asked for. The wanted rows may
+    /// come soon, or at the very end: how many rows pass says nothing about where they lie.
+    pub(super) fn ordered_walk(&mut self, section: &Section) -> Option<CostedPath> {
+        let (question, candidate) = (self.question, self.indexes.get(section.index)?);
+        if question.is_cut_by_key {
+            return None;
+        }
+        let is_reverse = is_in_order(candidate, section, question.order)?;
+        let settled = section.settled.clone();
+        let is_covered = self.is_covered(Some(section), &settled);
+        let (count, wanted) = (section.estimate, question.wanted as f64);
+        let passing = self.passing(count, &settled, 0.0);
+        let read = if wanted < passing { count * wanted / passing.max(1.0) } else { count };
+        let tests = self.tests(&settled);
+        let is_counted = self.is_counted(&settled);
+        let cost_of = |count: f64| {
+            if is_covered {
+                let part = Section { estimate: count, ..section.clone() };
+                self.covered(&part, is_counted) + count * tests
+            } else {
+                self.costs.walk(count, is_reverse, tests)
+            }
+        };
+        let is_open = wanted < count && settled.iter().any(|is_settled| !is_settled);
+        let row_cost = self.costs.walk(count, is_reverse, tests) / count.max(1.0);
+        let end = is_open.then(|| End { rows: count, cost: cost_of(count), row_cost });
+        let cost = cost_of(read);
+        let access = AccessPath::OrderedWalk { section: section.clone(), is_reverse };
+        Some(CostedPath { access, settled, is_covered, estimate: read, cost, end })
+    }
+
+    /// The path that intersects the keys of two or three sections.
+    pub(super) fn intersection(&mut self, sections: &[Section]) -> Option<CostedPath> {
+        const COUNT_MAX: usize = 3;
+        let mut sections: Vec<&Section> = sections.iter().filter(|section| !section.is_whole()).collect();
+        sections.sort_by(|one, other| one.estimate.total_cmp(&other.estimate));
+        let (mut taken, mut settled) = (Vec::new(), vec![false; self.question.conditions.len()]);
+        let mut best: Option<CostedPath> = None;
+        for section in sections {
+            // A section that settles no further condition only takes time.
+            let is_new = |(known, new): (&bool, &bool)| *new && !*known;
+            if !taken.is_empty() && !settled.iter().zip(&section.settled).any(is_new) {
+                continue;
+            }
+            for (known, new) in settled.iter_mut().zip(&section.settled) {
+                *known |= new;
+            }
+            taken.push(section.clone());
+            if taken.len() > 1 {
+                let choice = self.by_keys(AccessPath::Intersection(taken.clone()), &settled)?;
+                if best.as_ref().is_some_and(|best| best.cost <= choice.cost) {
+                    break;
+                }
+                best = Some(choice);
+            }
+            if taken.len() == COUNT_MAX {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Whether the query reads nothing but keys, or only fields that the entries of the path's one
+    /// section have.
+    fn is_covered(&self, section: Option<&Section>, settled: &[bool]) -> bool {
+        let Some(reads) = self.question.reads else { return false };
+        let tested = self.question.conditions.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
+        let ordered = self.question.order.iter().map(|(node, _)| node);
+        let mut others = tested.map(|(condition, _)| condition).chain(ordered);
+        match section {
+            Some(section) => self.indexes.get(section.index).is_some_and(|candidate| {
+                reads.iter().chain(others).all(|node| over_entries(&candidate.parts, node).is_some())
+            }),
+            None => others.next().is_none() && !reads.iter().any(|node| node.reads_record()),
+        }
+    }
+
+    /// Whether entries are only counted: the query reads nothing but keys, and no condition is left
+    /// to test.
+    fn is_counted(&self, settled: &[bool]) -> bool {
+        self.question.reads.is_some_and(<[Node]>::is_empty) && settled.iter().all(|is_settled| *is_settled)
+    }
+
+    fn part_count(&self, section: &Section) -> usize {
+        self.indexes.get(section.index).map_or(0, |candidate| candidate.parts.len())
+    }
+
+    /// The cost to read, or to count, the entries in a section of a covering index.
+    fn covered(&self, section: &Section, is_counted: bool) -> f64 {
+        let (range_count, count) = (section.ranges.len(), section.estimate);
+        if is_counted {
+            Costs::counted(range_count, count)
+        } else {
+            Costs::covered(range_count, count, self.part_count(section))
+        }
+    }
+
+    /// The number of keys to which a path leads, and the cost to gather and sort them.
+    fn gather(&self, access: &AccessPath) -> (f64, f64) {
+        let of_section = |section: &Section| {
+            let (count, read) = (section.estimate, Costs::entries(section.ranges.len(), section.estimate));
+            let is_sorted = section.is_in_key_order(self.part_count(section));
+            (count, if is_sorted { read } else { read + Costs::keys_in_order(count) })
+        };
+        match access {
+            AccessPath::IndexRange(section) | AccessPath::OrderedWalk { section, .. } => of_section(section),
+            AccessPath::Intersection(sections) => {
+                let all = self.question.row_count.max(1) as f64;
+                sections
+                    .iter()
+                    .map(of_section)
+                    .fold((all, 0.0), |(count, cost), (more, gathered)| (count * more / all, cost + gathered))
+            }
+            AccessPath::Union(sections) => {
+                let (count, cost) = sections
+                    .iter()
+                    .map(of_section)
+                    .fold((0.0, 0.0), |(count, cost), (more, gathered)| (count + more, cost + gathered));
+                (count, cost + Costs::keys_in_order(count))
+            }
+            AccessPath::TableScan | AccessPath::KeyLookup(_) => (0.0, 0.0),
+        }
+    }
+}
+
+/// Whether a section of an index has the order that is asked for. `Some(true)`: if it is read from
+/// its end to its begin.
+fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)]) -> Option<bool> {
+    if order.is_empty() || candidate.is_multi_valued() || section.ranges.len() != 1 {
+        return None;
+    }
+    // A part with the same value in all rows does not change their order.
+    let same: Vec<&Expression> =
+        candidate.parts.iter().take(section.point_count).map(|(part, _)| &**part).collect();
+    let mut wanted = order.iter().filter(|(node, _)| !same.contains(&&**node));
+    let mut direction = None;
+    for (part, is_descending) in candidate.parts.iter().skip(section.point_count) {
+        let Some((node, is_wanted_descending)) = wanted.next() else {
+            // Rows with equal sort values come in the order of keys, not in the order of the
+            // index's further parts.
+            return None;
+        };
+        let is_turned = is_descending != is_wanted_descending;
+        if node != part || direction.is_some_and(|direction| direction != is_turned) {
+            return None;
+        }
+        direction = Some(is_turned);
+    }
+    wanted.next().is_none().then_some(direction.unwrap_or(false))
+}
