@@ -20,7 +20,7 @@ use pellucid_record::encode::copy;
 
 use crate::engine::estimate;
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::engine::lmdb::page::{MapBounds, Pages, read_u64};
+use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::walk::{self, PageCursor};
 use crate::engine::lmdb::{Environment, Heads, check, error_of};
@@ -147,7 +147,7 @@ impl LmdbRead {
         // SAFETY: this transaction keeps the pages of its version as they are while `self` is
         // borrowed, and all numbers begin with the roots of that version's trees. The file had
         // `page_count` pages when they were found, and never has fewer later.
-        let pages = unsafe { Pages::new(heads.bounds, heads.page_count) };
+        let pages = unsafe { Pages::new(heads.bounds, heads.page_count, heads.number) };
         Some((heads.trees.get(tree.index())?, pages))
     }
 
@@ -156,7 +156,13 @@ impl LmdbRead {
         let ((meta, bounds), (rows, _), (blobs, _)) = (meta?, rows?, blobs?);
         let trees = [meta, rows, blobs];
         let page_count = self.environment.info().me_last_pgno as u64 + 1;
-        trees.iter().all(TreeHead::is_plain).then_some(Heads { version, trees, bounds, page_count })
+        trees.iter().all(TreeHead::is_plain).then_some(Heads {
+            version,
+            number: next_number(),
+            trees,
+            bounds,
+            page_count,
+        })
     }
 
     /// The number of free pages.
