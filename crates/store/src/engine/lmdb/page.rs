@@ -20,6 +20,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::engine::lmdb::search::Nodes;
 use crate::engine::{Direction, Entry};
 use crate::sys::os::prefetch;
 
@@ -173,6 +174,12 @@ impl<'m> Leaf<'m> {
     /// The number of its entries.
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Its nodes, for a search; `None` if it has none.
+    #[inline]
+    pub(crate) fn nodes(&self) -> Option<Nodes<'m>> {
+        Nodes::of_leaf(self.page, self.count)
     }
 
     /// An entry, in the order of keys.

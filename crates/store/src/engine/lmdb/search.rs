@@ -18,10 +18,11 @@
 
 use std::cell::Cell;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::engine::Entry;
 use crate::engine::lmdb::page::{
-    Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, PAGE_LEAF, Pages, read_u16, read_u32, read_u64,
+    Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, Pages, read_u16, read_u32, read_u64,
 };
 use crate::sys::os::prefetch;
 use crate::verify::pages::{DEPTH_MAX, TreeHead};
@@ -93,68 +94,86 @@ struct Found<'m> {
     /// Whether that entry has the key.
     is_there: bool,
     /// The neighbours of the leaf.
-    left: Option<Aside>,
-    right: Option<Aside>,
+    left: Option<Aside<'m>>,
+    right: Option<Aside<'m>>,
 }
 
-/// A page beside the path of the search, and the number of branch levels from it on.
+/// A child of a branch, beside the way of the search, and the number of branch levels from it on.
 #[derive(Clone, Copy)]
-struct Aside {
-    page: u64,
+struct Aside<'m> {
+    nodes: Nodes<'m>,
+    child: usize,
     branches: u16,
 }
 
-impl Aside {
+impl<'m> Aside<'m> {
+    /// The neighbours of a child, where they are in the same branch.
+    #[inline]
+    fn both(nodes: Nodes<'m>, child: usize, branches: u16) -> (Option<Self>, Option<Self>) {
+        let of = |child| Self { nodes, child, branches };
+        (child.checked_sub(1).map(of), Some(child + 1).filter(|child| *child < nodes.count()).map(of))
+    }
+
     /// The leaf at one edge of this subtree.
-    fn leaf(self, pages: Pages<'_>, edge: impl Fn(usize) -> usize) -> Option<Leaf<'_>> {
-        let mut number = self.page;
+    fn leaf(self, pages: Pages<'m>, edge: impl Fn(usize) -> usize) -> Option<Leaf<'m>> {
+        let mut number = self.nodes.child(self.child)?;
         for _ in 0..self.branches {
             let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
-            number = nodes.child(edge(nodes.offsets.len()))?;
+            number = nodes.child(edge(nodes.count()))?;
         }
         pages.leaf(number)
     }
 }
 
 impl<'m> Found<'m> {
+    #[inline]
     fn of(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<Self> {
+        let place = Way::place_of(key);
+        if let Some(way) = Way::last(place, pages, tree)
+            && let Some((found, way)) = Self::along(way, pages, key)
+        {
+            way.remember(place);
+            return Some(found);
+        }
+        let (found, way) = Self::from_root(pages, tree, key)?;
+        way.remember(place);
+        Some(found)
+    }
+
+    fn from_root(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<(Self, Way)> {
+        // A tree of so few levels is cached as soon as it is read.
+        const DEPTH_NEAR: u16 = 3;
         if tree.depth == 0 || tree.depth > DEPTH_MAX {
             return None;
         }
-        let (mut number, mut left, mut right) = (tree.root, None, None);
-        let mut sought = Sought::new(key);
-        let place = Way::place_of(key);
-        if let Some(found) = Way::last(place, pages, tree).and_then(|way| Self::along(way, pages, key)) {
-            return Some(found);
-        }
         let is_far = tree.depth > DEPTH_NEAR;
+        let (mut number, mut left, mut right) = (tree.root, None, None);
+        let mut way = Way { version: pages.number(), root: tree.root, branch: 0, child: 0, index: 0 };
+        let mut sought = Sought::new(key);
         for branches in (0..tree.depth - 1).rev() {
             let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
             // A branch's first key is never compared: the first child has everything below the
             // second key.
-            let (behind, is_there) = nodes.behind(&mut sought, 1, branches == 0 && is_far)?;
+            let (behind, is_there) = nodes.behind(&mut sought, 1..nodes.count(), branches == 0 && is_far)?;
             let child = if is_there { behind } else { behind - 1 };
-            if branches == 0 {
-                Way { version: pages.number(), root: tree.root, branch: number, child }.remember(place);
-            }
+            (way.branch, way.child) = (number, child);
             number = nodes.child(child)?;
             if branches == 0 {
                 ask_for_leaf(pages.page(number)?);
             }
-            if child > 0 {
-                left = Some(Aside { page: nodes.child(child - 1)?, branches });
-            }
-            if child + 1 < nodes.offsets.len() {
-                right = Some(Aside { page: nodes.child(child + 1)?, branches });
-            }
+            let beside = Aside::both(nodes, child, branches);
+            (left, right) = (beside.0.or(left), beside.1.or(right));
         }
-        Self::in_leaf(pages, number, &mut sought, (left, right), is_far)
+        let leaf = pages.leaf(number)?;
+        let nodes = leaf.nodes()?;
+        let (index, is_there) = nodes.behind(&mut sought, 0..nodes.count(), is_far)?;
+        Some((Self { leaf, index, is_there, left, right }, Way { index, ..way }))
     }
 
-    /// Search in the leaf of an earlier search. `None` unless the key lies between the keys that lead
-    /// to that leaf and to the next one.
+    /// Search in the leaf of the last search. `None` unless the key lies between the keys that lead to
+    /// that leaf and to the next one.
     #[inline]
-    fn along(way: Way, pages: Pages<'m>, key: &[u8]) -> Option<Self> {
+    fn along(way: Way, pages: Pages<'m>, key: &[u8]) -> Option<(Self, Way)> {
         let nodes = Nodes::of(pages.page(way.branch)?, way.branch, PAGE_BRANCH)?;
         let mut sought = Sought::new(key);
         // A branch's first key says nothing. Keys that are searched in order leave a leaf at its end.
@@ -164,27 +183,21 @@ impl<'m> Found<'m> {
         {
             return None;
         }
-        let aside = |child| Some(Aside { page: nodes.child(child)?, branches: 0 });
-        let beside = (aside(way.child - 1), aside(way.child + 1));
-        Self::in_leaf(pages, nodes.child(way.child)?, &mut sought, beside, false)
-    }
-
-    #[inline]
-    fn in_leaf(
-        pages: Pages<'m>,
-        number: u64,
-        sought: &mut Sought<'_>,
-        (left, right): (Option<Aside>, Option<Aside>),
-        is_far: bool,
-    ) -> Option<Self> {
-        let nodes = Nodes::of(pages.page(number)?, number, PAGE_LEAF)?;
-        let (index, is_there) = nodes.behind(sought, 0, is_far)?;
-        Some(Self { leaf: pages.leaf(number)?, index, is_there, left, right })
+        let leaf = pages.leaf(nodes.child(way.child)?)?;
+        let (left, right) = Aside::both(nodes, way.child, 0);
+        let nodes = leaf.nodes()?;
+        // Mostly the next one.
+        let next = way.index + 1;
+        let order = if next < nodes.count() { Some(nodes.compare(next, &mut sought)?) } else { None };
+        let (index, is_there) = match order {
+            Some(Ordering::Equal) => (next, true),
+            Some(Ordering::Less) => nodes.behind(&mut sought, next + 1..nodes.count(), false)?,
+            Some(Ordering::Greater) => nodes.behind(&mut sought, 0..next, false)?,
+            None => nodes.behind(&mut sought, 0..nodes.count(), false)?,
+        };
+        Some((Self { leaf, index, is_there, left, right }, Way { index, ..way }))
     }
 }
-
-/// A tree of so few levels is cached as soon as it is read.
-const DEPTH_NEAR: u16 = 3;
 
 /// Prefetch what a search reads first in a leaf: its head, and the nodes of its first steps,
 /// assuming that they were written in order and have one size. Knowing for sure would mean waiting
@@ -205,15 +218,16 @@ fn ask_for_leaf(page: &[u8]) {
 struct Way {
     version: u64,
     root: u64,
-    /// The branch above the leaf, and which of its children the leaf is.
+    /// The branch above the leaf, which of its children the leaf is, and the entry there.
     branch: u64,
     child: usize,
+    index: usize,
 }
 
 thread_local! {
     /// The ways of this thread's last searches. Lookups in several tables and indexes take turns.
     static LAST_WAYS: [Cell<Way>; Way::PLACES] =
-        const { [const { Cell::new(Way { version: 0, root: 0, branch: 0, child: 0 }) }; Way::PLACES] };
+        const { [const { Cell::new(Way { version: 0, root: 0, branch: 0, child: 0, index: 0 }) }; Way::PLACES] };
 }
 
 impl Way {
@@ -307,6 +321,13 @@ impl<'m> Nodes<'m> {
         self.offsets.get(index).map(|offset| usize::from(u16::from_le_bytes(*offset)))
     }
 
+    /// Those of a leaf page, its head checked.
+    #[inline]
+    pub(crate) fn of_leaf(page: &'m [u8], count: usize) -> Option<Self> {
+        let (offsets, _) = page.get(PAGE_HEAD_SIZE..PAGE_HEAD_SIZE + 2 * count)?.as_chunks();
+        (!offsets.is_empty()).then_some(Self { page, offsets })
+    }
+
     /// How many there are: one at least.
     pub(crate) fn count(&self) -> usize {
         self.offsets.len()
@@ -325,14 +346,14 @@ impl<'m> Nodes<'m> {
         Some(u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32)
     }
 
-    /// The index of the node with this key, from `first` on; or else how many nodes are below the
-    /// key, including those before `first`.
+    /// The index of the node with this key in a range; or else how many nodes are below the key, if
+    /// all nodes before the range are, and none behind it.
     #[inline]
-    fn behind(&self, sought: &mut Sought<'_>, first: usize, is_far: bool) -> Option<(usize, bool)> {
+    fn behind(&self, sought: &mut Sought<'_>, range: Range<usize>, is_far: bool) -> Option<(usize, bool)> {
         // All nodes before `low` are below the key, and none from `low + count - 1` on. How many
         // are left after a step does not depend on the comparison, so the nodes that the next steps
         // may read are known.
-        let (mut low, mut count) = (first, self.offsets.len().saturating_sub(first) + 1);
+        let (mut low, mut count) = (range.start, range.len() + 1);
         let mut step = 0;
         sought.skip_known();
         while count > 1 {
@@ -389,18 +410,23 @@ impl<'m> Nodes<'m> {
     fn compare(&self, index: usize, sought: &mut Sought<'_>) -> Option<Ordering> {
         let (head, rest) = self.page.get(self.offset(index)?..)?.split_first_chunk::<NODE_HEAD_SIZE>()?;
         let size = (u64::from_le_bytes(*head) >> 48) as usize;
-        // Mostly the next eight bytes decide. Those behind the shorter key do not count.
-        if let Some(next) = word_at(rest, sought.known)
-            && next != sought.word
-        {
-            let shared = sought.known + ((next ^ sought.word).leading_zeros() / u8::BITS) as usize;
-            if shared < size.min(sought.key.len()) {
-                let order = if next < sought.word { Ordering::Less } else { Ordering::Greater };
-                sought.note(order, shared);
-                return Some(order);
-            }
-        }
-        Some(sought.compare_all(rest.get(..size)?))
+        // Mostly the next eight bytes decide, or the end of a key within them. The bytes behind the
+        // shorter key do not count.
+        let Some(next) = word_at(rest, sought.known) else {
+            return Some(sought.compare_all(rest.get(..size)?));
+        };
+        let differing = next ^ sought.word;
+        let shared = sought.known + (differing.leading_zeros() / u8::BITS) as usize;
+        let both = size.min(sought.key.len());
+        let (order, shared) = if shared >= both {
+            (size.cmp(&sought.key.len()), both)
+        } else if differing != 0 {
+            (if next < sought.word { Ordering::Less } else { Ordering::Greater }, shared)
+        } else {
+            return Some(sought.compare_all(rest.get(..size)?));
+        };
+        sought.note(order, shared);
+        Some(order)
     }
 }
 
