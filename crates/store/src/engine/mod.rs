@@ -205,36 +205,11 @@ pub trait Engine: Send + Sync {
     /// As `WriteTxn::commit`; then nothing is changed.
     fn change_row(
         &self,
-        _key: &[u8],
+        _key: HashedKey<'_>,
         _known: u64,
         _choose: &mut Choose<'_>,
     ) -> Result<AtOnce<()>, EngineError> {
         Ok(AtOnce::Unable)
-    }
-
-    /// As `change_row`, for a value that is known. It is put if the key has no value, or one for
-    /// which `may_replace` is true. Returns whether the key had a value.
-    ///
-    /// # Errors
-    /// As `change_row`.
-    #[inline]
-    fn put_row(
-        &self,
-        key: HashedKey<'_>,
-        known: u64,
-        value: &[u8],
-        may_replace: fn(&[u8]) -> bool,
-    ) -> Result<AtOnce<bool>, EngineError> {
-        let mut was_there = false;
-        let changed = self.change_row(key.bytes, known, &mut |old, out| {
-            was_there = old.is_some();
-            if !old.is_none_or(may_replace) {
-                return Choice::Leave;
-            }
-            out.extend_from_slice(value);
-            Choice::Put
-        })?;
-        Ok(changed.map(|()| was_there))
     }
 
     /// Read one row without a transaction, if that is possible. `known` as for `change_row`.
