@@ -6,7 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
-use crate::engine::{Engine, EngineError, HashedKey, ReadTxn, Tree};
+use crate::engine::{Contents, Engine, EngineError, HashedKey, ReadTxn, Tree};
 use crate::sys::grown_bytes::Pen;
 use crate::wal::memtable::{Memtable, Place};
 use crate::wal::record::{self, Change};
@@ -427,7 +427,7 @@ pub(crate) fn newest(tree: &dyn Engine) -> Result<(Arc<dyn ReadTxn>, Applied), E
 }
 
 /// The position in the log up to which a version of the tree has everything.
-pub(crate) fn applied_of(source: &(impl catalog::Source + ?Sized)) -> Result<Applied, EngineError> {
+pub(crate) fn applied_of(source: &dyn Contents) -> Result<Applied, EngineError> {
     catalog::applied(source).map_err(|error| match error {
         CatalogError::Engine(error) => error,
         CatalogError::Damaged { .. } => {
@@ -488,11 +488,7 @@ mod tests {
         }
     }
 
-    impl ReadTxn for AskedRead {
-        fn version(&self) -> u64 {
-            self.txn.version()
-        }
-
+    impl Contents for AskedRead {
         fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
             self.count.fetch_add(1, Ordering::Relaxed);
             self.txn.get(tree, key)
@@ -501,6 +497,12 @@ mod tests {
         fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
             self.count.fetch_add(1, Ordering::Relaxed);
             self.txn.cursor(tree)
+        }
+    }
+
+    impl ReadTxn for AskedRead {
+        fn version(&self) -> u64 {
+            self.txn.version()
         }
     }
 

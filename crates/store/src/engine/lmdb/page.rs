@@ -146,6 +146,12 @@ impl<'m> Pages<'m> {
         unsafe { self.bounds.page(number, self.page_count) }
     }
 
+    /// The nodes of the page with a number, if it is of this kind and has any.
+    #[inline]
+    pub(crate) fn nodes(self, number: u64, kind: u16) -> Option<Nodes<'m>> {
+        Nodes::of(self.page(number)?, number, kind)
+    }
+
     /// The leaf page with a number.
     #[inline]
     pub(crate) fn leaf(self, number: u64) -> Option<Leaf<'m>> {

@@ -118,7 +118,7 @@ impl<'m> Aside<'m> {
     fn leaf(self, pages: Pages<'m>, edge: impl Fn(usize) -> usize) -> Option<Leaf<'m>> {
         let mut number = self.nodes.child(self.child)?;
         for _ in 0..self.branches {
-            let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
+            let nodes = pages.nodes(number, PAGE_BRANCH)?;
             number = nodes.child(edge(nodes.count()))?;
         }
         pages.leaf(number)
@@ -151,7 +151,7 @@ impl<'m> Found<'m> {
         let mut way = Way { version: pages.number(), root: tree.root, branch: 0, child: 0, index: 0 };
         let mut sought = Sought::new(key);
         for branches in (0..tree.depth - 1).rev() {
-            let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
+            let nodes = pages.nodes(number, PAGE_BRANCH)?;
             // A branch's first key is never compared: the first child has everything below the
             // second key.
             let (behind, is_there) = nodes.behind(&mut sought, 1..nodes.count(), branches == 0 && is_far)?;
@@ -174,7 +174,7 @@ impl<'m> Found<'m> {
     /// that leaf and to the next one.
     #[inline]
     fn along(way: Way, pages: Pages<'m>, key: &[u8]) -> Option<(Self, Way)> {
-        let nodes = Nodes::of(pages.page(way.branch)?, way.branch, PAGE_BRANCH)?;
+        let nodes = pages.nodes(way.branch, PAGE_BRANCH)?;
         let mut sought = Sought::new(key);
         // A branch's first key says nothing. Keys that are searched in order leave a leaf at its end.
         if way.child == 0
