@@ -14,8 +14,8 @@ use pellucid_record::{Admission, Dictionary};
 use crate::catalog::cell::{CHECK_SIZE, Cell};
 use crate::catalog::next_int::Floors;
 use crate::catalog::row_key::{Prefix, TableId, is_long, split};
-use crate::catalog::{self, CatalogError, Source};
-use crate::engine::{Engine, EngineError};
+use crate::catalog::{self, CatalogError};
+use crate::engine::{Contents, Engine, EngineError};
 use crate::error::StoreError;
 use crate::file::log_file;
 use crate::file::opening::{Leaving, Opening};
@@ -186,7 +186,7 @@ impl Database {
     }
 
     /// Tell the rule of shape admission how many shapes each table has.
-    fn count_admitted(&self, source: &(impl Source + ?Sized)) -> Result<(), StoreError> {
+    fn count_admitted(&self, source: &dyn Contents) -> Result<(), StoreError> {
         let failed = |error| self.catalog_error(error);
         let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, table) in catalog::tables(source).map_err(failed)? {
@@ -252,7 +252,7 @@ impl Database {
     }
 
     /// Load the shapes that other processes have added up to a version.
-    fn catch_up(&self, source: &(impl Source + ?Sized), version: u64) -> Result<(), StoreError> {
+    fn catch_up(&self, source: &dyn Contents, version: u64) -> Result<(), StoreError> {
         let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = catalog::counters(source).map_err(|error| self.catalog_error(error))?;
         catalog::load_shapes(source, &self.dictionary, counters.shape_count)
@@ -265,7 +265,7 @@ impl Database {
     /// Returns the state that it begins with.
     pub(crate) fn catch_up_to_writer(
         &self,
-        source: &(impl Source + ?Sized),
+        source: &dyn Contents,
         version: Option<u64>,
     ) -> Result<Begun, StoreError> {
         let mut last = self.begun.lock();

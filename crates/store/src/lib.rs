@@ -34,7 +34,7 @@ pub use store::{Durability, Mode, OpenOptions, Store};
 pub use sys::os::{is_first_thread, system_number, thread_number};
 pub use txn::reader::Reader;
 pub use txn::scan::{Range, Row, Scan};
-pub use txn::single::{Hold, Known, key_of_roomy};
+pub use txn::single::{Hold, Known};
 pub use txn::snapshot::Snapshot;
 pub use txn::transaction::{Savepoint, Transaction};
 pub use txn::transaction_scan::TransactionScan;

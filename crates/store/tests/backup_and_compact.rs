@@ -58,9 +58,9 @@ fn change_single_rows(store: &Store) {
     let known = snapshot.known(snapshot.table("a").unwrap().unwrap()).unwrap();
     for number in 0..50 {
         let key = key(&format!("single {number}"));
-        assert_eq!(store.put_at_once(known, &key, &record("one")).unwrap(), AtOnce::Done(false));
+        assert_eq!(store.hold().unwrap().put(known, &key, &record("one")).unwrap(), AtOnce::Done(false));
         if number % 5 == 0 {
-            assert_eq!(store.delete_at_once(known, &key).unwrap(), AtOnce::Done(()));
+            assert_eq!(store.hold().unwrap().delete(known, &key).unwrap(), AtOnce::Done(()));
         }
     }
 }

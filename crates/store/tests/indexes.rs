@@ -239,7 +239,10 @@ fn whoever_knows_no_indexes_writes_nothing_into_an_indexed_table() {
     drop(transaction);
     let known = store.snapshot().unwrap().known(table).unwrap();
     assert!(known.is_indexed);
-    assert_eq!(store.put_at_once(known, &key("two"), &record("b")).unwrap(), pellucid_store::AtOnce::Unable);
+    assert_eq!(
+        store.hold().unwrap().put(known, &key("two"), &record("b")).unwrap(),
+        pellucid_store::AtOnce::Unable
+    );
     drop(store);
     let store = Store::open(&path, &options()).unwrap();
     assert_eq!(entries(&store, table, "first").len(), 1, "declared once, and still kept in step");

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use pellucid_store::{
-    AtOnce, Hold, Known, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction,
+    AtOnce, Known, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction,
 };
 use support::{Chance, Scratch};
 
@@ -253,7 +253,7 @@ fn change_single_rows(
         }
         let (name, table) = known[chance.below(known.len())].clone();
         let key = key(chance);
-        let shown = store.show_at_once(table, &key, |record| {
+        let shown = store.hold().unwrap().show(table, &key, |record| {
             assert_eq!(record, model[&name][&key].1, "what is shown is what was put");
         });
         match shown.unwrap() {
@@ -263,18 +263,11 @@ fn change_single_rows(
         }
         let record = [&[0x11][..], &chance.bytes(2 + key.len())].concat();
         let changed = if chance.one_in(3) {
-            store.delete_at_once(table, &key).unwrap().map(|()| {
+            store.hold().unwrap().delete(table, &key).unwrap().map(|()| {
                 assert!(model.get_mut(&name).unwrap().remove(&key).is_some(), "what was deleted was there");
             })
         } else {
-            let put = if chance.one_in(2) {
-                store.put_at_once(table, &key, &record)
-            } else {
-                let (mut key, mut record) = ([&[7], &key[..]].concat(), record.clone());
-                record.extend_from_slice(&[7; Hold::RECORD_ROOM]);
-                store.hold().unwrap().put_roomy_at_once(table, &mut key, &mut record)
-            };
-            put.unwrap().map(|was_there| {
+            store.hold().unwrap().put(table, &key, &record).unwrap().map(|was_there| {
                 let rows = model.get_mut(&name).unwrap();
                 assert_eq!(was_there, rows.contains_key(&key));
                 rows.entry(key.clone()).or_default().1.clone_from(&record);

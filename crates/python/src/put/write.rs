@@ -238,8 +238,7 @@ fn try_put(py: Python<'_>, table: &Table, key: &Key, encoded: &Encoded) -> PyRes
         return Ok(false);
     }
     let core = table.core();
-    let put =
-        table.at_once(py, |known| core.store.put_at_once(known, &key.bytes, encoded.encoder.bytes()))?;
+    let put = table.at_once(py, |hold, known| hold.put(known, &key.bytes, encoded.encoder.bytes()))?;
     if put.is_some() {
         core.count_stored();
     }
@@ -250,7 +249,7 @@ fn try_put(py: Python<'_>, table: &Table, key: &Key, encoded: &Encoded) -> PyRes
 pub fn delete(table: &Bound<'_, Table>, key: &Key) -> PyResult<bool> {
     let this = table.get();
     let py = table.py();
-    if this.at_once(py, |known| this.core().store.delete_at_once(known, &key.bytes))?.is_some() {
+    if this.at_once(py, |hold, known| hold.delete(known, &key.bytes))?.is_some() {
         return Ok(true);
     }
     this.core().write(py, |transaction| match this.id_in_transaction(py, transaction)? {
@@ -306,7 +305,7 @@ fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<
     }
     let core = table.core();
     let mut key = KeyEncoder::new();
-    let appended = table.at_once(py, |known| {
+    let appended = table.at_once(py, |hold, known| {
         if known.is_indexed {
             return Ok(AtOnce::Unable);
         }
@@ -323,17 +322,12 @@ fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<
         };
         key.clear();
         key.int(next);
-        let put = core.store.put_new_at_once(known, key.as_bytes(), encoded.encoder.bytes(), version)?;
-        Ok(match put {
-            AtOnce::Done(()) => {
-                table
-                    .identity()
-                    .note_next_key(next.checked_add(1).map(|next| (known.table, version + 1, next)));
-                AtOnce::Done(next)
-            }
-            AtOnce::Stale => AtOnce::Stale,
-            AtOnce::Unable => AtOnce::Unable,
-        })
+        let put = hold.put_new(known, key.as_bytes(), encoded.encoder.bytes(), version)?;
+        Ok(put.map(|()| {
+            let behind = next.checked_add(1).map(|next| (known.table, version + 1, next));
+            table.identity().note_next_key(behind);
+            next
+        }))
     })?;
     if appended.is_some() {
         core.count_stored();
@@ -592,8 +586,8 @@ impl Table {
         // The store's lock is held below, so a shape that the store must be asked for takes the
         // long way.
         let met = Met(names);
-        let done = self.at_once(py, |known| {
-            core.store.change_at_once(known, row.key(), |old, out| {
+        let done = self.at_once(py, |hold, known| {
+            hold.change(known, row.key(), |old, out| {
                 let old = old?;
                 let is_as_read = old == row.bytes();
                 let start = out.len();

@@ -8,7 +8,7 @@ use pellucid_record::encode::{SHORT_RECORD_SIZE, Simple, short_record};
 use pellucid_record::key::{SHORT_KEY_SIZE, short_key};
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Root, root};
-use pellucid_store::{AtOnce, Known, StoreError, key_of_roomy};
+use pellucid_store::{AtOnce, Hold, Known, StoreError};
 use pyo3::prelude::*;
 
 use crate::counters;
@@ -19,30 +19,13 @@ use crate::values::decode;
 use crate::values::home::Home;
 use crate::values::row::Row;
 
-/// The value stored under a key.
-enum Shown<'py> {
-    /// A scalar, already decoded.
-    Scalar(Bound<'py, PyAny>),
-    Row(Row),
-}
-
-impl<'py> Shown<'py> {
-    #[inline]
-    fn value(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self {
-            Self::Scalar(value) => Ok(value),
-            Self::Row(row) => super::typed::value_of_row(py, GilRc::new(row)),
-        }
-    }
-}
-
 impl Table {
-    /// Runs `work` with the table's id; `None` if the short way is not possible.
+    /// Runs `work` with the open store and the table's id; `None` if the short way is not possible.
     #[inline]
     pub fn at_once<R>(
         &self,
         py: Python<'_>,
-        mut work: impl FnMut(Known) -> Result<AtOnce<R>, StoreError>,
+        mut work: impl FnMut(&Hold, Known) -> Result<AtOnce<R>, StoreError>,
     ) -> PyResult<Option<R>> {
         const TRIES: usize = 3;
         if self.frozen.is_some() || self.core.is_mine(py) {
@@ -58,7 +41,8 @@ impl Table {
                     None => return Ok(None),
                 },
             };
-            match work(known).map_err(|error| store_errors::of_store(py, error))? {
+            let done = self.core.with_hold(py, |hold| work(hold, known));
+            match done.map_err(|error| store_errors::of_store(py, error))? {
                 AtOnce::Done(done) => return Ok(Some(done)),
                 AtOnce::Unable => return Ok(None),
                 AtOnce::Stale => self.identity.forget_version(),
@@ -67,7 +51,8 @@ impl Table {
         Ok(None)
     }
 
-    /// The value of a key, if the short way is possible.
+    /// The value of a key, or that it has none, if the short way is possible.
+    #[inline]
     pub(super) fn value_at_once<'py>(
         slf: &Bound<'py, Self>,
         key: &[u8],
@@ -76,14 +61,21 @@ impl Table {
         if this.class.is_some() {
             return Ok(AtOnce::Unable);
         }
-        let mut shown = None;
-        let found = this.at_once(py, |known| {
-            this.core.store.show_at_once(known, key, |record| shown = Some(Self::shown(slf, key, record)))
+        // Two variables, since a row is large and would be moved together with each scalar. Making
+        // them runs no user code, since other threads wait for the store meanwhile.
+        let (mut scalar, mut row) = (None, None);
+        let found = this.at_once(py, |hold, known| {
+            hold.show(known, key, |record| {
+                scalar = Self::scalar(this, py, record);
+                if scalar.is_none() {
+                    row = Some(Self::stored_row(slf, key, record));
+                }
+            })
         })?;
-        Ok(match (found, shown) {
+        Ok(match (found, row) {
             (None, _) => AtOnce::Unable,
-            (Some(_), None) => AtOnce::Done(None),
-            (Some(_), Some(shown)) => AtOnce::Done(Some(shown.value(py)?)),
+            (Some(_), None) => AtOnce::Done(scalar),
+            (Some(_), Some(row)) => AtOnce::Done(Some(super::typed::value_of_row(py, GilRc::new(row))?)),
         })
     }
 
@@ -92,26 +84,13 @@ impl Table {
     #[inline]
     pub fn value_of_short<'py>(slf: &Bound<'py, Self>, text: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut room = [0; SHORT_KEY_SIZE];
-        let (py, this) = (slf.py(), slf.get());
-        if this.class.is_some() || !this.core.gate.is_open() {
+        if !slf.get().core.gate.is_open() {
             return Ok(None);
         }
-        let Some(roomy) = short_key(text, &mut room) else { return Ok(None) };
-        // Two variables, since a row is large and would be moved together with each scalar.
-        let (mut scalar, mut row) = (None, None);
-        this.at_once(py, |known| {
-            this.core.with_hold(py, |hold| {
-                hold.show_roomy_at_once(known, roomy, |key, record| {
-                    scalar = Self::scalar(this, py, record);
-                    if scalar.is_none() {
-                        row = Some(Self::stored_row(slf, key_of_roomy(key), record));
-                    }
-                })
-            })
-        })?;
-        match row {
-            None => Ok(scalar),
-            Some(row) => super::typed::value_of_row(py, GilRc::new(row)).map(Some),
+        let Some(key) = short_key(text, &mut room) else { return Ok(None) };
+        match Self::value_at_once(slf, key)? {
+            AtOnce::Done(value) => Ok(value),
+            AtOnce::Stale | AtOnce::Unable => Ok(None),
         }
     }
 
@@ -125,23 +104,12 @@ impl Table {
         let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
         let Some(key) = short_key(key, &mut room) else { return Ok(false) };
         let Some(record) = short_record(value, &mut record_room) else { return Ok(false) };
-        let put = self.at_once(py, |known| {
-            self.core.with_hold(py, |hold| hold.put_roomy_at_once(known, key, record))
-        })?;
+        let put = self.at_once(py, |hold, known| hold.put(known, key, record))?;
         if put.is_some() {
             counters::value_encoded();
             self.core.count_stored();
         }
         Ok(put.is_some())
-    }
-
-    /// The decoded scalar, or a row. Runs no user code, since other threads wait for the store
-    /// meanwhile.
-    fn shown<'py>(slf: &Bound<'py, Self>, key: &[u8], record: &[u8]) -> Shown<'py> {
-        match Self::scalar(slf.get(), slf.py(), record) {
-            Some(value) => Shown::Scalar(value),
-            None => Shown::Row(Self::stored_row(slf, key, record)),
-        }
     }
 
     /// The decoded value of a record that is a single scalar.

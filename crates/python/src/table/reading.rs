@@ -98,9 +98,7 @@ impl Table {
     /// Whether a key has a row.
     pub(super) fn has(&self, py: Python<'_>, key: &Key) -> PyResult<bool> {
         self.core.check_open(py)?;
-        if let Some(has) =
-            self.at_once(py, |known| self.core.store.show_at_once(known, &key.bytes, |_| ()))?
-        {
+        if let Some(has) = self.at_once(py, |hold, known| hold.show(known, &key.bytes, |_| ()))? {
             return Ok(has);
         }
         if self.is_in_transaction(py) {

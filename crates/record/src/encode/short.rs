@@ -4,23 +4,21 @@ use super::buffer::{copy, inline_bits};
 use super::flat::Simple;
 use crate::layout::{ROOT_INLINE_SIZE_MAX, SCALAR_BYTE, SCALAR_HEAD_SIZE, tag};
 
-/// Room for a short record, and for the bytes behind it.
-pub const SHORT_RECORD_SIZE: usize = 64 + ROOM_BEHIND;
-/// Bytes behind a short record, for the code that stores it.
-const ROOM_BEHIND: usize = 4;
+/// Room for a short record.
+pub const SHORT_RECORD_SIZE: usize = 64;
 
-/// The record of a short str, an int or a float, in the caller's memory, with four bytes of room
-/// behind it: the same bytes as from an `Encoder`. `None` for any other value; use an `Encoder`.
+/// The record of a short str, an int or a float, in the caller's memory: the same bytes as from an
+/// `Encoder`. `None` for any other value; use an `Encoder`.
 #[inline]
 #[must_use]
-pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a mut [u8]> {
+pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a [u8]> {
     let (tag, bits, size) = match value {
         Simple::Str(text) if text.len() > ROOT_INLINE_SIZE_MAX => {
             let size = SCALAR_HEAD_SIZE + text.len();
             let (head, payload) = out.split_first_chunk_mut()?;
             *head = [SCALAR_BYTE, tag::STR];
             copy(payload.get_mut(..text.len())?, text);
-            return out.get_mut(..size + ROOM_BEHIND);
+            return out.get(..size);
         }
         Simple::Str(text) => (tag::STR_INLINE + text.len() as u8, inline_bits(text), text.len()),
         Simple::Int(value) => (tag::INT, value.cast_unsigned(), size_of_bits(value.cast_unsigned())),
@@ -30,7 +28,7 @@ pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE])
     let (head, payload) = out.split_first_chunk_mut()?;
     *head = [SCALAR_BYTE, tag];
     *payload.first_chunk_mut()? = bits.to_le_bytes();
-    out.get_mut(..SCALAR_HEAD_SIZE + size + ROOM_BEHIND)
+    out.get(..SCALAR_HEAD_SIZE + size)
 }
 
 /// The size of a number without the zeros at its end.
@@ -56,7 +54,7 @@ mod tests {
             match value {
                 Simple::Str(text) => {
                     encoder.str(text);
-                    has_room = SCALAR_HEAD_SIZE + text.len() + ROOM_BEHIND <= SHORT_RECORD_SIZE;
+                    has_room = SCALAR_HEAD_SIZE + text.len() <= SHORT_RECORD_SIZE;
                 }
                 Simple::Int(int) => encoder.int(int),
                 Simple::Float(float) => encoder.float(float),
@@ -64,8 +62,7 @@ mod tests {
             }
             let expected = has_room.then_some(encoder.bytes());
             let mut room = [7; SHORT_RECORD_SIZE];
-            let record = short_record(value, &mut room).map(|record| &record[..record.len() - ROOM_BEHIND]);
-            assert_eq!(record, expected, "{value:?}");
+            assert_eq!(short_record(value, &mut room), expected, "{value:?}");
         }
         assert_eq!(short_record(Simple::None, &mut [7; SHORT_RECORD_SIZE]), None);
     }

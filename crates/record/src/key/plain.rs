@@ -4,19 +4,19 @@ use super::code;
 use super::encode::has_zero;
 use crate::encode::copy;
 
-/// Room for a short key, and a byte before it.
-pub const SHORT_KEY_SIZE: usize = 48;
+/// Room for a short key.
+pub const SHORT_KEY_SIZE: usize = 47;
 
-/// The key of a short str, in the caller's memory: the same bytes as from `KeyEncoder::str`, after
-/// one byte of room for the caller. `None` if the str is too long or contains NUL.
+/// The key of a short str, in the caller's memory: the same bytes as from `KeyEncoder::str`. `None`
+/// if the str is too long or contains NUL.
 #[inline]
 #[must_use]
-pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a mut [u8]> {
+pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a [u8]> {
     if has_zero(text) {
         return None;
     }
-    let key = out.get_mut(..text.len() + 3)?;
-    let [_, first, middle @ .., last] = &mut *key else { return None };
+    let key = out.get_mut(..text.len() + 2)?;
+    let [first, middle @ .., last] = &mut *key else { return None };
     (*first, *last) = (code::STR, code::END);
     copy(middle, text);
     Some(key)
@@ -103,9 +103,9 @@ mod tests {
         for size in 0..=text.len() {
             let mut encoder = KeyEncoder::new();
             encoder.str(&text[..size]);
-            let expected = (size + 3 <= SHORT_KEY_SIZE).then_some(encoder.as_bytes());
+            let expected = (size + 2 <= SHORT_KEY_SIZE).then_some(encoder.as_bytes());
             let mut room = [7; SHORT_KEY_SIZE];
-            assert_eq!(short_key(&text[..size], &mut room).map(|key| &key[1..]), expected);
+            assert_eq!(short_key(&text[..size], &mut room), expected);
             for zero in 0..size {
                 let mut text = text[..size].to_vec();
                 text[zero] = 0;

@@ -117,10 +117,10 @@ impl<'a> Cell<'a> {
         Some(body)
     }
 
-    /// As `is_intact`, for a plain cell.
+    /// As `is_intact`, for a plain cell. `key_hash` is the hash of the row key.
     #[inline]
-    pub(crate) fn is_intact_alone(&self, row_key: &[u8]) -> bool {
-        check_of(row_key, &[], self.record) == self.check
+    pub(crate) fn is_intact_alone(&self, key_hash: u64) -> bool {
+        check_alone(key_hash, self.record) == self.check
     }
 
     /// Whether head and record are as they were written under this row key.

@@ -38,7 +38,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::catalog::row_key::TableId;
 use crate::engine::history::Keep;
-use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{Contents, Direction, EngineError, Start, Tree};
 use crate::error::StoreError;
 use crate::index::IndexInfo;
 use crate::wal::{CHUNK_KEY, Chunk};
@@ -60,37 +60,6 @@ pub(crate) const TABLE: u8 = b't';
 pub(crate) const INDEX: u8 = b'i';
 const SHAPE: u8 = b's';
 const CHECK_SIZE: usize = 8;
-
-/// A reader of the tree `meta`: a snapshot or a write transaction.
-pub(crate) trait Source {
-    fn entry(&self, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
-    fn walk(&self) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
-    fn rows_beyond(&self, table: TableId) -> i64;
-}
-
-impl Source for dyn ReadTxn + '_ {
-    fn entry(&self, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
-        self.get(Tree::Meta, key)
-    }
-    fn walk(&self) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
-        self.cursor(Tree::Meta)
-    }
-    fn rows_beyond(&self, table: TableId) -> i64 {
-        self.rows_beyond(table)
-    }
-}
-
-impl Source for dyn WriteTxn + '_ {
-    fn entry(&self, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
-        self.get(Tree::Meta, key)
-    }
-    fn walk(&self) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
-        self.cursor(Tree::Meta)
-    }
-    fn rows_beyond(&self, table: TableId) -> i64 {
-        self.rows_beyond(table)
-    }
-}
 
 /// Settings that hardly ever change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -328,7 +297,7 @@ fn parse_shape(bytes: &[u8]) -> Option<Shape> {
 }
 
 /// A tree's position in the log. Zero if the tree has no such entry.
-pub(crate) fn applied(source: &(impl Source + ?Sized)) -> Result<Applied, CatalogError> {
+pub(crate) fn applied(source: &dyn Contents) -> Result<Applied, CatalogError> {
     Ok(read(source, APPLIED_KEY, Applied::parse)?.unwrap_or_default())
 }
 
@@ -344,7 +313,7 @@ fn parse_keep(bytes: &[u8]) -> Option<Keep> {
 }
 
 /// How long changes are kept.
-pub(crate) fn keep(source: &(impl Source + ?Sized)) -> Result<Keep, CatalogError> {
+pub(crate) fn keep(source: &dyn Contents) -> Result<Keep, CatalogError> {
     Ok(read(source, KEEP_KEY, parse_keep)?.unwrap_or(Keep::NOTHING))
 }
 
@@ -368,27 +337,27 @@ pub(crate) fn damaged(key: &[u8]) -> CatalogError {
 }
 
 pub(crate) fn read<T>(
-    source: &(impl Source + ?Sized),
+    source: &dyn Contents,
     key: &[u8],
     parse: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Result<Option<T>, CatalogError> {
-    let Some(bytes) = source.entry(key)? else { return Ok(None) };
+    let Some(bytes) = source.get(Tree::Meta, key)? else { return Ok(None) };
     match unsealed(key, bytes).and_then(parse) {
         Some(value) => Ok(Some(value)),
         None => Err(CatalogError::Damaged { entry: describe(key) }),
     }
 }
 
-pub(crate) fn header(source: &(impl Source + ?Sized)) -> Result<Option<Header>, CatalogError> {
+pub(crate) fn header(source: &dyn Contents) -> Result<Option<Header>, CatalogError> {
     read(source, HEADER_KEY, Header::parse)
 }
 
-pub(crate) fn counters(source: &(impl Source + ?Sized)) -> Result<Counters, CatalogError> {
+pub(crate) fn counters(source: &dyn Contents) -> Result<Counters, CatalogError> {
     let missing = || CatalogError::Damaged { entry: describe(COUNTERS_KEY) };
     read(source, COUNTERS_KEY, Counters::parse)?.ok_or_else(missing)
 }
 
-pub(crate) fn table_id(source: &(impl Source + ?Sized), name: &str) -> Result<Option<TableId>, CatalogError> {
+pub(crate) fn table_id(source: &dyn Contents, name: &str) -> Result<Option<TableId>, CatalogError> {
     read(source, &name_key(name), named_table)
 }
 
@@ -403,10 +372,7 @@ pub(crate) fn table_of_key(key: &[u8]) -> Option<TableId> {
     (*kind == TABLE).then_some(TableId(u32::from_be_bytes(id.try_into().ok()?)))
 }
 
-pub(crate) fn table_state(
-    source: &(impl Source + ?Sized),
-    table: TableId,
-) -> Result<Option<TableState>, CatalogError> {
+pub(crate) fn table_state(source: &dyn Contents, table: TableId) -> Result<Option<TableState>, CatalogError> {
     let state = read(source, &table_key(table), TableState::parse)?;
     // Commits of single rows count them without writing this entry.
     Ok(state.map(|state| TableState {
@@ -423,8 +389,8 @@ pub(crate) fn with_more_rows(table: TableId, value: &[u8], more: i64) -> Option<
 }
 
 /// Every table's name and id, by name.
-pub(crate) fn tables(source: &(impl Source + ?Sized)) -> Result<Vec<(String, TableId)>, CatalogError> {
-    let mut cursor = source.walk()?;
+pub(crate) fn tables(source: &dyn Contents) -> Result<Vec<(String, TableId)>, CatalogError> {
+    let mut cursor = source.cursor(Tree::Meta)?;
     cursor.start(Start::At(&[NAME]), Direction::Forward)?;
     let mut tables = Vec::new();
     while let Some((key, bytes)) = cursor.step()? {
@@ -440,7 +406,7 @@ pub(crate) fn tables(source: &(impl Source + ?Sized)) -> Result<Vec<(String, Tab
 
 /// Load the shapes up to `count` that the dictionary lacks.
 pub(crate) fn load_shapes(
-    source: &(impl Source + ?Sized),
+    source: &dyn Contents,
     dictionary: &Dictionary,
     count: u32,
 ) -> Result<(), CatalogError> {

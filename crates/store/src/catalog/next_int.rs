@@ -18,8 +18,8 @@ use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
 use crate::catalog::row_key::TableId;
 use crate::catalog::{self, Header};
 use crate::error::StoreError;
-use crate::store::Store;
 use crate::txn::scan::{Range, Row};
+use crate::txn::single::Hold;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 
@@ -143,21 +143,17 @@ impl Snapshot {
     }
 }
 
-impl Store {
+impl Hold {
     /// Whether a row can be deleted without writing the next int: its key is no number, or one that
     /// does not determine the next int.
     pub(crate) fn keeps_next_int(&self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
         // A number that is more than its code, such as a float with a fraction, is left to a
         // transaction in any case.
         let Some(behind) = int_behind(key, &[]).filter(|behind| *behind > 0) else { return Ok(true) };
-        let snapshot = {
-            let custody = self.link()?.database.lock();
-            let database = custody.database()?;
-            if database.int_floors.of(table) > behind {
-                return Ok(true);
-            }
-            database.snapshot()?
-        };
+        if self.database.int_floors.of(table) > behind {
+            return Ok(true);
+        }
+        let snapshot = self.database.snapshot()?;
         let Some(next) = snapshot.next_int(table)? else { return Ok(false) };
         snapshot.database().int_floors.raise(table, next);
         Ok(next > behind || snapshot.int_mark(table)? >= behind)

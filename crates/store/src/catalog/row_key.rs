@@ -135,17 +135,6 @@ impl RowKey {
     }
 }
 
-/// Make a short key a row key in place, using the byte of room before it. `None` if that is not
-/// enough.
-#[inline]
-pub(crate) fn in_place(roomy: &mut [u8], table: TableId, limit: usize) -> Option<&[u8]> {
-    if table.0 >= ONE_BYTE_END || roomy.len() >= limit {
-        return None;
-    }
-    *roomy.first_mut()? = table.0 as u8;
-    Some(roomy)
-}
-
 /// Whether the row's cell has the whole key.
 pub(crate) fn is_long(row_key: &[u8], limit: usize) -> bool {
     row_key.len() >= limit
@@ -184,19 +173,6 @@ mod tests {
         for (id, key) in ids.iter().zip(&keys) {
             assert_eq!(split(key), Some((TableId(*id), &b"k"[..])), "{key:02x?}");
         }
-    }
-
-    #[test]
-    fn a_key_with_room_becomes_its_row_key_where_it_can() {
-        for (table, size, limit) in
-            [(0, 0, 511), (3, 1, 511), (0xEF, 40, 64), (0xF0, 40, 64), (3, 63, 64), (3, 64, 64)]
-        {
-            let (mut roomy, table) = (vec![7; 1 + size], TableId(table));
-            let row_key = RowKey::new(table, &roomy[1..], limit);
-            let expected = (table.0 < 0xF0 && 1 + size < limit).then_some(row_key.as_bytes());
-            assert_eq!(in_place(&mut roomy, table, limit), expected);
-        }
-        assert_eq!(in_place(&mut [], TableId(3), 64), None);
     }
 
     #[test]

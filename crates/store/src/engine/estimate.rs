@@ -13,8 +13,9 @@
 
 use std::ops::Range;
 
-use crate::engine::lmdb::page::{PAGE_BRANCH, PAGE_LEAF};
-use crate::engine::parts::{Child, child, entry_count};
+use crate::engine::lmdb::page::{PAGE_BRANCH, PAGE_LEAF, Pages};
+use crate::engine::lmdb::search::Nodes;
+use crate::engine::parts::{Child, child};
 use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
 /// How many branch pages between the edges are read, evenly spread. The others are assumed to have
@@ -23,10 +24,10 @@ use crate::verify::pages::{DEPTH_MAX, TreeHead};
 const PAGE_COUNT_MAX: usize = 16;
 
 /// A search, and what it has counted.
-struct Search<'k, P> {
+struct Search<'k, 'm> {
     start: &'k [u8],
     end: Option<&'k [u8]>,
-    page: P,
+    pages: Pages<'m>,
     /// Entries of the leaves at the edges, and the number of these leaves. An edge leaf may also
     /// hold entries of another table, of another size.
     edge_entries: f64,
@@ -36,13 +37,12 @@ struct Search<'k, P> {
     inner_leaves: f64,
 }
 
-/// Roughly how many entries there are from `start` on and below `end`. `page` returns a page's
-/// bytes, or `None` if there is no such page.
-pub(crate) fn entries_between<'m>(
+/// Roughly how many entries there are from `start` on and below `end`.
+pub(crate) fn entries_between(
+    pages: Pages<'_>,
     tree: &TreeHead,
     start: &[u8],
     end: Option<&[u8]>,
-    page: impl Fn(u64) -> Option<&'m [u8]>,
 ) -> Option<u64> {
     if tree.is_empty() {
         return Some(0);
@@ -51,7 +51,7 @@ pub(crate) fn entries_between<'m>(
         return None;
     }
     let (edge_entries, edge_leaves, inner_entries, inner_leaves) = (0.0, 0.0, 0.0, 0.0);
-    let mut search = Search { start, end, page, edge_entries, edge_leaves, inner_entries, inner_leaves };
+    let mut search = Search { start, end, pages, edge_entries, edge_leaves, inner_entries, inner_leaves };
     let leaves = search.leaves_below(Child { key: &[], page: tree.root }, None, tree.depth)?;
     let of_one = match &search {
         Search { inner_entries, inner_leaves, .. } if *inner_leaves > 0.0 => inner_entries / inner_leaves,
@@ -62,22 +62,22 @@ pub(crate) fn entries_between<'m>(
 }
 
 /// The last child of a branch whose key is at or below `key`, or the first child if there is none.
-fn last_at_or_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &[u8]) -> Option<usize> {
-    let (mut low, mut high) = (0, count);
+fn last_at_or_below<'m>(nodes: Nodes<'m>, branch: Child<'m>, key: &[u8]) -> Option<usize> {
+    let (mut low, mut high) = (0, nodes.count());
     while high - low > 1 {
         let middle = usize::midpoint(low, high);
-        if child(bytes, branch, middle)?.key <= key { low = middle } else { high = middle }
+        if child(nodes, branch, middle)?.key <= key { low = middle } else { high = middle }
     }
     Some(low)
 }
 
 /// The last child of a branch whose key is below `key`, or the first child if there is none.
-fn last_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &[u8]) -> Option<usize> {
-    let last = last_at_or_below(bytes, branch, count, key)?;
-    Some(if last > 0 && child(bytes, branch, last)?.key == key { last - 1 } else { last })
+fn last_below<'m>(nodes: Nodes<'m>, branch: Child<'m>, key: &[u8]) -> Option<usize> {
+    let last = last_at_or_below(nodes, branch, key)?;
+    Some(if last > 0 && child(nodes, branch, last)?.key == key { last - 1 } else { last })
 }
 
-impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
+impl<'m> Search<'_, 'm> {
     /// The number of leaf pages below `branch`, which has `depth` levels including its own. All its
     /// keys are below `behind`.
     fn leaves_below(&mut self, branch: Child<'m>, behind: Option<&[u8]>, depth: u16) -> Option<f64> {
@@ -85,29 +85,28 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
             // A tree of one page.
             return self.edge(branch);
         }
-        let bytes = (self.page)(branch.page)?;
-        let count = entry_count(bytes, branch.page, PAGE_BRANCH)?;
-        let first = last_at_or_below(bytes, branch, count, self.start)?;
+        let nodes = self.pages.nodes(branch.page, PAGE_BRANCH)?;
+        let first = last_at_or_below(nodes, branch, self.start)?;
         if depth == 2 {
-            return self.leaves_of(bytes, (branch, behind), count, first);
+            return self.leaves_of(nodes, (branch, behind), first);
         }
         let last = match self.end {
-            Some(end) => last_below(bytes, branch, count, end)?.max(first),
-            None => count - 1,
+            Some(end) => last_below(nodes, branch, end)?.max(first),
+            None => nodes.count() - 1,
         };
         let above = |index: usize| {
-            if index + 1 < count {
-                child(bytes, branch, index + 1).map(|next| Some(next.key))
+            if index + 1 < nodes.count() {
+                child(nodes, branch, index + 1).map(|next| Some(next.key))
             } else {
                 Some(behind)
             }
         };
         // The subtrees between the two at the edges lie entirely inside the range.
-        let mut total = self.leaves_below(child(bytes, branch, first)?, above(first)?, depth - 1)?;
+        let mut total = self.leaves_below(child(nodes, branch, first)?, above(first)?, depth - 1)?;
         if last > first {
-            total += self.leaves_below(child(bytes, branch, last)?, above(last)?, depth - 1)?;
+            total += self.leaves_below(child(nodes, branch, last)?, above(last)?, depth - 1)?;
             let inside = first + 1..last;
-            total += self.leaves_inside(bytes, branch, inside, (depth - 1, PAGE_COUNT_MAX))?;
+            total += self.leaves_inside(nodes, branch, inside, (depth - 1, PAGE_COUNT_MAX))?;
         }
         Some(total)
     }
@@ -116,7 +115,7 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
     /// `budget` branches, at least one.
     fn leaves_inside(
         &self,
-        bytes: &'m [u8],
+        nodes: Nodes<'m>,
         branch: Child<'m>,
         children: Range<usize>,
         (depth, budget): (u16, usize),
@@ -125,12 +124,11 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
         let looked_at = count.min(budget.max(1));
         let mut total = 0.0;
         for place in 0..looked_at {
-            let this = child(bytes, branch, children.start + place * count / looked_at)?;
-            let bytes = (self.page)(this.page)?;
-            let below = entry_count(bytes, this.page, PAGE_BRANCH)?;
+            let this = child(nodes, branch, children.start + place * count / looked_at)?;
+            let below = self.pages.nodes(this.page, PAGE_BRANCH)?;
             total += match depth {
-                2 => below as f64,
-                _ => self.leaves_inside(bytes, this, 0..below, (depth - 1, budget / looked_at))?,
+                2 => below.count() as f64,
+                _ => self.leaves_inside(below, this, 0..below.count(), (depth - 1, budget / looked_at))?,
             };
         }
         Some(if looked_at == 0 { 0.0 } else { total / looked_at as f64 * count as f64 })
@@ -139,31 +137,31 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
     /// The leaves of one of the lowest branches. Leaves at the edges of the range are read.
     fn leaves_of(
         &mut self,
-        bytes: &'m [u8],
+        nodes: Nodes<'m>,
         (branch, behind): (Child<'m>, Option<&[u8]>),
-        count: usize,
         first: usize,
     ) -> Option<f64> {
+        let count = nodes.count();
         let last = match self.end {
-            Some(end) => last_at_or_below(bytes, branch, count, end)?,
+            Some(end) => last_at_or_below(nodes, branch, end)?,
             None => count - 1,
         };
         let is_end_inside = match self.end {
             Some(end) => last + 1 == count && behind.is_some_and(|behind| behind <= end),
             None => true,
         };
-        let is_start_inside = child(bytes, branch, first)?.key >= self.start;
+        let is_start_inside = child(nodes, branch, first)?.key >= self.start;
         let mut leaves = (last + 1 - first) as f64;
         if self.edge_leaves == 0.0 || !is_start_inside {
-            leaves -= 1.0 - self.edge(child(bytes, branch, first)?)?;
+            leaves -= 1.0 - self.edge(child(nodes, branch, first)?)?;
         }
         if !is_end_inside && last > first {
-            leaves -= 1.0 - self.edge(child(bytes, branch, last)?)?;
+            leaves -= 1.0 - self.edge(child(nodes, branch, last)?)?;
         }
         let middle = usize::midpoint(first, last);
         if middle > first && middle < last {
-            let inner = child(bytes, branch, middle)?.page;
-            self.inner_entries += entry_count((self.page)(inner)?, inner, PAGE_LEAF)? as f64;
+            let inner = child(nodes, branch, middle)?.page;
+            self.inner_entries += self.pages.nodes(inner, PAGE_LEAF)?.count() as f64;
             self.inner_leaves += 1.0;
         }
         Some(leaves)
@@ -171,8 +169,7 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
 
     /// The share of an edge leaf that is inside the range: assumed to be half.
     fn edge(&mut self, leaf: Child<'m>) -> Option<f64> {
-        let bytes = (self.page)(leaf.page)?;
-        self.edge_entries += entry_count(bytes, leaf.page, PAGE_LEAF)? as f64;
+        self.edge_entries += self.pages.nodes(leaf.page, PAGE_LEAF)?.count() as f64;
         self.edge_leaves += 1.0;
         Some(0.5)
     }

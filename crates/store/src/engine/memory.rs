@@ -18,8 +18,8 @@ use crate::engine::entry::{CLEARED, DELETED, PUT};
 use crate::engine::history::{Keep, Next, Place};
 use crate::engine::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::engine::{
-    AtOnce, Choice, Choose, Cursor, Direction, Engine, EngineError, Entry, ReadTxn, Start, Tree, Usage,
-    WriteTxn,
+    AtOnce, Choice, Choose, Contents, Cursor, Direction, Engine, EngineError, Entry, HashedKey, ReadTxn,
+    Start, Tree, Usage, WriteTxn,
 };
 use crate::sys::os::thread_number;
 
@@ -175,7 +175,12 @@ impl Engine for MemoryEngine {
         }))
     }
 
-    fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
+    fn change_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        choose: &mut Choose<'_>,
+    ) -> Result<AtOnce<()>, EngineError> {
         let Some(mut state) = self.shared.lock_at_once() else { return Ok(AtOnce::Unable) };
         if state.is_writing {
             return Ok(AtOnce::Unable);
@@ -183,7 +188,7 @@ impl Engine for MemoryEngine {
         if state.catalog > known {
             return Ok(AtOnce::Stale);
         }
-        if !state.change_row(key, choose)? {
+        if !state.change_row(key.bytes, choose)? {
             return Ok(AtOnce::Unable);
         }
         self.shared.version.store(state.version, Ordering::Release);
@@ -263,6 +268,16 @@ struct MemoryRead {
     catalog: u64,
 }
 
+impl Contents for MemoryRead {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        Ok(tree_of(&self.trees, tree).get(key).map(AsRef::as_ref))
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
+    }
+}
+
 impl ReadTxn for MemoryRead {
     fn version(&self) -> u64 {
         self.version
@@ -275,14 +290,6 @@ impl ReadTxn for MemoryRead {
 
     fn catalog_version(&self) -> u64 {
         self.catalog
-    }
-
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
-        Ok(tree_of(&self.trees, tree).get(key).map(AsRef::as_ref))
-    }
-
-    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
-        Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
     }
 }
 
@@ -323,6 +330,16 @@ impl MemoryWrite {
     }
 }
 
+impl Contents for MemoryWrite {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        Ok(tree_of(&self.trees, tree).get(key).map(AsRef::as_ref))
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
+    }
+}
+
 impl WriteTxn for MemoryWrite {
     fn version(&self) -> u64 {
         self.version
@@ -330,14 +347,6 @@ impl WriteTxn for MemoryWrite {
 
     fn is_owner(&self) -> bool {
         self.owner == thread_number()
-    }
-
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
-        Ok(tree_of(&self.trees, tree).get(key).map(AsRef::as_ref))
-    }
-
-    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
-        Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
     }
 
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {

@@ -205,36 +205,11 @@ pub trait Engine: Send + Sync {
     /// As `WriteTxn::commit`; then nothing is changed.
     fn change_row(
         &self,
-        _key: &[u8],
+        _key: HashedKey<'_>,
         _known: u64,
         _choose: &mut Choose<'_>,
     ) -> Result<AtOnce<()>, EngineError> {
         Ok(AtOnce::Unable)
-    }
-
-    /// As `change_row`, for a value that is known. It is put if the key has no value, or one for
-    /// which `may_replace` is true. Returns whether the key had a value.
-    ///
-    /// # Errors
-    /// As `change_row`.
-    #[inline]
-    fn put_row(
-        &self,
-        key: HashedKey<'_>,
-        known: u64,
-        value: &[u8],
-        may_replace: fn(&[u8]) -> bool,
-    ) -> Result<AtOnce<bool>, EngineError> {
-        let mut was_there = false;
-        let changed = self.change_row(key.bytes, known, &mut |old, out| {
-            was_there = old.is_some();
-            if !old.is_none_or(may_replace) {
-                return Choice::Leave;
-            }
-            out.extend_from_slice(value);
-            Choice::Put
-        })?;
-        Ok(changed.map(|()| was_there))
     }
 
     /// Read one row without a transaction, if that is possible. `known` as for `change_row`.
@@ -367,22 +342,8 @@ pub trait Engine: Send + Sync {
     fn usage(&self) -> Result<Usage, EngineError>;
 }
 
-/// One version of the database, which stays as it is while the transaction lives.
-pub trait ReadTxn: Send + Sync {
-    /// The version that it sees: the count of commits, or a number that grows with each.
-    fn version(&self) -> u64;
-
-    /// The version of the pages that it keeps in place, which a log above them counts separately.
-    fn tree_version(&self) -> u64 {
-        self.version()
-    }
-
-    /// The version that last changed the catalog, or a later one. What was read from the catalog
-    /// since then still holds.
-    fn catalog_version(&self) -> u64 {
-        self.version()
-    }
-
+/// What a transaction sees: one version of the database, with the changes that it has made itself.
+pub trait Contents: Send + Sync {
     /// How many more rows a table has than its entry in the catalog says.
     fn rows_beyond(&self, _table: TableId) -> i64 {
         0
@@ -413,6 +374,23 @@ pub trait ReadTxn: Send + Sync {
         let mut cursor = self.cursor(tree)?;
         cursor.start(start, direction)?;
         cursor.step()
+    }
+}
+
+/// One version of the database, which stays as it is while the transaction lives.
+pub trait ReadTxn: Contents {
+    /// The version that it sees: the count of commits, or a number that grows with each.
+    fn version(&self) -> u64;
+
+    /// The version of the pages that it keeps in place, which a log above them counts separately.
+    fn tree_version(&self) -> u64 {
+        self.version()
+    }
+
+    /// The version that last changed the catalog, or a later one. What was read from the catalog
+    /// since then still holds.
+    fn catalog_version(&self) -> u64 {
+        self.version()
     }
 
     /// Whether a tree has no entry.
@@ -495,7 +473,7 @@ pub trait Cursor<'t>: Send {
 ///
 /// It has no lifetime, but belongs to the thread that began it: `commit`, `abort` and dropping must
 /// happen there (`is_owner` tells), because LMDB's writer lock belongs to a thread.
-pub trait WriteTxn: Send + Sync {
+pub trait WriteTxn: Contents {
     /// The version that its commit will have.
     fn version(&self) -> u64;
 
@@ -506,11 +484,6 @@ pub trait WriteTxn: Send + Sync {
     /// disk.
     fn commits_at_once(&self) -> bool {
         false
-    }
-
-    /// As [`ReadTxn::rows_beyond`], with the changes made so far.
-    fn rows_beyond(&self, _table: TableId) -> i64 {
-        0
     }
 
     /// The version that last changed the catalog before this transaction
@@ -539,33 +512,6 @@ pub trait WriteTxn: Send + Sync {
         _may_replace: fn(&[u8]) -> bool,
     ) -> Result<Option<bool>, EngineError> {
         Ok(None)
-    }
-
-    /// The value of a key, with the changes made so far.
-    ///
-    /// # Errors
-    /// When the engine finds its pages damaged.
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
-
-    /// A new cursor over one tree, with the changes made so far.
-    ///
-    /// # Errors
-    /// When memory is short.
-    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
-
-    /// The first entry of a walk, for callers that need no more.
-    ///
-    /// # Errors
-    /// When the engine finds its pages damaged.
-    fn first_from(
-        &self,
-        tree: Tree,
-        start: Start<'_>,
-        direction: Direction,
-    ) -> Result<Option<Entry<'_>>, EngineError> {
-        let mut cursor = self.cursor(tree)?;
-        cursor.start(start, direction)?;
-        cursor.step()
     }
 
     /// Look a key up and keep its position, for `replace_found` or `delete_found`.

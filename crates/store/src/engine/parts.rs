@@ -6,7 +6,8 @@
 //! are used: a walk can be cut at any key. (`engine/lmdb/page.rs` has the layout of pages,
 //! `verify/pages.rs` that of branches.)
 
-use crate::engine::lmdb::page::{NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, read_u16, read_u32, read_u64};
+use crate::engine::lmdb::page::{PAGE_BRANCH, Pages};
+use crate::engine::lmdb::search::Nodes;
 use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
 /// A subtree: everything from its key on, up to the key of the next one. The first subtree of a
@@ -18,13 +19,13 @@ pub(crate) struct Child<'m> {
 }
 
 /// Keys between `start` and `end` that cut this range into `count` parts or fewer, of about as many
-/// pages each. `page` returns a page's bytes, or `None` if there is no such page.
-pub(crate) fn separators<'m>(
+/// pages each.
+pub(crate) fn separators(
+    pages: Pages<'_>,
     tree: &TreeHead,
     start: &[u8],
     end: Option<&[u8]>,
     count: usize,
-    page: impl Fn(u64) -> Option<&'m [u8]>,
 ) -> Vec<Vec<u8>> {
     if tree.is_empty() || tree.depth > DEPTH_MAX {
         return Vec::new();
@@ -35,7 +36,7 @@ pub(crate) fn separators<'m>(
         if level.len() >= count {
             break;
         }
-        let Some(mut next) = below(&level, &page) else { break };
+        let Some(mut next) = below(pages, &level) else { break };
         let first = next.partition_point(|child| child.key <= start).saturating_sub(1);
         let behind = end.map_or(next.len(), |end| next.partition_point(|child| child.key < end));
         next.truncate(behind);
@@ -46,30 +47,20 @@ pub(crate) fn separators<'m>(
     (1..parts).filter_map(|part| Some(keys.get(part * (keys.len() + 1) / parts - 1)?.to_vec())).collect()
 }
 
-fn below<'m>(level: &[Child<'m>], page: impl Fn(u64) -> Option<&'m [u8]>) -> Option<Vec<Child<'m>>> {
+fn below<'m>(pages: Pages<'m>, level: &[Child<'m>]) -> Option<Vec<Child<'m>>> {
     let mut next = Vec::new();
     for parent in level {
-        let bytes = page(parent.page)?;
-        let count = entry_count(bytes, parent.page, PAGE_BRANCH)?;
-        for index in 0..count {
-            next.push(child(bytes, *parent, index)?);
+        let nodes = pages.nodes(parent.page, PAGE_BRANCH)?;
+        for index in 0..nodes.count() {
+            next.push(child(nodes, *parent, index)?);
         }
     }
     Some(next)
 }
 
-/// The number of entries of a page. `None` if it is not a page of this kind.
-pub(crate) fn entry_count(bytes: &[u8], number: u64, kind: u16) -> Option<usize> {
-    let is_it = read_u64(bytes, 0)? == number && read_u16(bytes, 10)? == kind;
-    let count = usize::from(read_u16(bytes, 12)?).checked_sub(PAGE_HEAD_SIZE)? / 2;
-    (is_it && count > 0).then_some(count)
-}
-
 /// One child of a branch page.
-pub(crate) fn child<'m>(bytes: &'m [u8], parent: Child<'m>, index: usize) -> Option<Child<'m>> {
-    let node = bytes.get(usize::from(read_u16(bytes, PAGE_HEAD_SIZE + 2 * index)?)..)?;
-    let page = u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32;
-    let key = node.get(NODE_HEAD_SIZE..NODE_HEAD_SIZE + usize::from(read_u16(node, 6)?))?;
+pub(crate) fn child<'m>(nodes: Nodes<'m>, parent: Child<'m>, index: usize) -> Option<Child<'m>> {
     // A branch's first key is never compared: the first child has everything below the second key.
-    Some(Child { key: if index == 0 { parent.key } else { key }, page })
+    let key = if index == 0 { parent.key } else { nodes.key(index)? };
+    Some(Child { key, page: nodes.child(index)? })
 }

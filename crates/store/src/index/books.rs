@@ -12,8 +12,8 @@
 //! has the count of its entries. Ids in keys are big-endian, everything else is little-endian.
 
 use crate::catalog::row_key::TableId;
-use crate::catalog::{self, CatalogError, Fields, INDEX, Source, sealed, unsealed};
-use crate::engine::{Direction, Start};
+use crate::catalog::{self, CatalogError, Fields, INDEX, sealed, unsealed};
+use crate::engine::{Contents, Direction, Start, Tree};
 
 const IS_UNIQUE: u8 = 1;
 const IS_BUILDING: u8 = 2;
@@ -156,7 +156,7 @@ pub(crate) fn key_of(table: TableId, name: &str) -> Vec<u8> {
 
 /// The index with this name.
 pub(crate) fn index_of(
-    source: &(impl Source + ?Sized),
+    source: &dyn Contents,
     table: TableId,
     name: &str,
 ) -> Result<Option<IndexInfo>, CatalogError> {
@@ -165,20 +165,17 @@ pub(crate) fn index_of(
 }
 
 /// All indexes of a table, by name.
-pub(crate) fn indexes_of(
-    source: &(impl Source + ?Sized),
-    table: TableId,
-) -> Result<Vec<IndexInfo>, CatalogError> {
+pub(crate) fn indexes_of(source: &dyn Contents, table: TableId) -> Result<Vec<IndexInfo>, CatalogError> {
     walk(source, &key_of(table, ""))
 }
 
 /// All indexes of the database, by table and name.
-pub(crate) fn all_indexes(source: &(impl Source + ?Sized)) -> Result<Vec<IndexInfo>, CatalogError> {
+pub(crate) fn all_indexes(source: &dyn Contents) -> Result<Vec<IndexInfo>, CatalogError> {
     walk(source, &[INDEX])
 }
 
-fn walk(source: &(impl Source + ?Sized), prefix: &[u8]) -> Result<Vec<IndexInfo>, CatalogError> {
-    let mut cursor = source.walk()?;
+fn walk(source: &dyn Contents, prefix: &[u8]) -> Result<Vec<IndexInfo>, CatalogError> {
+    let mut cursor = source.cursor(Tree::Meta)?;
     cursor.start(Start::At(prefix), Direction::Forward)?;
     let mut indexes = Vec::new();
     while let Some((key, bytes)) = cursor.step()?.filter(|(key, _)| key.starts_with(prefix)) {

@@ -171,7 +171,7 @@ impl Pinned {
         if pen.number != self.number {
             return None;
         }
-        let size = parts.iter().map(|part| part.len()).sum::<usize>();
+        let size = parts[0].len() + parts[1].len();
         let mut place = self.end.load(Ordering::Relaxed);
         let (number, mut at) = locate(place);
         let start = self.start_of(number);
@@ -227,22 +227,6 @@ impl Pinned {
             copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), word.len()) }, &word);
         }
     }
-
-    /// As `append`, for bytes that are contiguous already.
-    #[inline]
-    pub(crate) fn append_whole(&self, pen: &mut Pen, bytes: &[u8]) -> Option<u64> {
-        let place = self.end.load(Ordering::Relaxed);
-        let (number, offset) = locate(place);
-        let start = self.start_of(number);
-        if start.is_null() || bytes.len() > size_of(number) - offset || pen.number != self.number {
-            return self.append(pen, [bytes, &[]], None);
-        }
-        // SAFETY: the target is in the bucket (4), and at `end`: no thread reads it, and no other
-        // writes it (3).
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(offset), bytes.len()) };
-        self.end.store((place + bytes.len() as u64).next_multiple_of(UNIT), Ordering::Release);
-        Some(place)
-    }
 }
 
 #[cfg(test)]
@@ -261,7 +245,7 @@ mod tests {
             let place = pinned.append(&mut pen, [head, tail], None).unwrap();
             assert_eq!(place % UNIT, 0);
             places.push((place, pinned.from(place).as_ptr()));
-            let place = pinned.append_whole(&mut pen, entry).unwrap();
+            let place = pinned.append(&mut pen, [entry, &[]], None).unwrap();
             assert_eq!(place % UNIT, 0);
             places.push((place, pinned.from(place).as_ptr()));
         }
@@ -310,7 +294,7 @@ mod tests {
     fn nobody_writes_with_the_pen_of_another() {
         let ((pinned, _pen), (_other, mut pen)) = (Pinned::new(), Pinned::new());
         assert_eq!(pinned.append(&mut pen, [b"some", b"thing"], None), None);
-        assert_eq!(pinned.append_whole(&mut pen, b"something"), None);
+        assert_eq!(pinned.append(&mut pen, [b"something", &[]], None), None);
         assert_eq!(pinned.from(0), b"");
     }
 

@@ -6,19 +6,24 @@
 
 use pellucid_record::encode::copy;
 
-/// Append a part.
+/// Append two parts.
 #[inline]
-pub(crate) fn push(bytes: &mut Vec<u8>, part: &[u8]) {
-    const SHORT: usize = 32;
-    if part.len() > SHORT {
-        return bytes.extend_from_slice(part);
+pub(crate) fn push(bytes: &mut Vec<u8>, parts: [&[u8]; 2]) {
+    const SHORT: usize = 56;
+    let [first, second] = parts;
+    let (size, start) = (first.len() + second.len(), bytes.len());
+    if size > SHORT {
+        bytes.extend_from_slice(first);
+        return bytes.extend_from_slice(second);
     }
-    let start = bytes.len();
     bytes.extend_from_slice(&[0; SHORT]);
-    if let Some(target) = bytes.get_mut(start..start + part.len()) {
-        copy(target, part);
+    if let Some((head, tail)) = bytes.get_mut(start..).and_then(|room| room.split_at_mut_checked(first.len()))
+        && let Some(tail) = tail.get_mut(..second.len())
+    {
+        copy(head, first);
+        copy(tail, second);
     }
-    bytes.truncate(start + part.len());
+    bytes.truncate(start + size);
 }
 
 /// Whether both are equal.
@@ -47,7 +52,8 @@ mod tests {
         for size in 0..70_u8 {
             let part: Vec<u8> = (1..=size).collect();
             let mut bytes = b"before".to_vec();
-            push(&mut bytes, &part);
+            let (first, second) = part.split_at(part.len() * 2 / 3);
+            push(&mut bytes, [first, second]);
             assert_eq!(bytes, [&b"before"[..], &part].concat());
             assert!(is_same(&part, &part.clone()));
             assert!(!is_same(&part, &bytes));

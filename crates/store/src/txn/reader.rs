@@ -110,29 +110,48 @@ pub trait Reader: Large + Sized {
     fn whole(&self) -> Whole<'_, Self::Shapes, Self>;
 }
 
+/// What snapshots and transactions do by methods of their own, under the same names.
+macro_rules! own_methods {
+    ($own:ident) => {
+        #[inline]
+        fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+            $own::get(self, table, key)
+        }
+
+        fn with_first<T>(
+            &self,
+            table: TableId,
+            range: &Range,
+            reverse: bool,
+            work: impl FnOnce(Row<'_>) -> T,
+        ) -> Result<Option<T>, StoreError> {
+            $own::with_first(self, table, range, reverse, work)
+        }
+
+        fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Self::Scan, StoreError> {
+            $own::scan(self, table, range, reverse)
+        }
+
+        fn count(&self, table: TableId) -> Result<u64, StoreError> {
+            $own::count(self, table)
+        }
+
+        fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
+            $own::indexes(self, table)
+        }
+
+        fn whole(&self) -> Whole<'_, Self::Shapes, Self> {
+            $own::whole(self)
+        }
+    };
+}
+
 impl Reader for Snapshot {
     type Shapes = Dictionary;
     type Scan = Scan;
     const IS_COMMITTED: bool = true;
 
-    #[inline]
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
-        Snapshot::get(self, table, key)
-    }
-
-    fn with_first<T>(
-        &self,
-        table: TableId,
-        range: &Range,
-        reverse: bool,
-        work: impl FnOnce(Row<'_>) -> T,
-    ) -> Result<Option<T>, StoreError> {
-        Snapshot::with_first(self, table, range, reverse, work)
-    }
-
-    fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Scan, StoreError> {
-        Snapshot::scan(self, table, range, reverse)
-    }
+    own_methods!(Snapshot);
 
     #[inline]
     fn next<T>(&self, scan: &mut Scan, use_row: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>, StoreError> {
@@ -152,20 +171,8 @@ impl Reader for Snapshot {
         Ok(scan)
     }
 
-    fn count(&self, table: TableId) -> Result<u64, StoreError> {
-        Snapshot::count(self, table)
-    }
-
     fn committed(&self) -> Result<Snapshot, StoreError> {
         Ok(self.clone())
-    }
-
-    fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
-        Snapshot::indexes(self, table)
-    }
-
-    fn whole(&self) -> Whole<'_, Dictionary, Self> {
-        Snapshot::whole(self)
     }
 }
 
@@ -174,24 +181,7 @@ impl Reader for Transaction {
     type Scan = TransactionScan;
     const IS_COMMITTED: bool = false;
 
-    #[inline]
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
-        Transaction::get(self, table, key)
-    }
-
-    fn with_first<T>(
-        &self,
-        table: TableId,
-        range: &Range,
-        reverse: bool,
-        work: impl FnOnce(Row<'_>) -> T,
-    ) -> Result<Option<T>, StoreError> {
-        Transaction::with_first(self, table, range, reverse, work)
-    }
-
-    fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<TransactionScan, StoreError> {
-        Transaction::scan(self, table, range, reverse)
-    }
+    own_methods!(Transaction);
 
     fn next<T>(
         &self,
@@ -216,20 +206,8 @@ impl Reader for Transaction {
         }
     }
 
-    fn count(&self, table: TableId) -> Result<u64, StoreError> {
-        Transaction::count(self, table)
-    }
-
     fn committed(&self) -> Result<Snapshot, StoreError> {
         // Nobody else commits meanwhile, so the newest version is the one that this builds on.
         self.database.snapshot()
-    }
-
-    fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
-        Transaction::indexes(self, table)
-    }
-
-    fn whole(&self) -> Whole<'_, TransactionShapes, Self> {
-        Transaction::whole(self)
     }
 }

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::catalog::cell::{CHECK_SIZE, Cell, check_alone, check_of};
-use crate::catalog::row_key::{RowKey, TableId, in_place, is_long, split};
+use crate::catalog::cell::{Cell, check_alone};
+use crate::catalog::row_key::{RowKey, TableId, is_long};
 use crate::database::Database;
 use crate::engine::{AtOnce, Choice, HashedKey};
 use crate::error::StoreError;
-use crate::store::{Durability, Mode, OpenOptions, Store};
+use crate::store::{Durability, Mode, Store};
 use crate::sys::os;
 use crate::sys::short;
 
@@ -30,7 +30,8 @@ pub struct Known {
 /// takes a lock each time. Drop it before [`Store::close`], which could not close the file
 /// otherwise, and before [`Store::compact`], which would report that the database is in use.
 pub struct Hold {
-    database: Arc<Database>,
+    pub(crate) database: Arc<Database>,
+    /// Whether no write is done at once.
     is_slow: bool,
 }
 
@@ -41,8 +42,19 @@ impl Store {
     /// `Closed`.
     pub fn hold(&self) -> Result<Hold, StoreError> {
         let (database, options) = (self.database()?, self.options());
-        let is_slow = database.read_only.is_some() || is_slow(options);
+        let is_slow = database.read_only.is_some()
+            || options.durability == Durability::Full
+            || options.mode == Mode::Read;
         Ok(Hold { database, is_slow })
+    }
+}
+
+impl Hold {
+    /// Whether it belongs to this process. After a fork a child must not use its parent's.
+    #[inline]
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.database.generation == os::generation()
     }
 
     /// Set a key to a record without large values, in a commit of its own. Returns whether the key
@@ -51,9 +63,9 @@ impl Store {
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
-    pub fn put_at_once(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
-        self.alter(known, None, key, |row_key, old, out| {
-            push_cell(row_key, record, out);
+    pub fn put(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
+        self.alter(known, key, |key, old, out| {
+            push_cell(key, record, out);
             Some((Choice::Put, old.is_some()))
         })
     }
@@ -64,18 +76,18 @@ impl Store {
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
-    pub fn put_new_at_once(
+    pub fn put_new(
         &self,
         known: Known,
         key: &[u8],
         record: &[u8],
         version: u64,
     ) -> Result<AtOnce<()>, StoreError> {
-        self.alter(known, Some(version), key, |row_key, old, out| {
-            if old.is_some() {
+        self.alter(known, key, |key, old, out| {
+            if old.is_some() || self.database.engine.version() != version {
                 return None;
             }
-            push_cell(row_key, record, out);
+            push_cell(key, record, out);
             Some((Choice::Put, ()))
         })
     }
@@ -87,18 +99,18 @@ impl Store {
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
-    pub fn change_at_once<R>(
+    pub fn change<R>(
         &self,
         known: Known,
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Option<R>,
     ) -> Result<AtOnce<R>, StoreError> {
-        self.alter(known, None, key, |row_key, old, out| {
+        self.alter(known, key, |key, old, out| {
             // A new check must not hide that the old one is wrong.
-            let is_intact = old.is_none_or(|cell| cell.is_intact_alone(row_key));
+            let is_intact = old.is_none_or(|cell| cell.is_intact_alone(key.hash));
             let start = out.len();
             let done = is_intact.then(|| change(old.map(|cell| cell.record), out))??;
-            let check = check_of(row_key, &[], out.get(start..).unwrap_or_default());
+            let check = check_alone(key.hash, out.get(start..).unwrap_or_default());
             out.extend_from_slice(&check.to_le_bytes());
             Some((Choice::Put, done))
         })
@@ -109,179 +121,86 @@ impl Store {
     ///
     /// # Errors
     /// As [`crate::Transaction::delete`] and its commit.
-    pub fn delete_at_once(&self, known: Known, key: &[u8]) -> Result<AtOnce<()>, StoreError> {
-        if known.is_indexed || is_slow(self.options()) || !self.keeps_next_int(known.table, key)? {
+    pub fn delete(&self, known: Known, key: &[u8]) -> Result<AtOnce<()>, StoreError> {
+        if known.is_indexed || self.is_slow || !self.keeps_next_int(known.table, key)? {
             return Ok(AtOnce::Unable);
         }
-        self.alter(known, None, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
+        self.alter(known, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
 
+    /// Change a row at once, if it is there as a plain cell or not at all.
     #[inline]
     fn alter<R>(
         &self,
         known: Known,
-        version: Option<u64>,
         key: &[u8],
-        mut change: impl FnMut(&[u8], Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
+        mut change: impl FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<AtOnce<R>, StoreError> {
-        if known.is_indexed || is_slow(self.options()) {
+        let database = &*self.database;
+        let row_key = RowKey::new(known.table, key, database.key_size_max);
+        let row_key = row_key.as_bytes();
+        if known.is_indexed || self.is_slow || is_long(row_key, database.key_size_max) {
             return Ok(AtOnce::Unable);
         }
-        self.with_row_key(known.table, key, |database, row_key| {
-            if database.read_only.is_some() {
-                return Ok(AtOnce::Unable);
-            }
-            let mut done = None;
-            let changed = database.engine.change_row(row_key, known.version, &mut |bytes, out| {
-                if version.is_some_and(|version| database.engine.version() != version) {
-                    return Choice::Leave;
-                }
-                let old = match bytes.map(Cell::parse) {
-                    None => None,
-                    Some(Some(cell)) if cell.is_plain() => Some(cell),
-                    Some(_) => return Choice::Leave,
-                };
-                let Some((choice, result)) = change(row_key, old, out) else { return Choice::Leave };
-                done = Some(result);
-                choice
-            });
-            let changed = changed.map_err(|error| database.error(error))?;
-            Ok(match (changed, done) {
-                (AtOnce::Done(()), Some(done)) => AtOnce::Done(done),
-                (AtOnce::Stale, _) => AtOnce::Stale,
-                _ => AtOnce::Unable,
-            })
+        let key = HashedKey::of(row_key);
+        let mut done = None;
+        let changed = database.engine.change_row(key, known.version, &mut |bytes, out| {
+            let old = match bytes.map(Cell::parse) {
+                None => None,
+                Some(Some(cell)) if cell.is_plain() => Some(cell),
+                Some(_) => return Choice::Leave,
+            };
+            let Some((choice, result)) = change(key, old, out) else { return Choice::Leave };
+            done = Some(result);
+            choice
+        });
+        let changed = changed.map_err(|error| database.error(error))?;
+        Ok(match (changed, done) {
+            (AtOnce::Done(()), Some(done)) => AtOnce::Done(done),
+            (AtOnce::Stale, _) => AtOnce::Stale,
+            _ => AtOnce::Unable,
         })
     }
 
     /// Call `show` with the current record of a key, if there is one. `show` has to copy what it
-    /// wants to keep.
+    /// wants to keep. Returns whether there is one.
     ///
     /// # Errors
     /// As [`crate::Snapshot::get`].
     #[inline]
-    pub fn show_at_once(
+    pub fn show(
         &self,
         known: Known,
         key: &[u8],
         mut show: impl FnMut(&[u8]),
     ) -> Result<AtOnce<bool>, StoreError> {
-        self.with_row_key(known.table, key, |database, row_key| show_row(database, known, row_key, &mut show))
-    }
-
-    /// Call `work` with the database and a row key. `Unable` if the key is too long to be stored as
-    /// it is.
-    #[inline]
-    fn with_row_key<R>(
-        &self,
-        table: TableId,
-        key: &[u8],
-        work: impl FnOnce(&Database, &[u8]) -> Result<AtOnce<R>, StoreError>,
-    ) -> Result<AtOnce<R>, StoreError> {
-        let custody = self.link()?.database.lock();
-        let database = custody.database()?;
-        let limit = database.key_size_max;
-        let row_key = RowKey::new(table, key, limit);
+        let database = &*self.database;
+        let row_key = RowKey::new(known.table, key, database.key_size_max);
         let row_key = row_key.as_bytes();
-        if is_long(row_key, limit) { Ok(AtOnce::Unable) } else { work(database, row_key) }
-    }
-}
-
-/// Whether no write is done at once.
-#[inline]
-fn is_slow(options: &OpenOptions) -> bool {
-    options.durability == Durability::Full || options.mode == Mode::Read
-}
-
-impl Hold {
-    /// Bytes after a record that `put_roomy_at_once` needs.
-    pub const RECORD_ROOM: usize = CHECK_SIZE;
-
-    /// Whether it belongs to this process. After a fork a child must not use its parent's.
-    #[inline]
-    #[must_use]
-    pub fn is_current(&self) -> bool {
-        self.database.generation == os::generation()
-    }
-
-    /// As [`Store::put_at_once`], for a key with a byte of room before it and a record with
-    /// `RECORD_ROOM` after it. The stored bytes are made in place.
-    ///
-    /// # Errors
-    /// As `Store::put_at_once`.
-    #[inline]
-    pub fn put_roomy_at_once(
-        &self,
-        known: Known,
-        key: &mut [u8],
-        record: &mut [u8],
-    ) -> Result<AtOnce<bool>, StoreError> {
-        if self.is_slow || known.is_indexed {
+        if is_long(row_key, database.key_size_max) {
             return Ok(AtOnce::Unable);
         }
-        let database = &*self.database;
-        let Some(key) = in_place(key, known.table, database.key_size_max) else { return Ok(AtOnce::Unable) };
-        let key = HashedKey::of(key);
-        let Some((body, check)) = record.split_last_chunk_mut() else { return Ok(AtOnce::Unable) };
-        *check = check_alone(key.hash, body).to_le_bytes();
-        let may_replace = |old: &[u8]| Cell::parse(old).is_some_and(|cell| cell.is_plain());
-        let put = database.engine.put_row(key, known.version, record, may_replace);
-        put.map_err(|error| database.error(error))
-    }
-
-    /// As [`Store::show_at_once`], for a key with a byte of room before it. `show` also gets the
-    /// row key, of which `key_of_roomy` returns the key.
-    ///
-    /// # Errors
-    /// As `Store::show_at_once`.
-    #[inline]
-    pub fn show_roomy_at_once(
-        &self,
-        known: Known,
-        key: &mut [u8],
-        mut show: impl FnMut(&[u8], &[u8]),
-    ) -> Result<AtOnce<bool>, StoreError> {
-        let database = &*self.database;
-        let Some(key) = in_place(key, known.table, database.key_size_max) else { return Ok(AtOnce::Unable) };
-        show_row(database, known, key, &mut |record| show(key, record))
-    }
-}
-
-/// The key in the row key that `show_roomy_at_once` passes to `show`.
-#[must_use]
-pub fn key_of_roomy(shown: &[u8]) -> &[u8] {
-    split(shown).map_or(&[], |(_, key)| key)
-}
-
-#[inline]
-fn show_row(
-    database: &Database,
-    known: Known,
-    row_key: &[u8],
-    show: &mut impl FnMut(&[u8]),
-) -> Result<AtOnce<bool>, StoreError> {
-    let (mut is_there, mut is_damaged) = (false, false);
-    let shown = database.engine.show_row(row_key, known.version, &mut |bytes| {
-        let Some(bytes) = bytes else { return };
-        match Cell::record_of(bytes) {
-            Some(record) => {
-                is_there = true;
-                show(record);
+        let (mut is_there, mut is_damaged) = (false, false);
+        let shown = database.engine.show_row(row_key, known.version, &mut |bytes| {
+            let Some(bytes) = bytes else { return };
+            match Cell::record_of(bytes) {
+                Some(record) => {
+                    is_there = true;
+                    show(record);
+                }
+                None => is_damaged = true,
             }
-            None => is_damaged = true,
+        });
+        match shown {
+            Ok(AtOnce::Done(())) if is_damaged => Err(database.damaged_row(known.table, row_key)),
+            Ok(shown) => Ok(shown.map(|()| is_there)),
+            Err(error) => Err(database.error(error)),
         }
-    });
-    match shown {
-        Ok(AtOnce::Done(())) if is_damaged => Err(database.damaged_row(known.table, row_key)),
-        Ok(shown) => Ok(shown.map(|()| is_there)),
-        Err(error) => Err(database.error(error)),
     }
 }
 
 /// Append a cell that consists of a record alone.
 #[inline]
-fn push_cell(row_key: &[u8], record: &[u8], out: &mut Vec<u8>) {
-    let check = check_of(row_key, &[], record).to_le_bytes();
-    short::push(out, record);
-    out.extend_from_slice(&check);
+fn push_cell(key: HashedKey<'_>, record: &[u8], out: &mut Vec<u8>) {
+    short::push(out, [record, &check_alone(key.hash, record).to_le_bytes()]);
 }

@@ -146,15 +146,7 @@ impl Proof<'_> {
 
     /// Read a page of a tree at this depth.
     fn page(&self, number: u64, depth: u16, between: Between<'_>, is_free: bool) -> Result<Page, Fault> {
-        let fault = |what| Fault { page: number, what };
-        let page = self.pages.page(number)?;
-        if page.is_branch() != (depth > 1) {
-            return Err(fault("its tree is not as deep as it says"));
-        }
-        let least = if page.is_branch() && !is_free { 2 } else { 1 };
-        if page.count() < least {
-            return Err(fault("it has fewer entries than any page has"));
-        }
+        let page = self.pages.page_of_tree(number, depth, is_free)?;
         check_order(&page, between, is_free)?;
         Ok(page)
     }

@@ -199,14 +199,7 @@ impl Walk<'_, '_> {
     fn page(&mut self, number: u64, depth: u16, between: Between<'_>, kind: Kind) -> Result<(), Fault> {
         let what = if kind == Kind::Free { Use::FreeTreeNode } else { Use::Node };
         self.claim(number, what)?;
-        let page = self.pages.page(number)?;
-        if page.is_branch() != (depth > 1) || depth == 0 {
-            return Err(Fault { page: number, what: "its tree is not as deep as it says" });
-        }
-        let least = if page.is_branch() && kind != Kind::Free { 2 } else { 1 };
-        if page.count() < least {
-            return Err(Fault { page: number, what: "it has fewer entries than any page has" });
-        }
+        let page = self.pages.page_of_tree(number, depth, kind == Kind::Free)?;
         if let Err(fault) = check_order(&page, between, kind == Kind::Free) {
             self.visitor.fault(fault);
         }

@@ -279,6 +279,20 @@ impl<'f> PageFile<'f> {
         Ok(page)
     }
 
+    /// Read a page of a tree that has this many levels from it on; `is_free`: of the tree of free
+    /// pages.
+    pub(crate) fn page_of_tree(&self, number: u64, depth: u16, is_free: bool) -> Result<Page, Fault> {
+        let page = self.page(number)?;
+        if page.is_branch() != (depth > 1) || depth == 0 {
+            return Err(Fault { page: number, what: "its tree is not as deep as it says" });
+        }
+        let least = if page.is_branch() && !is_free { 2 } else { 1 };
+        if page.count() < least {
+            return Err(Fault { page: number, what: "it has fewer entries than any page has" });
+        }
+        Ok(page)
+    }
+
     /// Check the first page of an overflow value. Returns the number of its pages.
     pub(crate) fn overflow(&self, number: u64, size: usize) -> Result<u64, Fault> {
         let fault = |what| Fault { page: number, what };

@@ -431,19 +431,13 @@ impl Engine for LoggedEngine {
     }
 
     #[inline]
-    fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
-        self.change_row_at_once(key, known, choose)
-    }
-
-    #[inline]
-    fn put_row(
+    fn change_row(
         &self,
         key: HashedKey<'_>,
         known: u64,
-        value: &[u8],
-        may_replace: fn(&[u8]) -> bool,
-    ) -> Result<AtOnce<bool>, EngineError> {
-        self.put_row_at_once(key, known, value, may_replace)
+        choose: &mut Choose<'_>,
+    ) -> Result<AtOnce<()>, EngineError> {
+        self.change_row_at_once(key, known, choose)
     }
 
     #[inline]

@@ -20,9 +20,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::catalog::{self, Applied, CatalogError, Source};
+use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::history::Keep;
-use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{Contents, Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::wal::segments::{SegmentHead, Segments};
 
 /// The first byte of a chunk's key in the catalog.
@@ -138,7 +138,7 @@ pub(crate) fn damaged() -> EngineError {
 }
 
 /// The `keep=` setting of a tree.
-pub(crate) fn keep_of(source: &(impl Source + ?Sized)) -> Result<Keep, EngineError> {
+pub(crate) fn keep_of(source: &dyn Contents) -> Result<Keep, EngineError> {
     catalog::keep(source).map_err(|error| match error {
         CatalogError::Engine(error) => error,
         CatalogError::Damaged { .. } => {

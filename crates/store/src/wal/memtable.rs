@@ -24,7 +24,7 @@ use crate::sys::short::is_same;
 use crate::wal::counted::Counted;
 use crate::wal::key_order::sort_by_key;
 use crate::wal::newest::Newest;
-use crate::wal::record::{self, Change, ShortWalRecord};
+use crate::wal::record::{self, Change};
 
 /// What a memtable or write batch says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ const NONE: u32 = u32::MAX;
 /// A version's number is its position divided by this.
 const UNIT: u64 = 8;
 /// Bytes before a version's key.
-pub(crate) const HEAD_SIZE: usize = 24;
+const HEAD_SIZE: usize = 24;
 const DELETED: u8 = 1;
 /// Set if the WAL record's entry is counted: see `record.rs`.
 const COUNTS: u8 = 2;
@@ -291,23 +291,6 @@ impl Memtable {
             && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
         let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
         let at = self.versions.append(pen, [&head.bytes(), key_and_value], address);
-        self.note((hash, slot, older), at);
-    }
-
-    /// As `add`, for the WAL record of one short row whose place is known.
-    #[inline]
-    pub(crate) fn add_row(
-        &self,
-        pen: &mut Pen,
-        place: Place,
-        sequence: u64,
-        wal_record: &mut ShortWalRecord,
-    ) {
-        let (key_size, value_size) = wal_record.sizes();
-        let Place { hash, newest: older, slot } = place;
-        let (tree, flags) = (Tree::Rows as u8, if wal_record.is_counted() { COUNTS } else { 0 });
-        let head = Head { sequence, older, key_size, value_size, tree, flags };
-        let at = self.versions.append_whole(pen, wal_record.headed_by(head.bytes()));
         self.note((hash, slot, older), at);
     }
 

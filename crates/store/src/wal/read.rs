@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::catalog::row_key::TableId;
 use crate::catalog::{APPLIED_KEY, table_key};
-use crate::engine::{Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree};
+use crate::engine::{Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree};
 use crate::sys::memory;
 use crate::wal::history;
 use crate::wal::memtable::{Memtable, Said, Saying};
@@ -57,7 +57,7 @@ impl LoggedRead {
         }
     }
 
-    /// See [`ReadTxn::rows_beyond`]: what was counted after the WAL record that wrote the table's
+    /// See [`Contents::rows_beyond`]: what was counted after the WAL record that wrote the table's
     /// entry.
     pub(crate) fn rows_beyond(&self, table: TableId) -> i64 {
         let (key, until) = (table_key(table), self.sequence);
@@ -161,19 +161,7 @@ impl LoggedRead {
     }
 }
 
-impl ReadTxn for LoggedRead {
-    fn version(&self) -> u64 {
-        self.sequence
-    }
-
-    fn tree_version(&self) -> u64 {
-        self.tree.tree_version()
-    }
-
-    fn catalog_version(&self) -> u64 {
-        self.catalog
-    }
-
+impl Contents for LoggedRead {
     fn rows_beyond(&self, table: TableId) -> i64 {
         Self::rows_beyond(self, table)
     }
@@ -197,6 +185,20 @@ impl ReadTxn for LoggedRead {
         direction: Direction,
     ) -> Result<Option<Entry<'_>>, EngineError> {
         self.first_under(tree, start, direction, None)
+    }
+}
+
+impl ReadTxn for LoggedRead {
+    fn version(&self) -> u64 {
+        self.sequence
+    }
+
+    fn tree_version(&self) -> u64 {
+        self.tree.tree_version()
+    }
+
+    fn catalog_version(&self) -> u64 {
+        self.catalog
     }
 
     /// The tree's separators; the memtables above it are small.

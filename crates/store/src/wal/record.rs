@@ -21,10 +21,9 @@ use pellucid_record::layout::push_varint;
 
 use pellucid_record::encode::copy;
 
+use crate::engine::Tree;
 use crate::engine::entry::{self, COUNTED, DELETED, Entries, Entry, PUT};
-use crate::engine::{HashedKey, Tree};
 use crate::sys::short;
-use crate::wal::memtable;
 
 /// Bytes before a WAL record's entries.
 pub(crate) const HEAD_SIZE: usize = 16;
@@ -55,94 +54,6 @@ pub(crate) fn begin_again(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0; HEAD_SIZE]);
 }
 
-/// Room for the WAL record of one short row.
-pub(crate) const SHORT_SIZE: usize = 272;
-/// How many bytes of key and value fit into it.
-const SHORT_ROW_SIZE: usize = 224;
-/// Where the WAL record begins, chosen so that its entry is where a memtable's version needs it
-/// (`headed_by`).
-const SHORT_START: usize = 8;
-/// Where the key begins: after the entry's mark and both sizes.
-const SHORT_KEY_AT: usize = SHORT_START + HEAD_SIZE + 3;
-
-const _: () = assert!(SHORT_KEY_AT + SHORT_ROW_SIZE + 8 + CHECK_SIZE <= SHORT_SIZE, "there is room");
-const _: () = assert!(SHORT_KEY_AT >= memtable::HEAD_SIZE, "and for a memtable's head");
-
-/// The WAL record of one short row: nearly every row that is put by itself. It is built once, in a
-/// buffer of fixed size, for the log and the memtable.
-pub(crate) struct ShortWalRecord {
-    bytes: [u8; SHORT_SIZE],
-    key_size: u8,
-    value_size: u8,
-}
-
-impl Default for ShortWalRecord {
-    fn default() -> Self {
-        Self { bytes: [0; SHORT_SIZE], key_size: 0, value_size: 0 }
-    }
-}
-
-impl ShortWalRecord {
-    /// Begin the WAL record of a row. Returns its final size, or `None` if the row is too long for
-    /// this buffer. `is_counted`: see the module.
-    #[inline]
-    pub(crate) fn begin(&mut self, key: HashedKey<'_>, value: &[u8], is_counted: bool) -> Option<usize> {
-        let (key, size) = (key.bytes, key.bytes.len() + value.len());
-        if key.len() >= 0x80 || value.len() >= 0x80 || size > SHORT_ROW_SIZE {
-            return None;
-        }
-        (self.key_size, self.value_size) = (key.len() as u8, value.len() as u8);
-        let counted = if is_counted { COUNTED } else { 0 };
-        let (head, row) = self.bytes.split_first_chunk_mut::<SHORT_KEY_AT>()?;
-        let [.., mark, key_size, value_size] = head;
-        (*mark, *key_size, *value_size) = (Tree::Rows as u8 | PUT | counted, self.key_size, self.value_size);
-        let (key_at, row) = row.split_at_mut_checked(key.len())?;
-        let (value_at, behind) = row.split_at_mut_checked(value.len())?;
-        copy(key_at, key);
-        copy(value_at, value);
-        *behind.first_chunk_mut()? = [0; 8];
-        Some((HEAD_SIZE + 3 + size).next_multiple_of(8) + CHECK_SIZE)
-    }
-
-    /// Complete the WAL record. Returns its bytes and its check.
-    #[inline]
-    pub(crate) fn finish(&mut self, sequence: u64, seed: u64) -> (&[u8], u64) {
-        let row = usize::from(self.key_size) + usize::from(self.value_size);
-        let end = SHORT_START + (HEAD_SIZE + 3 + row).next_multiple_of(8);
-        let size = (end - SHORT_START + CHECK_SIZE) as u32;
-        if let Some(place) = self.bytes.get_mut(SHORT_START..).and_then(<[u8]>::first_chunk_mut) {
-            *place = head_of(size, 1, sequence);
-        }
-        let check = xxh3_64_with_seed(self.bytes.get(SHORT_START..end).unwrap_or_default(), seed);
-        if let Some(place) = self.bytes.get_mut(end..).and_then(<[u8]>::first_chunk_mut) {
-            *place = check.to_le_bytes();
-        }
-        (self.bytes.get(SHORT_START..end + CHECK_SIZE).unwrap_or_default(), check)
-    }
-
-    /// The sizes of key and value.
-    #[inline]
-    pub(crate) fn sizes(&self) -> (u32, u32) {
-        (u32::from(self.key_size), u32::from(self.value_size))
-    }
-
-    #[inline]
-    pub(crate) fn is_counted(&self) -> bool {
-        self.bytes.get(SHORT_START + HEAD_SIZE).is_some_and(|mark| mark & COUNTED != 0)
-    }
-
-    /// The key and value behind a memtable's head. This overwrites the head of the WAL record.
-    #[inline]
-    pub(crate) fn headed_by(&mut self, head: [u8; memtable::HEAD_SIZE]) -> &[u8] {
-        const START: usize = SHORT_KEY_AT - memtable::HEAD_SIZE;
-        let row = usize::from(self.key_size) + usize::from(self.value_size);
-        if let Some(place) = self.bytes.get_mut(START..).and_then(<[u8]>::first_chunk_mut) {
-            *place = head;
-        }
-        self.bytes.get(START..SHORT_KEY_AT + row).unwrap_or_default()
-    }
-}
-
 /// How many entries a WAL record claims to have, limited to what its size allows.
 pub(crate) fn count_of(bytes: &[u8]) -> usize {
     let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
@@ -164,15 +75,14 @@ pub(crate) fn begin_row(bytes: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
     let [.., mark, key_size, _] = &mut head;
     (*mark, *key_size) = (Tree::Rows as u8 | PUT, key.len() as u8);
     if key.len() < 0x80 {
-        bytes.extend_from_slice(&head);
+        short::push(bytes, [&head, key]);
     } else {
         bytes.extend_from_slice(head.get(..=HEAD_SIZE).unwrap_or_default());
         push_varint(bytes, key.len() as u32);
         bytes.push(0);
+        bytes.extend_from_slice(key);
     }
-    let start = bytes.len();
-    short::push(bytes, key);
-    start..bytes.len()
+    bytes.len() - key.len()..bytes.len()
 }
 
 /// Store the size of the value that was appended after `begin_row`.
@@ -297,14 +207,15 @@ pub(crate) fn size_of(bytes: &[u8]) -> usize {
 #[inline]
 pub(crate) fn finish(bytes: &mut Vec<u8>, count: u32, sequence: u64, seed: u64) -> u64 {
     let end = bytes.len().next_multiple_of(8);
-    bytes.extend_from_slice(&[0; 8]);
-    bytes.truncate(end);
-    let size = (bytes.len() + CHECK_SIZE) as u32;
+    bytes.extend_from_slice(&[0; 8 + CHECK_SIZE]);
+    bytes.truncate(end + CHECK_SIZE);
+    let size = bytes.len() as u32;
     if let Some(place) = bytes.first_chunk_mut::<HEAD_SIZE>() {
         *place = head_of(size, count, sequence);
     }
-    let check = xxh3_64_with_seed(bytes, seed);
-    bytes.extend_from_slice(&check.to_le_bytes());
+    let Some((body, place)) = bytes.split_last_chunk_mut::<CHECK_SIZE>() else { return seed };
+    let check = xxh3_64_with_seed(body, seed);
+    *place = check.to_le_bytes();
     check
 }
 
@@ -396,34 +307,6 @@ mod tests {
             let place = begin_row(&mut bytes, &key);
             bytes.extend_from_slice(b"what is not needed");
             assert_eq!((end_delete(&mut bytes, place), &bytes), (expected, &pushed));
-        }
-    }
-
-    #[test]
-    fn a_short_row_has_the_bytes_that_any_wal_record_gives_it() {
-        let mut short = ShortWalRecord::default();
-        for (key_size, value_size) in
-            [(1, 0), (1, 1), (16, 13), (127, 97), (97, 127), (128, 1), (1, 128), (120, 120)]
-        {
-            for is_counted in [false, true] {
-                let (key, value) = (vec![7; key_size], vec![9; value_size]);
-                let mut expected = begin(0);
-                let mut change = push_put(&mut expected, Tree::Rows, &key, &[&value]);
-                if is_counted {
-                    count_first(&mut expected, &mut change);
-                }
-                let size = size_of(&expected);
-                let check = finish(&mut expected, 1, 41, 5);
-                let is_short = key_size < 128 && value_size < 128 && key_size + value_size <= SHORT_ROW_SIZE;
-                let begun = short.begin(HashedKey::of(&key), &value, is_counted);
-                assert_eq!(begun, is_short.then_some(size));
-                if is_short {
-                    assert_eq!(short.finish(41, 5), (&expected[..], check));
-                    assert_eq!(short.is_counted(), is_counted);
-                    let headed = [&[1; memtable::HEAD_SIZE], &key[..], &value].concat();
-                    assert_eq!(short.headed_by([1; memtable::HEAD_SIZE]), headed);
-                }
-            }
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::catalog::Applied;
 use crate::engine::entry::{CLEARED, DELETED, PUT, push};
 use crate::engine::history::Keep;
-use crate::engine::{Cursor, Direction, EngineError, FileSize, Start, Tree, WriteTxn};
+use crate::engine::{Contents, Cursor, Direction, EngineError, FileSize, Start, Tree, WriteTxn};
 use crate::wal::history::{self, BULK_SIZE_MIN, CHUNK, CHUNK_SIZE, ChunkWriter, Kind};
 
 /// A transaction of the tree that records its changes.
@@ -132,15 +132,7 @@ impl Recording {
     }
 }
 
-impl WriteTxn for Recording {
-    fn version(&self) -> u64 {
-        self.txn.version()
-    }
-
-    fn is_owner(&self) -> bool {
-        self.txn.is_owner()
-    }
-
+impl Contents for Recording {
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
         self.txn.get(tree, key)
     }
@@ -156,6 +148,16 @@ impl WriteTxn for Recording {
         direction: Direction,
     ) -> Result<Option<crate::engine::Entry<'_>>, EngineError> {
         self.txn.first_from(tree, start, direction)
+    }
+}
+
+impl WriteTxn for Recording {
+    fn version(&self) -> u64 {
+        self.txn.version()
+    }
+
+    fn is_owner(&self) -> bool {
+        self.txn.is_owner()
     }
 
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {

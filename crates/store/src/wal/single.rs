@@ -33,31 +33,10 @@ impl LoggedEngine {
     #[inline]
     pub(crate) fn change_row_at_once(
         &self,
-        key: &[u8],
+        key: HashedKey<'_>,
         known: u64,
         choose: &mut Choose<'_>,
     ) -> Result<AtOnce<()>, EngineError> {
-        self.alone(|shared| shared.change_row(key, known, choose))
-    }
-
-    /// See [`crate::engine::Engine::put_row`].
-    #[inline]
-    pub(crate) fn put_row_at_once(
-        &self,
-        key: HashedKey<'_>,
-        known: u64,
-        value: &[u8],
-        may_replace: fn(&[u8]) -> bool,
-    ) -> Result<AtOnce<bool>, EngineError> {
-        self.alone(|shared| shared.put_row(key, known, value, may_replace))
-    }
-
-    /// Run `work` under the writer lock. `Unable` if the lock is not free.
-    #[inline]
-    fn alone<R>(
-        &self,
-        work: impl FnOnce(&Shared) -> Result<AtOnce<R>, EngineError>,
-    ) -> Result<AtOnce<R>, EngineError> {
         // The first commit starts the checkpointer, on the slow path.
         if !self.has_checkpointer.load(Ordering::Relaxed) {
             return Ok(AtOnce::Unable);
@@ -67,7 +46,7 @@ impl LoggedEngine {
             return Ok(AtOnce::Unable);
         }
         let _held = Held(&self.shared.segments);
-        work(&self.shared)
+        self.shared.change_row(key, known, choose)
     }
 
     /// See [`crate::engine::Engine::show_row`].
@@ -89,21 +68,15 @@ impl LoggedEngine {
     }
 }
 
-/// The outcome of an append. If room or memory was short nothing was done, and a transaction can
-/// make room.
-#[inline]
-fn able<R>(appended: Result<(), EngineError>, done: R) -> Result<AtOnce<R>, EngineError> {
-    match appended {
-        Ok(()) => Ok(AtOnce::Done(done)),
-        Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => Ok(AtOnce::Unable),
-        Err(error) => Err(error),
-    }
-}
-
 impl Shared {
     /// Change a row. The caller holds the writer lock.
     #[inline]
-    fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
+    fn change_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        choose: &mut Choose<'_>,
+    ) -> Result<AtOnce<()>, EngineError> {
         let Some(mut state) = self.state_at_once() else { return Ok(AtOnce::Unable) };
         let segments = &self.segments;
         let below = state.read_row(&*self.tree, segments)?;
@@ -111,13 +84,12 @@ impl Shared {
             return Ok(AtOnce::Stale);
         }
         let Some(last) = state.last_to_append(segments) else { return Ok(AtOnce::Unable) };
-        // One lookup for both the read and the append: each would need the key's hash and a
-        // comparison with the keys that share it.
-        let hashed = HashedKey::of(key);
-        let place = last.memtable.place_of_row(hashed);
+        // One lookup for both the read and the append: each would need a comparison with the keys
+        // that share the hash.
+        let (place, used) = (last.memtable.place_of_row(key), last.end - last.head.begin);
         let mut bytes = std::mem::take(&mut state.spare);
-        let key_at = record::begin_row(&mut bytes, key);
-        let old = state.find_at(place, below.as_ref(), hashed)?;
+        let key_at = record::begin_row(&mut bytes, key.bytes);
+        let old = state.find_at(place, below.as_ref(), key)?;
         let was_there = old.is_some();
         let choice = choose(old, &mut bytes);
         let change = match choice {
@@ -126,8 +98,11 @@ impl Shared {
             Choice::Leave => None,
         };
         let done = match change {
-            Some(change) => {
-                self.append_row(&mut state, place, &mut bytes, change, was_there != (choice == Choice::Put))
+            Some(mut change) => {
+                if was_there != (choice == Choice::Put) {
+                    record::count_first(&mut bytes, &mut change);
+                }
+                self.append_row(&mut state, (place, used), &mut bytes, &change)
             }
             None => Ok(AtOnce::Unable),
         };
@@ -137,60 +112,28 @@ impl Shared {
         done
     }
 
-    /// As `change_row`, for a row whose new value is known and short.
-    #[inline]
-    fn put_row(
-        &self,
-        key: HashedKey<'_>,
-        known: u64,
-        value: &[u8],
-        may_replace: fn(&[u8]) -> bool,
-    ) -> Result<AtOnce<bool>, EngineError> {
-        let Some(mut state) = self.state_at_once() else { return Ok(AtOnce::Unable) };
-        let segments = &self.segments;
-        let below = state.read_row(&*self.tree, segments)?;
-        if state.catalog_version() > known {
-            return Ok(AtOnce::Stale);
-        }
-        let Some(last) = state.last_to_append(segments) else { return Ok(AtOnce::Unable) };
-        let (place, used) = (last.memtable.place_of_row(key), last.end - last.head.begin);
-        let old = state.find_at(place, below.as_ref(), key)?;
-        if !old.is_none_or(may_replace) {
-            return Ok(AtOnce::Unable);
-        }
-        let was_there = old.is_some();
-        let Some(size) = state.short.begin(key, value, !was_there) else { return Ok(AtOnce::Unable) };
-        if size > wal_record_size_max(segments)
-            || used + size as u64 > segments.room()
-            || segments.has_found()
-        {
-            return Ok(AtOnce::Unable);
-        }
-        able(state.append_short(segments, place), was_there)
-    }
-
     /// Append the WAL record of one row, if there is room.
     #[inline]
     fn append_row(
         &self,
         state: &mut State,
-        place: Place,
+        (place, used): (Place, u64),
         bytes: &mut Vec<u8>,
-        mut change: Change,
-        is_counted: bool,
+        change: &Change,
     ) -> Result<AtOnce<()>, EngineError> {
         let segments = &self.segments;
-        if is_counted {
-            record::count_first(bytes, &mut change);
-        }
         let size = record::size_of(bytes);
-        let used = segments.tail().saturating_sub(segments.begin_of(segments.active()));
         if size > wal_record_size_max(segments)
             || used + size as u64 > segments.room()
             || segments.has_found()
         {
             return Ok(AtOnce::Unable);
         }
-        able(state.append_one(segments, place, bytes, &change), ())
+        match state.append_one(segments, place, bytes, change) {
+            Ok(()) => Ok(AtOnce::Done(())),
+            // Nothing was done, and a transaction can make room.
+            Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => Ok(AtOnce::Unable),
+            Err(error) => Err(error),
+        }
     }
 }

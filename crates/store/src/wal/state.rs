@@ -6,10 +6,10 @@
 use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
-use crate::engine::{Engine, EngineError, HashedKey, ReadTxn, Tree};
+use crate::engine::{Contents, Engine, EngineError, HashedKey, ReadTxn, Tree};
 use crate::sys::grown_bytes::Pen;
 use crate::wal::memtable::{Memtable, Place};
-use crate::wal::record::{self, Change, ShortWalRecord};
+use crate::wal::record::{self, Change};
 use crate::wal::segments::{SegmentHead, Segments};
 use crate::wal::write_batch::WriteBatch;
 
@@ -43,6 +43,7 @@ impl Placed {
     }
 
     /// Write a WAL record after the last one, and acknowledge it.
+    #[inline]
     fn publish(&mut self, segments: &Segments, bytes: &[u8], check: u64) -> Result<(), EngineError> {
         segments.write(self.segment, self.head, self.end, bytes).map_err(EngineError::of_system)?;
         self.end += bytes.len() as u64;
@@ -71,9 +72,8 @@ pub(crate) struct State {
     applied_in: u64,
     /// The last WAL record that changed the catalog, or may have.
     catalog: u64,
-    /// Buffers for a WAL record, and for a short one.
+    /// A buffer for a WAL record.
     pub(crate) spare: Vec<u8>,
-    pub(crate) short: ShortWalRecord,
     spare_write_batch: Option<WriteBatch>,
 }
 
@@ -93,7 +93,6 @@ impl State {
             applied_in,
             catalog: applied.sequence,
             spare: Vec::new(),
-            short: ShortWalRecord::default(),
             spare_write_batch: None,
         };
         state.catch_up(tree, segments)?;
@@ -363,32 +362,13 @@ impl State {
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<(), EngineError> {
-        let Some(Placed { memtable, pen, segment, head, end, sequence, chain }) = self.memtables.last_mut()
-        else {
+        let Some(placed) = self.memtables.last_mut() else {
             return Err(EngineError::Misuse("no segment to append to"));
         };
-        memtable.reserve(bytes.len(), 1)?;
-        let check = record::finish(bytes, 1, *sequence + 1, *chain);
-        segments.write(*segment, *head, *end, bytes).map_err(EngineError::of_system)?;
-        (*end, *sequence, *chain) = (*end + bytes.len() as u64, *sequence + 1, check);
-        segments.publish(*end, *sequence);
-        memtable.add_at(pen, place, *sequence, bytes, change);
-        Ok(())
-    }
-
-    /// As `append_one`, for the short WAL record that was begun.
-    #[inline]
-    pub(crate) fn append_short(&mut self, segments: &Segments, place: Place) -> Result<(), EngineError> {
-        let Some(Placed { memtable, pen, segment, head, end, sequence, chain }) = self.memtables.last_mut()
-        else {
-            return Err(EngineError::Misuse("no segment to append to"));
-        };
-        memtable.reserve(record::SHORT_SIZE, 1)?;
-        let (bytes, check) = self.short.finish(*sequence + 1, *chain);
-        segments.write(*segment, *head, *end, bytes).map_err(EngineError::of_system)?;
-        (*end, *sequence, *chain) = (*end + bytes.len() as u64, *sequence + 1, check);
-        segments.publish(*end, *sequence);
-        memtable.add_row(pen, place, *sequence, &mut self.short);
+        placed.memtable.reserve(bytes.len(), 1)?;
+        let check = record::finish(bytes, 1, placed.sequence + 1, placed.chain);
+        placed.publish(segments, bytes, check)?;
+        placed.memtable.add_at(&mut placed.pen, place, placed.sequence, bytes, change);
         Ok(())
     }
 
@@ -447,7 +427,7 @@ pub(crate) fn newest(tree: &dyn Engine) -> Result<(Arc<dyn ReadTxn>, Applied), E
 }
 
 /// The position in the log up to which a version of the tree has everything.
-pub(crate) fn applied_of(source: &(impl catalog::Source + ?Sized)) -> Result<Applied, EngineError> {
+pub(crate) fn applied_of(source: &dyn Contents) -> Result<Applied, EngineError> {
     catalog::applied(source).map_err(|error| match error {
         CatalogError::Engine(error) => error,
         CatalogError::Damaged { .. } => {
@@ -508,11 +488,7 @@ mod tests {
         }
     }
 
-    impl ReadTxn for AskedRead {
-        fn version(&self) -> u64 {
-            self.txn.version()
-        }
-
+    impl Contents for AskedRead {
         fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
             self.count.fetch_add(1, Ordering::Relaxed);
             self.txn.get(tree, key)
@@ -521,6 +497,12 @@ mod tests {
         fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
             self.count.fetch_add(1, Ordering::Relaxed);
             self.txn.cursor(tree)
+        }
+    }
+
+    impl ReadTxn for AskedRead {
+        fn version(&self) -> u64 {
+            self.txn.version()
         }
     }
 

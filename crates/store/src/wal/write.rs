@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::row_key::TableId;
 use crate::catalog::{Applied, table_key};
-use crate::engine::{Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{
+    Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree, WriteTxn,
+};
 use crate::sys::os;
 use crate::wal::checkpoint::{Done, TreeLock, in_a_while, wal_record_size_max, write_said};
 use crate::wal::engine::{Shared, WriterLock};
@@ -223,25 +225,7 @@ impl LoggedWrite {
     }
 }
 
-impl WriteTxn for LoggedWrite {
-    fn version(&self) -> u64 {
-        self.base.version() + 1
-    }
-
-    fn is_owner(&self) -> bool {
-        self.owner == os::thread_number()
-    }
-
-    fn commits_at_once(&self) -> bool {
-        let size = self.write_batch.size();
-        self.bulk.is_none()
-            && (self.write_batch.is_empty()
-                || size <= AT_ONCE_SIZE_MAX
-                    && !self.shared.segments.has_found()
-                    && self.has_room(size as u64)
-                    && self.shared.state_at_once().is_some())
-    }
-
+impl Contents for LoggedWrite {
     fn rows_beyond(&self, table: TableId) -> i64 {
         // A table's entry written by this transaction has the full count; so has a tree with
         // nothing over it.
@@ -249,14 +233,6 @@ impl WriteTxn for LoggedWrite {
             return 0;
         }
         self.base.rows_beyond(table)
-    }
-
-    fn catalog_version(&self) -> Option<u64> {
-        Some(self.base.catalog_version())
-    }
-
-    fn counts_rows(&mut self) -> bool {
-        self.bulk.is_none() && self.write_batch.count()
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
@@ -292,6 +268,34 @@ impl WriteTxn for LoggedWrite {
         }
         let write_batch = if self.write_batch.is_empty() { None } else { Some(&self.write_batch) };
         self.base.first_under(tree, start, direction, write_batch)
+    }
+}
+
+impl WriteTxn for LoggedWrite {
+    fn version(&self) -> u64 {
+        self.base.version() + 1
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner == os::thread_number()
+    }
+
+    fn commits_at_once(&self) -> bool {
+        let size = self.write_batch.size();
+        self.bulk.is_none()
+            && (self.write_batch.is_empty()
+                || size <= AT_ONCE_SIZE_MAX
+                    && !self.shared.segments.has_found()
+                    && self.has_room(size as u64)
+                    && self.shared.state_at_once().is_some())
+    }
+
+    fn catalog_version(&self) -> Option<u64> {
+        Some(self.base.catalog_version())
+    }
+
+    fn counts_rows(&mut self) -> bool {
+        self.bulk.is_none() && self.write_batch.count()
     }
 
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {

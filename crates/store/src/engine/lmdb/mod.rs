@@ -119,6 +119,8 @@ pub(crate) struct Environment {
 /// it.
 pub(crate) struct Heads {
     pub(crate) version: u64,
+    /// See [`page::Pages::number`].
+    pub(crate) number: u64,
     /// By [`Tree::index`]; without special flags.
     pub(crate) trees: [TreeHead; 3],
     pub(crate) bounds: MapBounds,

@@ -18,7 +18,9 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::engine::lmdb::search::Nodes;
 use crate::engine::{Direction, Entry};
 use crate::sys::os::prefetch;
 
@@ -99,19 +101,33 @@ impl MapBounds {
     }
 }
 
+/// A number for one version of one file, which no other version in this process has.
+pub(crate) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// The pages of one version, in the map.
 #[derive(Clone, Copy)]
 pub(crate) struct Pages<'m> {
     bounds: MapBounds,
     page_count: u64,
+    number: u64,
     _version: PhantomData<&'m ()>,
 }
 
 impl<'m> Pages<'m> {
+    /// `number` is no other version's, in this file or another, as long as the process lives.
+    ///
     /// # Safety
     /// As for [`MapBounds::page`], for all numbers that are asked for.
-    pub(crate) unsafe fn new(bounds: MapBounds, page_count: u64) -> Self {
-        Self { bounds, page_count, _version: PhantomData }
+    pub(crate) unsafe fn new(bounds: MapBounds, page_count: u64, number: u64) -> Self {
+        Self { bounds, page_count, number, _version: PhantomData }
+    }
+
+    /// The number of the version.
+    pub(crate) fn number(self) -> u64 {
+        self.number
     }
 
     /// The pages of a file that was read into memory.
@@ -120,7 +136,7 @@ impl<'m> Pages<'m> {
         let page_count = (bytes.len() / page_size) as u64;
         let bounds = MapBounds { base: bytes.as_ptr() as usize, page_size, page_count_max: page_count };
         // SAFETY: the bytes contain this many pages, and are borrowed for `'m`.
-        unsafe { Self::new(bounds, page_count) }
+        unsafe { Self::new(bounds, page_count, next_number()) }
     }
 
     /// The page with a number.
@@ -128,6 +144,12 @@ impl<'m> Pages<'m> {
     pub(crate) fn page(self, number: u64) -> Option<&'m [u8]> {
         // SAFETY: as the caller of `new` promises.
         unsafe { self.bounds.page(number, self.page_count) }
+    }
+
+    /// The nodes of the page with a number, if it is of this kind and has any.
+    #[inline]
+    pub(crate) fn nodes(self, number: u64, kind: u16) -> Option<Nodes<'m>> {
+        Nodes::of(self.page(number)?, number, kind)
     }
 
     /// The leaf page with a number.
@@ -158,6 +180,12 @@ impl<'m> Leaf<'m> {
     /// The number of its entries.
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Its nodes, for a search; `None` if it has none.
+    #[inline]
+    pub(crate) fn nodes(&self) -> Option<Nodes<'m>> {
+        Nodes::of_leaf(self.page, self.count)
     }
 
     /// An entry, in the order of keys.
@@ -282,7 +310,7 @@ mod tests {
             let bounds =
                 MapBounds { base: bytes.as_ptr() as usize, page_size: PAGE_SIZE, page_count_max: map };
             // SAFETY: there is memory for as many pages as the greater of the two says.
-            let pages = unsafe { Pages::new(bounds, file) };
+            let pages = unsafe { Pages::new(bounds, file, 1) };
             (0..7).filter(|number| pages.page(*number).is_some()).collect::<Vec<u64>>()
         };
         assert_eq!(found(5, 5), [2, 3, 4], "without those that are written over");

@@ -6,17 +6,23 @@
 //! The prefix that the key shares with all keys of a page is not compared again. And no cursor is
 //! made.
 //!
+//! Lookups that follow each other often lead to the same leaf. Each thread remembers the way to the
+//! leaves of its last searches. If a key lies between the two keys of the branch above such a leaf
+//! that lead to it and to the next one, only the leaf is searched.
+//!
 //! Pages are read in the map, as by walks (`engine/lmdb/walk.rs`): each number is checked against
 //! the page and the map before it is used. If anything does not look as it should, the search ends
 //! without an answer, and a walk searches and reports the error. Bytes that need no comparison in a
 //! sound tree may differ in a damaged one, so the key of the found entry is compared as a whole.
 //! Damage may hide an entry, but never returns another key's.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::engine::Entry;
 use crate::engine::lmdb::page::{
-    Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, PAGE_LEAF, Pages, read_u16, read_u32, read_u64,
+    Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, Pages, read_u16, read_u32, read_u64,
 };
 use crate::sys::os::prefetch;
 use crate::verify::pages::{DEPTH_MAX, TreeHead};
@@ -88,59 +94,108 @@ struct Found<'m> {
     /// Whether that entry has the key.
     is_there: bool,
     /// The neighbours of the leaf.
-    left: Option<Aside>,
-    right: Option<Aside>,
+    left: Option<Aside<'m>>,
+    right: Option<Aside<'m>>,
 }
 
-/// A page beside the path of the search, and the number of branch levels from it on.
+/// A child of a branch, beside the way of the search, and the number of branch levels from it on.
 #[derive(Clone, Copy)]
-struct Aside {
-    page: u64,
+struct Aside<'m> {
+    nodes: Nodes<'m>,
+    child: usize,
     branches: u16,
 }
 
-impl Aside {
+impl<'m> Aside<'m> {
+    /// The neighbours of a child, where they are in the same branch.
+    #[inline]
+    fn both(nodes: Nodes<'m>, child: usize, branches: u16) -> (Option<Self>, Option<Self>) {
+        let of = |child| Self { nodes, child, branches };
+        (child.checked_sub(1).map(of), Some(child + 1).filter(|child| *child < nodes.count()).map(of))
+    }
+
     /// The leaf at one edge of this subtree.
-    fn leaf(self, pages: Pages<'_>, edge: impl Fn(usize) -> usize) -> Option<Leaf<'_>> {
-        let mut number = self.page;
+    fn leaf(self, pages: Pages<'m>, edge: impl Fn(usize) -> usize) -> Option<Leaf<'m>> {
+        let mut number = self.nodes.child(self.child)?;
         for _ in 0..self.branches {
-            let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
-            number = nodes.child(edge(nodes.offsets.len()))?;
+            let nodes = pages.nodes(number, PAGE_BRANCH)?;
+            number = nodes.child(edge(nodes.count()))?;
         }
         pages.leaf(number)
     }
 }
 
 impl<'m> Found<'m> {
+    #[inline]
     fn of(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<Self> {
+        let place = Way::place_of(key);
+        if let Some(way) = Way::last(place, pages, tree)
+            && let Some((found, way)) = Self::along(way, pages, key)
+        {
+            way.remember(place);
+            return Some(found);
+        }
+        let (found, way) = Self::from_root(pages, tree, key)?;
+        way.remember(place);
+        Some(found)
+    }
+
+    fn from_root(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<(Self, Way)> {
         // A tree of so few levels is cached as soon as it is read.
         const DEPTH_NEAR: u16 = 3;
         if tree.depth == 0 || tree.depth > DEPTH_MAX {
             return None;
         }
+        let is_far = tree.depth > DEPTH_NEAR;
         let (mut number, mut left, mut right) = (tree.root, None, None);
-        let mut bounds = Bounds::default();
+        let mut way = Way { version: pages.number(), root: tree.root, branch: 0, child: 0, index: 0 };
+        let mut sought = Sought::new(key);
         for branches in (0..tree.depth - 1).rev() {
-            let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
+            let nodes = pages.nodes(number, PAGE_BRANCH)?;
             // A branch's first key is never compared: the first child has everything below the
             // second key.
-            let is_far = branches == 0 && tree.depth > DEPTH_NEAR;
-            let (behind, is_there) = nodes.behind(key, 1, is_far, &mut bounds)?;
+            let (behind, is_there) = nodes.behind(&mut sought, 1..nodes.count(), branches == 0 && is_far)?;
             let child = if is_there { behind } else { behind - 1 };
+            (way.branch, way.child) = (number, child);
             number = nodes.child(child)?;
             if branches == 0 {
                 ask_for_leaf(pages.page(number)?);
             }
-            if child > 0 {
-                left = Some(Aside { page: nodes.child(child - 1)?, branches });
-            }
-            if child + 1 < nodes.offsets.len() {
-                right = Some(Aside { page: nodes.child(child + 1)?, branches });
-            }
+            let beside = Aside::both(nodes, child, branches);
+            (left, right) = (beside.0.or(left), beside.1.or(right));
         }
-        let nodes = Nodes::of(pages.page(number)?, number, PAGE_LEAF)?;
-        let (index, is_there) = nodes.behind(key, 0, tree.depth > DEPTH_NEAR, &mut bounds)?;
-        Some(Self { leaf: pages.leaf(number)?, index, is_there, left, right })
+        let leaf = pages.leaf(number)?;
+        let nodes = leaf.nodes()?;
+        let (index, is_there) = nodes.behind(&mut sought, 0..nodes.count(), is_far)?;
+        Some((Self { leaf, index, is_there, left, right }, Way { index, ..way }))
+    }
+
+    /// Search in the leaf of the last search. `None` unless the key lies between the keys that lead to
+    /// that leaf and to the next one.
+    #[inline]
+    fn along(way: Way, pages: Pages<'m>, key: &[u8]) -> Option<(Self, Way)> {
+        let nodes = pages.nodes(way.branch, PAGE_BRANCH)?;
+        let mut sought = Sought::new(key);
+        // A branch's first key says nothing. Keys that are searched in order leave a leaf at its end.
+        if way.child == 0
+            || nodes.compare(way.child + 1, &mut sought)? != Ordering::Greater
+            || nodes.compare(way.child, &mut sought)? == Ordering::Greater
+        {
+            return None;
+        }
+        let leaf = pages.leaf(nodes.child(way.child)?)?;
+        let (left, right) = Aside::both(nodes, way.child, 0);
+        let nodes = leaf.nodes()?;
+        // Mostly the next one.
+        let next = way.index + 1;
+        let order = if next < nodes.count() { Some(nodes.compare(next, &mut sought)?) } else { None };
+        let (index, is_there) = match order {
+            Some(Ordering::Equal) => (next, true),
+            Some(Ordering::Less) => nodes.behind(&mut sought, next + 1..nodes.count(), false)?,
+            Some(Ordering::Greater) => nodes.behind(&mut sought, 0..next, false)?,
+            None => nodes.behind(&mut sought, 0..nodes.count(), false)?,
+        };
+        Some((Self { leaf, index, is_there, left, right }, Way { index, ..way }))
     }
 }
 
@@ -158,12 +213,92 @@ fn ask_for_leaf(page: &[u8]) {
     }
 }
 
-/// How many bytes a key shares with the nearest known key below it and above it. It shares the
-/// smaller number with all keys in between.
-#[derive(Default)]
-struct Bounds {
+/// The way of a search to a leaf, in one tree of one version.
+#[derive(Clone, Copy)]
+struct Way {
+    version: u64,
+    root: u64,
+    /// The branch above the leaf, which of its children the leaf is, and the entry there.
+    branch: u64,
+    child: usize,
+    index: usize,
+}
+
+thread_local! {
+    /// The ways of this thread's last searches. Lookups in several tables and indexes take turns.
+    static LAST_WAYS: [Cell<Way>; Way::PLACES] =
+        const { [const { Cell::new(Way { version: 0, root: 0, branch: 0, child: 0, index: 0 }) }; Way::PLACES] };
+}
+
+impl Way {
+    const PLACES: usize = 8;
+
+    /// The place for a key: neighbours in the tree mostly begin with the same two bytes.
+    #[inline]
+    fn place_of(key: &[u8]) -> usize {
+        match key {
+            [first, second, ..] => usize::from(first.wrapping_mul(3).wrapping_add(*second)) % Self::PLACES,
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    fn last(place: usize, pages: Pages<'_>, tree: &TreeHead) -> Option<Self> {
+        let way = LAST_WAYS.with(|ways| ways.get(place).map(Cell::get))?;
+        (way.version == pages.number() && way.root == tree.root).then_some(way)
+    }
+
+    #[inline]
+    fn remember(self, place: usize) {
+        LAST_WAYS.with(|ways| ways.get(place).map(|way| way.set(self)));
+    }
+}
+
+/// A searched key, and what the search knows of it.
+struct Sought<'k> {
+    key: &'k [u8],
+    /// How many bytes it shares with the nearest known key below it and above it.
     low: usize,
     high: usize,
+    /// It shares so many bytes with all keys in between.
+    known: usize,
+    /// Its next bytes.
+    word: u64,
+}
+
+impl<'k> Sought<'k> {
+    #[inline]
+    fn new(key: &'k [u8]) -> Self {
+        Self { key, low: 0, high: 0, known: 0, word: first_word(key) }
+    }
+
+    /// Compare no byte again that it shares with all keys in between.
+    #[inline]
+    fn skip_known(&mut self) {
+        let known = self.low.min(self.high);
+        if known != self.known {
+            self.known = known;
+            self.word = first_word(self.key.get(known..).unwrap_or_default());
+        }
+    }
+
+    /// Note that a key with this order to the searched one shares so many bytes with it.
+    #[inline]
+    fn note(&mut self, order: Ordering, shared: usize) {
+        match order {
+            Ordering::Less | Ordering::Equal => self.low = shared,
+            Ordering::Greater => self.high = shared,
+        }
+    }
+
+    /// Compare a key where the next eight bytes do not tell.
+    #[cold]
+    fn compare_all(&mut self, own: &[u8]) -> Ordering {
+        let (order, shared) = compare(own, self.key, self.known);
+        self.note(order, shared);
+        self.skip_known();
+        order
+    }
 }
 
 /// The nodes of a page, in the order of their keys.
@@ -186,6 +321,13 @@ impl<'m> Nodes<'m> {
         self.offsets.get(index).map(|offset| usize::from(u16::from_le_bytes(*offset)))
     }
 
+    /// Those of a leaf page, its head checked.
+    #[inline]
+    pub(crate) fn of_leaf(page: &'m [u8], count: usize) -> Option<Self> {
+        let (offsets, _) = page.get(PAGE_HEAD_SIZE..PAGE_HEAD_SIZE + 2 * count)?.as_chunks();
+        (!offsets.is_empty()).then_some(Self { page, offsets })
+    }
+
     /// How many there are: one at least.
     pub(crate) fn count(&self) -> usize {
         self.offsets.len()
@@ -204,23 +346,24 @@ impl<'m> Nodes<'m> {
         Some(u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32)
     }
 
-    /// The index of the node with this key, from `first` on; or else how many nodes are below the
-    /// key, including those before `first`.
+    /// The index of the node with this key in a range; or else how many nodes are below the key, if
+    /// all nodes before the range are, and none behind it.
     #[inline]
-    fn behind(&self, key: &[u8], first: usize, is_far: bool, bounds: &mut Bounds) -> Option<(usize, bool)> {
+    fn behind(&self, sought: &mut Sought<'_>, range: Range<usize>, is_far: bool) -> Option<(usize, bool)> {
         // All nodes before `low` are below the key, and none from `low + count - 1` on. How many
         // are left after a step does not depend on the comparison, so the nodes that the next steps
         // may read are known.
-        let (mut low, mut count) = (first, self.offsets.len().saturating_sub(first) + 1);
+        let (mut low, mut count) = (range.start, range.len() + 1);
         let mut step = 0;
+        sought.skip_known();
         while count > 1 {
             if is_far && step % STEPS_ASKED == 0 {
-                self.ask_for(low, count, bounds.low.min(bounds.high));
+                self.ask_for(low, count, sought.known);
             }
             step += 1;
             let half = count / 2;
             count -= half;
-            match self.compare(low + half - 1, key, bounds)? {
+            match self.compare(low + half - 1, sought)? {
                 Ordering::Less => low += half,
                 Ordering::Greater => {}
                 Ordering::Equal => return Some((low + half - 1, true)),
@@ -262,17 +405,27 @@ impl<'m> Nodes<'m> {
         }
     }
 
-    /// Compare a node's key with the searched key, which is between the bounds, and update the
-    /// bounds.
+    /// Compare a node's key with the searched key, and note what that says of it.
     #[inline]
-    fn compare(&self, index: usize, key: &[u8], bounds: &mut Bounds) -> Option<Ordering> {
+    fn compare(&self, index: usize, sought: &mut Sought<'_>) -> Option<Ordering> {
         let (head, rest) = self.page.get(self.offset(index)?..)?.split_first_chunk::<NODE_HEAD_SIZE>()?;
-        let own = rest.get(..(u64::from_le_bytes(*head) >> 48) as usize)?;
-        let (order, shared) = compare(own, key, bounds.low.min(bounds.high));
-        match order {
-            Ordering::Less | Ordering::Equal => bounds.low = shared,
-            Ordering::Greater => bounds.high = shared,
-        }
+        let size = (u64::from_le_bytes(*head) >> 48) as usize;
+        // Mostly the next eight bytes decide, or the end of a key within them. The bytes behind the
+        // shorter key do not count.
+        let Some(next) = word_at(rest, sought.known) else {
+            return Some(sought.compare_all(rest.get(..size)?));
+        };
+        let differing = next ^ sought.word;
+        let shared = sought.known + (differing.leading_zeros() / u8::BITS) as usize;
+        let both = size.min(sought.key.len());
+        let (order, shared) = if shared >= both {
+            (size.cmp(&sought.key.len()), both)
+        } else if differing != 0 {
+            (if next < sought.word { Ordering::Less } else { Ordering::Greater }, shared)
+        } else {
+            return Some(sought.compare_all(rest.get(..size)?));
+        };
+        sought.note(order, shared);
         Some(order)
     }
 }
@@ -313,12 +466,17 @@ fn first_word(key: &[u8]) -> u64 {
         return u64::from_be_bytes(*first);
     }
     let unused = u8::BITS * (WORD - key.len()) as u32;
+    // The first and last bytes overlap in equal bytes.
     match (key.first_chunk(), key.last_chunk()) {
-        // They overlap in equal bytes.
         (Some(first), Some(last)) => {
             u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
         }
-        _ => (0..WORD).fold(0, |first, at| first << 8 | u64::from(key.get(at).copied().unwrap_or(0))),
+        _ => match (key.first_chunk(), key.last_chunk()) {
+            (Some(first), Some(last)) => {
+                u64::from(u16::from_be_bytes(*first)) << 48 | u64::from(u16::from_be_bytes(*last)) << unused
+            }
+            _ => key.first().map_or(0, |only| u64::from(*only) << 56),
+        },
     }
 }
 
@@ -422,8 +580,40 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_search_begins_at_the_last_leaf_of_its_own_tree_and_version() {
+        let all = entries();
+        let half: Entries = all.iter().step_by(2).map(|(key, value)| (key.clone(), value.clone())).collect();
+        let files = [file_of(&all), file_of(&half)];
+        let pages = files.each_ref().map(|(bytes, _)| Pages::of_bytes(bytes, PAGE_SIZE));
+        let way_of = |key: &[u8]| LAST_WAYS.with(|ways| ways[Way::place_of(key)].get());
+        let mut kept = 0;
+        for key in all.keys() {
+            for ((entries, pages), (_, tree)) in [&all, &half].into_iter().zip(pages).zip(&files) {
+                let before = way_of(key);
+                // Twice, since the other file's search comes between.
+                for _ in 0..2 {
+                    assert_eq!(get(pages, tree, key).ok(), Some(entries.get(key).map(Vec::as_slice)));
+                }
+                let way = way_of(key);
+                assert_eq!((way.version, way.root), (pages.number(), tree.root));
+                kept += usize::from(before.version == way.version);
+            }
+        }
+        assert_eq!(kept, 0, "the other file's search always comes between");
+        let (pages, (_, tree)) = (pages[0], &files[0]);
+        let ways = all.keys().map(|key| {
+            get(pages, tree, key).ok();
+            let way = way_of(key);
+            (way.branch, way.child)
+        });
+        let mut ways: Vec<(u64, usize)> = ways.collect();
+        ways.dedup();
+        assert!(ways.len() * 5 < all.len(), "neighbours are in the same leaf");
+    }
+
+    #[test]
     fn a_search_of_damaged_pages_gives_no_other_key() {
-        const DAMAGES: usize = 40_000;
+        const DAMAGES: usize = 20_000;
         let (mut bytes, tree) = file_of(&entries());
         let mut random = 0x9E37_79B9_7F4A_7C15_u64;
         let mut less_than = |count: usize| {
@@ -438,8 +628,7 @@ pub(crate) mod tests {
         let branches: Vec<usize> = all.clone().filter(is_branch).collect();
         let (mut hidden, mut found) = (0, 0);
         for _ in 0..DAMAGES {
-            let number = less_than(12_000) as u64;
-            let (key, value) = (key_of(number), value_of(number));
+            let number = less_than(11_990) as u64;
             let page =
                 if less_than(4) > 0 { branches[less_than(branches.len())] } else { less_than(all.len()) + 2 };
             // Heads and offsets as often as all the rest.
@@ -447,19 +636,23 @@ pub(crate) mod tests {
             let place = page * PAGE_SIZE + less_than(room);
             let old = std::mem::replace(&mut bytes[place], [0, 0xFF, less_than(256) as u8][less_than(3)]);
             let pages = Pages::of_bytes(&bytes, PAGE_SIZE);
-            match get(pages, &tree, &key) {
-                Ok(Some(got)) => {
-                    let differing = got.iter().zip(&value).filter(|(got, value)| got != value).count();
-                    assert!(differing <= 1, "the value of {number} is another key's");
-                    found += 1;
+            // The neighbours are mostly searched in the same leaf.
+            for number in [number, number + 8, number + 2] {
+                let (key, value) = (key_of(number), value_of(number));
+                match get(pages, &tree, &key) {
+                    Ok(Some(got)) => {
+                        let differing = got.iter().zip(&value).filter(|(got, value)| got != value).count();
+                        assert!(differing <= 1, "the value of {number} is another key's");
+                        found += 1;
+                    }
+                    Ok(None) | Err(Unsure) => hidden += 1,
                 }
-                Ok(None) | Err(Unsure) => hidden += 1,
-            }
-            if let Ok(Some((got, _))) = at_or_above(pages, &tree, &key) {
-                assert!(got >= &key[..]);
-            }
-            if let Ok(Some((got, _))) = below(pages, &tree, &key) {
-                assert!(got < &key[..]);
+                if let Ok(Some((got, _))) = at_or_above(pages, &tree, &key) {
+                    assert!(got >= &key[..]);
+                }
+                if let Ok(Some((got, _))) = below(pages, &tree, &key) {
+                    assert!(got < &key[..]);
+                }
             }
             bytes[place] = old;
         }

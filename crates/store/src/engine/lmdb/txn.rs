@@ -20,12 +20,14 @@ use pellucid_record::encode::copy;
 
 use crate::engine::estimate;
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::engine::lmdb::page::{MapBounds, Pages, read_u64};
+use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::walk::{self, PageCursor};
 use crate::engine::lmdb::{Environment, Heads, check, error_of};
 use crate::engine::parts;
-use crate::engine::{Cursor, Direction, EngineError, Entry, FileSize, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{
+    Contents, Cursor, Direction, EngineError, Entry, FileSize, ReadTxn, Start, Tree, WriteTxn,
+};
 use crate::verify::pages::TreeHead;
 
 /// LMDB's handle of the tree that lists free pages.
@@ -83,9 +85,7 @@ impl LmdbRead {
         if is_warm.is_some_and(|flag| flag.load(Ordering::Acquire)) {
             return Ok(handle);
         }
-        if !self.environment.is_ours() {
-            return Err(EngineError::Forked);
-        }
+        self.check_ours()?;
         let _alone = self.warming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stat = empty_stat();
         // SAFETY: the transaction is live, and no other thread loads a root meanwhile.
@@ -94,6 +94,10 @@ impl LmdbRead {
             flag.store(true, Ordering::Release);
         }
         Ok(handle)
+    }
+
+    fn check_ours(&self) -> Result<(), EngineError> {
+        if self.environment.is_ours() { Ok(()) } else { Err(EngineError::Forked) }
     }
 
     /// Entries in each tree.
@@ -116,9 +120,7 @@ impl LmdbRead {
 
     /// The head of a tree, and the map with its pages. `None` if the pages cannot be read directly.
     fn head_of(&self, tree: Tree) -> Result<Option<(TreeHead, MapBounds)>, EngineError> {
-        if !self.environment.is_ours() {
-            return Err(EngineError::Forked);
-        }
+        self.check_ours()?;
         // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
         let Some(head) = (unsafe { get(self.txn, MAIN_TREE, tree.name().as_bytes()) })? else {
             return Ok(None);
@@ -147,7 +149,7 @@ impl LmdbRead {
         // SAFETY: this transaction keeps the pages of its version as they are while `self` is
         // borrowed, and all numbers begin with the roots of that version's trees. The file had
         // `page_count` pages when they were found, and never has fewer later.
-        let pages = unsafe { Pages::new(heads.bounds, heads.page_count) };
+        let pages = unsafe { Pages::new(heads.bounds, heads.page_count, heads.number) };
         Some((heads.trees.get(tree.index())?, pages))
     }
 
@@ -156,7 +158,13 @@ impl LmdbRead {
         let ((meta, bounds), (rows, _), (blobs, _)) = (meta?, rows?, blobs?);
         let trees = [meta, rows, blobs];
         let page_count = self.environment.info().me_last_pgno as u64 + 1;
-        trees.iter().all(TreeHead::is_plain).then_some(Heads { version, trees, bounds, page_count })
+        trees.iter().all(TreeHead::is_plain).then_some(Heads {
+            version,
+            number: next_number(),
+            trees,
+            bounds,
+            page_count,
+        })
     }
 
     /// The number of free pages.
@@ -189,12 +197,7 @@ impl Drop for LmdbRead {
     }
 }
 
-impl ReadTxn for LmdbRead {
-    fn version(&self) -> u64 {
-        // SAFETY: the transaction is live.
-        unsafe { ffi::mdb_txn_id(self.txn) as u64 }
-    }
-
+impl Contents for LmdbRead {
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
         if let Some((head, pages)) = self.searched(tree, key) {
             return search::get(pages, head, key).or_else(|Unsure| walk::get(pages, head, key));
@@ -205,9 +208,7 @@ impl ReadTxn for LmdbRead {
     }
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
-        if !self.environment.is_ours() {
-            return Err(EngineError::Forked);
-        }
+        self.check_ours()?;
         if let Some((head, pages)) = self.pages_of(tree) {
             return Ok(Box::new(PageCursor::new(pages, head)));
         }
@@ -234,6 +235,13 @@ impl ReadTxn for LmdbRead {
         cursor.start(start, direction)?;
         cursor.step()
     }
+}
+
+impl ReadTxn for LmdbRead {
+    fn version(&self) -> u64 {
+        // SAFETY: the transaction is live.
+        unsafe { ffi::mdb_txn_id(self.txn) as u64 }
+    }
 
     /// By the tree's head alone: this is called when a file is opened, before any page with rows
     /// was verified.
@@ -248,12 +256,9 @@ impl ReadTxn for LmdbRead {
         end: Option<&[u8]>,
         count: usize,
     ) -> Result<Vec<Vec<u8>>, EngineError> {
-        let Some((head, bounds)) = self.head_of(tree)? else { return Ok(Vec::new()) };
-        let page_count = self.environment.info().me_last_pgno as u64 + 1;
-        // SAFETY: the numbers come from this transaction, whose pages stay as they are while `self`
-        // is borrowed. The file had `page_count` pages a moment ago, and never has fewer later.
-        let page = |number| unsafe { bounds.page(number, page_count) };
-        Ok(parts::separators(&head, start, end, count, page))
+        self.check_ours()?;
+        let pages = self.pages_of(tree);
+        Ok(pages.map_or_else(Vec::new, |(head, pages)| parts::separators(pages, head, start, end, count)))
     }
 
     fn entries_between(
@@ -262,11 +267,9 @@ impl ReadTxn for LmdbRead {
         start: &[u8],
         end: Option<&[u8]>,
     ) -> Result<Option<u64>, EngineError> {
-        let Some((head, bounds)) = self.head_of(tree)? else { return Ok(None) };
-        let page_count = self.environment.info().me_last_pgno as u64 + 1;
-        // SAFETY: as in `separators`.
-        let page = |number| unsafe { bounds.page(number, page_count) };
-        Ok(estimate::entries_between(&head, start, end, page))
+        self.check_ours()?;
+        let pages = self.pages_of(tree);
+        Ok(pages.and_then(|(head, pages)| estimate::entries_between(pages, head, start, end)))
     }
 }
 
@@ -496,16 +499,7 @@ impl LmdbWrite {
     }
 }
 
-impl WriteTxn for LmdbWrite {
-    fn version(&self) -> u64 {
-        // SAFETY: the outermost transaction is live as long as `self` is; its id does not change.
-        self.txns.first().map_or(0, |txn| unsafe { ffi::mdb_txn_id(*txn) as u64 })
-    }
-
-    fn is_owner(&self) -> bool {
-        self.owner == current_thread()
-    }
-
+impl Contents for LmdbWrite {
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
         let txn = self.txn()?;
         // SAFETY: the transaction is live, and while `self` is borrowed nothing is written in it.
@@ -515,6 +509,17 @@ impl WriteTxn for LmdbWrite {
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         // Changed pages are outside the map.
         Ok(Box::new(LmdbCursor::open(self.txn()?, self.environment.handle(tree), &self.environment)?))
+    }
+}
+
+impl WriteTxn for LmdbWrite {
+    fn version(&self) -> u64 {
+        // SAFETY: the outermost transaction is live as long as `self` is; its id does not change.
+        self.txns.first().map_or(0, |txn| unsafe { ffi::mdb_txn_id(*txn) as u64 })
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner == current_thread()
     }
 
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
