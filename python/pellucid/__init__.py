@@ -63,6 +63,7 @@ from pellucid.errors import (
     WrongClass,
 )
 from pellucid.objects import register
+from pellucid.renames import rename_classes
 
 __all__ = [
     "KEY",
@@ -120,6 +121,7 @@ __all__ = [
     "open",
     "parse",
     "register",
+    "rename_classes",
     "set_threads",
     "validate",
     "view",

@@ -98,7 +98,7 @@ impl SnapshotHandle {
         run_init: bool,
     ) -> PyResult<Py<Table>> {
         let snapshot = self.inner(py)?;
-        let class = class_of(r#type, run_init)?;
+        let class = class_of(r#type, run_init, false)?;
         Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, self.gate.clone()))
     }
 

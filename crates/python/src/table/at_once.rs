@@ -12,26 +12,30 @@ use pellucid_store::{AtOnce, Known, StoreError, key_of_roomy};
 use pyo3::prelude::*;
 
 use crate::counters;
+use crate::errors;
 use crate::hot::gil::GilRc;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::values::decode;
 use crate::values::home::Home;
-use crate::values::row::Row;
+use crate::values::row::{LENT_SIZE_MIN, Row};
 
 /// The value stored under a key.
 enum Shown<'py> {
     /// A scalar, already decoded.
     Scalar(Bound<'py, PyAny>),
     Row(Row),
+    /// A value that is read where it lies, with a snapshot.
+    Large,
 }
 
 impl<'py> Shown<'py> {
     #[inline]
-    fn value(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn value(self, table: &Table, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self {
-            Self::Scalar(value) => Ok(value),
-            Self::Row(row) => super::typed::value_of_row(py, GilRc::new(row)),
+            Self::Scalar(value) => Ok(Some(value)),
+            Self::Row(row) => table.if_whole(py, super::typed::value_of_row(py, GilRc::new(row))),
+            Self::Large => Ok(None),
         }
     }
 }
@@ -73,7 +77,7 @@ impl Table {
         key: &[u8],
     ) -> PyResult<AtOnce<Option<Bound<'py, PyAny>>>> {
         let (py, this) = (slf.py(), slf.get());
-        if this.class.is_some() {
+        if this.builds() {
             return Ok(AtOnce::Unable);
         }
         let mut shown = None;
@@ -83,7 +87,10 @@ impl Table {
         Ok(match (found, shown) {
             (None, _) => AtOnce::Unable,
             (Some(_), None) => AtOnce::Done(None),
-            (Some(_), Some(shown)) => AtOnce::Done(Some(shown.value(py)?)),
+            (Some(_), Some(shown)) => match shown.value(this, py)? {
+                None => AtOnce::Unable,
+                value => AtOnce::Done(value),
+            },
         })
     }
 
@@ -93,7 +100,7 @@ impl Table {
     pub fn value_of_short<'py>(slf: &Bound<'py, Self>, text: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut room = [0; SHORT_KEY_SIZE];
         let (py, this) = (slf.py(), slf.get());
-        if this.class.is_some() || !this.core.gate.is_open() {
+        if this.builds() || !this.core.gate.is_open() {
             return Ok(None);
         }
         let Some(roomy) = short_key(text, &mut room) else { return Ok(None) };
@@ -103,7 +110,7 @@ impl Table {
             this.core.with_hold(py, |hold| {
                 hold.show_roomy_at_once(known, roomy, |key, record| {
                     scalar = Self::scalar(this, py, record);
-                    if scalar.is_none() {
+                    if scalar.is_none() && !this.is_large(record) {
                         row = Some(Self::stored_row(slf, key_of_roomy(key), record));
                     }
                 })
@@ -111,7 +118,7 @@ impl Table {
         })?;
         match row {
             None => Ok(scalar),
-            Some(row) => super::typed::value_of_row(py, GilRc::new(row)).map(Some),
+            Some(row) => this.if_whole(py, super::typed::value_of_row(py, GilRc::new(row))),
         }
     }
 
@@ -119,7 +126,7 @@ impl Table {
     /// did.
     #[inline]
     pub fn put_short(&self, py: Python<'_>, key: &[u8], value: Simple<'_>) -> PyResult<bool> {
-        if self.class.is_some() || !self.core.gate.is_open() {
+        if self.builds() || !self.core.gate.is_open() {
             return Ok(false);
         }
         let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
@@ -135,11 +142,44 @@ impl Table {
         Ok(put.is_some())
     }
 
+    /// Whether rows are instances of a class, which Python code builds and checks.
+    #[inline]
+    fn builds(&self) -> bool {
+        self.class.as_ref().is_some_and(|class| !class.is_any)
+    }
+
+    /// Whether rows are any objects, built whole.
+    #[inline]
+    pub(super) fn gives_any(&self) -> bool {
+        self.class.as_ref().is_some_and(|class| class.is_any)
+    }
+
+    /// Whether a record is read where it lies.
+    #[inline]
+    fn is_large(&self, record: &[u8]) -> bool {
+        record.len() >= LENT_SIZE_MIN && self.gives_any()
+    }
+
+    /// A value that was read without a snapshot; None if it was built whole, and another process
+    /// has replaced its large values meanwhile.
+    #[inline]
+    fn if_whole<'py>(
+        &self,
+        py: Python<'py>,
+        value: PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match value {
+            Err(error) if self.class.is_some() && errors::is_of(py, &error, "StaleRecord") => Ok(None),
+            value => value.map(Some),
+        }
+    }
+
     /// The decoded scalar, or a row. Runs no user code, since other threads wait for the store
     /// meanwhile.
     fn shown<'py>(slf: &Bound<'py, Self>, key: &[u8], record: &[u8]) -> Shown<'py> {
         match Self::scalar(slf.get(), slf.py(), record) {
             Some(value) => Shown::Scalar(value),
+            None if slf.get().is_large(record) => Shown::Large,
             None => Shown::Row(Self::stored_row(slf, key, record)),
         }
     }

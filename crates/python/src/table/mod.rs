@@ -11,3 +11,4 @@ pub mod ready_indexes;
 pub mod rows;
 pub mod slots;
 pub mod typed;
+pub mod unreadable;
