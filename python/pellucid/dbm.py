@@ -70,7 +70,7 @@ def open(
     """
     database = open_database(file, flag, mode, durability=durability, pickle="deny", timeout=timeout)
     try:
-        return _Database(database, file)
+        return _Database(database.table("default"), database, file)
     except BaseException:
         database.close()
         raise
@@ -151,68 +151,37 @@ def _create(file: Any, mode: int) -> None:
         raise as_error(problem, file) from problem
 
 
-def _as_bytes(value: str | Buffer, what: str) -> bytes:
-    """Return a key or a value as it is stored: a str as UTF-8, any other buffer as its bytes."""
-    if type(value) is bytes:
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    try:
-        return bytes(memoryview(value))
-    except TypeError:
-        raise TypeError(f"a {what} of dbm is bytes or str, not {type(value).__name__}") from None
+def refusal(problem: BaseException) -> error | None:
+    """Return the `error` in whose place an exception stands; None for one that stays as it is."""
+    if isinstance(problem, Closed):
+        return error(CLOSED)
+    if not isinstance(problem, (Error, OSError)):
+        return None
+    refused = as_error(problem)
+    refused.__cause__ = problem
+    return refused
 
 
-class _Database(MutableMapping[bytes, bytes]):
-    """An open database. A str as key or value means its UTF-8 bytes; what is read is bytes."""
+def _as_bytes(value: str | Buffer) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(memoryview(value))
 
-    __slots__ = ("_database", "_table")
 
-    def __init__(self, database: pellucid.Database, file: object) -> None:
+class _Database(pellucid._BytesMap, MutableMapping[bytes, bytes]):
+    """An open database. A str as key or value means its UTF-8 bytes; what is read is bytes.
+
+    The base class reads and writes single keys.
+    """
+
+    def __init__(self, table: pellucid.Table[Any], database: pellucid.Database, file: object) -> None:
+        self._table = table
         self._database = database
-        self._table: pellucid.Table[Any] = database.table("default")
         # Keys are in order, and those of one type stand together.
-        for row in (self._table.first(), self._table.last()):
+        for row in (table.first(), table.last()):
             if row is not None and type(row[0]) is not bytes:
                 raise error(
                     f"{os.fsdecode(file)!r} has a key that is not bytes, {row[0]!r}: "  # type: ignore[arg-type]
                     "it was not made by pellucid.dbm; open it with pellucid.open() or pellucid.shelve.open()"
                 )
-
-    def __getitem__(self, key: str | Buffer) -> bytes:
-        try:
-            value = self._table[key if type(key) is bytes else _as_bytes(key, "key")]
-        except Error as problem:
-            self._refuse(problem)
-        if type(value) is not bytes:
-            raise error(f"the value for key {key!r} is no bytes; read it with pellucid.open()")
-        return value
-
-    def __setitem__(self, key: str | Buffer, value: str | Buffer) -> None:
-        try:
-            self._table[key if type(key) is bytes else _as_bytes(key, "key")] = (
-                value if type(value) is bytes else _as_bytes(value, "value")
-            )
-        except Error as problem:
-            self._refuse(problem)
-
-    def __delitem__(self, key: str | Buffer) -> None:
-        try:
-            del self._table[_as_bytes(key, "key")]
-        except Error as problem:
-            self._refuse(problem)
-
-    def __contains__(self, key: object) -> bool:
-        try:
-            return _as_bytes(key, "key") in self._table  # type: ignore[arg-type]
-        except Error as problem:
-            self._refuse(problem)
-
-    def __len__(self) -> int:
-        try:
-            return len(self._table)
-        except Error as problem:
-            self._refuse(problem)
 
     def __iter__(self) -> Iterator[bytes]:
         """Iterate over the keys, in their order, as they are now."""
@@ -238,14 +207,14 @@ class _Database(MutableMapping[bytes, bytes]):
     def get(self, key: str | Buffer, default: Any = None) -> Any:
         """Return the value of a key, or `default`."""
         try:
-            return self._table.get(_as_bytes(key, "key"), default)
-        except Error as problem:
-            self._refuse(problem)
+            return self[key]
+        except KeyError:
+            return default
 
     def setdefault(self, key: str | Buffer, default: str | Buffer = b"") -> bytes:
         """Return the value of a key, which is `default` from now on if there was none."""
         try:
-            found: bytes = self._table.setdefault(_as_bytes(key, "key"), _as_bytes(default, "value"))
+            found: bytes = self._table.setdefault(_as_bytes(key), _as_bytes(default))
         except Error as problem:
             self._refuse(problem)
         return found
@@ -262,7 +231,7 @@ class _Database(MutableMapping[bytes, bytes]):
         """Return the key after `key`, which need not be there itself; None if that was the last one."""
         try:
             # No key lies between a string of bytes and the same with a NUL behind it.
-            return next(iter(self._table.keys(start=_as_bytes(key, "key") + b"\0")), None)
+            return next(iter(self._table.keys(start=_as_bytes(key) + b"\0")), None)
         except Error as problem:
             self._refuse(problem)
 
@@ -306,10 +275,8 @@ class _Database(MutableMapping[bytes, bytes]):
         if self._database.closed:
             raise error(CLOSED)
 
-    def _refuse(self, problem: BaseException) -> NoReturn:
-        if isinstance(problem, Closed):
-            raise error(CLOSED) from None
-        raise as_error(problem) from problem
+    def _refuse(self, problem: Error | OSError) -> NoReturn:
+        raise refusal(problem) or problem
 
 
 class _Items(ItemsView[bytes, bytes]):

@@ -23,7 +23,7 @@ use crate::layout::{
 pub use buffer::copy;
 use buffer::{Buffer, inline_bits};
 pub use flat::Simple;
-pub use short::{SHORT_RECORD_SIZE, short_record};
+pub use short::{SHORT_RECORD_SIZE, short_bytes_record, short_record};
 
 /// Memory for more elements than this is reserved in advance, so that a shortage can be reported.
 const STAGE_COUNT_UNASKED: u32 = 1 << 16;

@@ -33,6 +33,17 @@ pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE])
     out.get_mut(..SCALAR_HEAD_SIZE + size + ROOM_BEHIND)
 }
 
+/// As `short_record`, for bytes.
+#[inline]
+#[must_use]
+pub fn short_bytes_record<'a>(bytes: &[u8], out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a mut [u8]> {
+    let record = short_record(Simple::Str(bytes), out)?;
+    // Only the tag differs from that of a str.
+    let tag = record.get_mut(1)?;
+    *tag = if *tag == tag::STR { tag::BYTES } else { *tag - tag::STR_INLINE + tag::BYTES_INLINE };
+    Some(record)
+}
+
 /// The size of a number without the zeros at its end.
 #[inline]
 fn size_of_bits(bits: u64) -> usize {
@@ -66,6 +77,15 @@ mod tests {
             let mut room = [7; SHORT_RECORD_SIZE];
             let record = short_record(value, &mut room).map(|record| &record[..record.len() - ROOM_BEHIND]);
             assert_eq!(record, expected, "{value:?}");
+        }
+        for size in 0..=text.len() {
+            let mut encoder = Encoder::default();
+            encoder.bytes_value(&text[..size]);
+            let has_room = SCALAR_HEAD_SIZE + size + ROOM_BEHIND <= SHORT_RECORD_SIZE;
+            let mut room = [7; SHORT_RECORD_SIZE];
+            let record = short_bytes_record(&text[..size], &mut room)
+                .map(|record| &record[..record.len() - ROOM_BEHIND]);
+            assert_eq!(record, has_room.then_some(encoder.bytes()), "{size}");
         }
         assert_eq!(short_record(Simple::None, &mut [7; SHORT_RECORD_SIZE]), None);
     }

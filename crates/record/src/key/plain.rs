@@ -22,6 +22,15 @@ pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&
     Some(key)
 }
 
+/// As `short_key`, for bytes: the same as from `KeyEncoder::bytes`.
+#[inline]
+#[must_use]
+pub fn short_bytes_key<'a>(bytes: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a mut [u8]> {
+    let key = short_key(bytes, out)?;
+    *key.get_mut(1)? = code::BYTES;
+    Some(key)
+}
+
 /// A key that is a str or an int, borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlainKey<'a> {
@@ -103,6 +112,11 @@ mod tests {
         for size in 0..=text.len() {
             let mut encoder = KeyEncoder::new();
             encoder.str(&text[..size]);
+            let mut room = [7; SHORT_KEY_SIZE];
+            let mut of_bytes = KeyEncoder::new();
+            of_bytes.bytes(&text[..size]);
+            let found = short_bytes_key(&text[..size], &mut room).map(|key| &key[1..]);
+            assert_eq!(found, (size + 3 <= SHORT_KEY_SIZE).then_some(of_bytes.as_bytes()), "{size}");
             let expected = (size + 3 <= SHORT_KEY_SIZE).then_some(encoder.as_bytes());
             let mut room = [7; SHORT_KEY_SIZE];
             assert_eq!(short_key(&text[..size], &mut room).map(|key| &key[1..]), expected);
