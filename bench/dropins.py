@@ -91,7 +91,7 @@ def measure(contender: str, kind: str, count: int, path: str, budget: float) -> 
 
 
 def put_values(contender: str, path: str, name: str, count: int) -> None:
-    """Write values through a shelf that another process has open, too, and print each number when it is in."""
+    """Write values through a shelf that another process has open, too, and print each number after it."""
     shelve, _ = modules(contender)
     shelf = shelve.open(path, "c")
     for number in range(count):
@@ -215,7 +215,7 @@ def compare(options: argparse.Namespace, found: dict[str, str], kind: str, count
             if not samples[name] or samples[name][0]["done"] == count:
                 samples[name].append(sample(python, name, kind, count, options.budget, folder))
     print(
-        f"\n{kind}: {count:,} writes and reads, with open and close; best of {options.rounds}, in µs for each"
+        f"\n{kind}: {count:,} writes and reads, with open and close; best of {options.rounds}, in us for each"
     )
     print(f"{'':14}{'write':>10}{'read':>10}{'both':>10}{'ratio':>9}  wanted")
     best = {

@@ -28,7 +28,6 @@ from pellucid._native import (
     validate,
     view,
 )
-from pellucid._native import BytesMap as _BytesMap  # noqa: F401  for pellucid.dbm
 from pellucid._native import __version__ as __version__
 from pellucid.errors import (
     Busy,

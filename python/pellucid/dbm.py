@@ -11,6 +11,7 @@ from builtins import open as io_open
 from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
 
 import pellucid
+from pellucid._native import BytesMap
 from pellucid.errors import Closed, DatabaseError, Error, ReadOnly
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
@@ -166,7 +167,7 @@ def _as_bytes(value: str | Buffer) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(memoryview(value))
 
 
-class _Database(pellucid._BytesMap, MutableMapping[bytes, bytes]):
+class _Database(BytesMap, MutableMapping):  # type: ignore[type-arg]
     """An open database. A str as key or value means its UTF-8 bytes; what is read is bytes.
 
     The base class reads and writes single keys.
@@ -211,7 +212,7 @@ class _Database(pellucid._BytesMap, MutableMapping[bytes, bytes]):
         except KeyError:
             return default
 
-    def setdefault(self, key: str | Buffer, default: str | Buffer = b"") -> bytes:
+    def setdefault(self, key: str | Buffer, default: str | Buffer = b"") -> bytes:  # type: ignore[override]
         """Return the value of a key, which is `default` from now on if there was none."""
         try:
             found: bytes = self._table.setdefault(_as_bytes(key), _as_bytes(default))

@@ -39,7 +39,7 @@ class _ClosedDict(MutableMapping):  # type: ignore[type-arg]
     def closed(self, *_: object) -> NoReturn:
         raise ValueError("invalid operation on closed shelf")
 
-    __iter__ = __len__ = __getitem__ = __setitem__ = __delitem__ = keys = closed  # type: ignore[assignment]
+    __iter__ = __len__ = __getitem__ = __setitem__ = __delitem__ = keys = closed
 
     def __repr__(self) -> str:
         return "<Closed Dictionary>"

@@ -21,14 +21,14 @@ def test_error_is_an_os_error_and_one_of_ours() -> None:
 
 def test_text_is_stored_as_utf_8_and_read_as_bytes(path: Path) -> None:
     with dbm.open(path, "c") as db:
-        db["Köln"] = "Dom"
+        db["K\xf6ln"] = "Dom"
         db[bytearray(b"b")] = memoryview(b"bytes")
-        assert db["Köln"] == db["Köln".encode()] == b"Dom"
+        assert db["K\xf6ln"] == db["K\xf6ln".encode()] == b"Dom"
         assert db.keys() == [b"K\xc3\xb6ln", b"b"]
         assert dict(db) == dict(db.items()) == {b"K\xc3\xb6ln": b"Dom", b"b": b"bytes"}
         assert list(db.values()) == [b"Dom", b"bytes"]
         assert db.get("nothing") is None
-        assert "Köln" in db
+        assert "K\xf6ln" in db
         assert db.pop("b") == b"bytes"
         assert db.setdefault("new", "x") == b"x"
         assert len(db) == 2

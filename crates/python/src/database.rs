@@ -156,6 +156,12 @@ impl Database {
     /// neither `__init__` nor `__post_init__`, converters or validators run again. With
     /// `run_init=True`, each read calls the class with the stored fields, and they do run.
     ///
+    /// With `type=object`, rows are any Python objects, and come back exactly as they were: plain
+    /// dicts and lists instead of records, and instances of any class, through pickle where the
+    /// format does not hold them and `pickle=` allows it. An object in which a mutable part occurs
+    /// twice is then pickled as a whole. With `fast=True`, nothing looks for such parts, as with
+    /// `pickle.Pickler.fast`: each occurrence is a copy, and an object that contains itself raises.
+    ///
     /// >>> import dataclasses, pellucid
     /// >>> @dataclasses.dataclass
     /// ... class Person:
@@ -168,11 +174,6 @@ impl Database {
     /// ...     ann.name = "Anna"
     /// >>> people[1]
     /// Person(name='Anna')
-    /// With `type=object`, rows are any Python objects, and come back exactly as they were: plain
-    /// dicts and lists instead of records, and instances of any class, through pickle where the
-    /// format does not hold them and `pickle=` allows it. An object in which a mutable part occurs
-    /// twice is then pickled as a whole. With `fast=True`, nothing looks for such parts, as with
-    /// `pickle.Pickler.fast`: each occurrence is a copy, and an object that contains itself raises.
     #[pyo3(signature = (name, /, *, r#type=None, run_init=false, fast=false))]
     fn table(
         &self,

@@ -230,12 +230,12 @@ fn written<'a, 'py>(
 fn is_for_pickle(encoding: &Encoding<'_, '_>, failure: &encode::Failure) -> bool {
     match failure.reason {
         Reason::Shared => true,
-        Reason::Cycle | Reason::TooDeep | Reason::Member(..) => {
+        Reason::Encode(EncodeError::NoMemory | EncodeError::CountMismatch { .. })
+        | Reason::Unsupported(_)
+        | Reason::Python(_) => false,
+        Reason::Cycle | Reason::TooDeep | Reason::Member(..) | Reason::Encode(_) => {
             encoding.manner.is_exact && !encoding.policy.is_deny()
         }
-        Reason::Encode(EncodeError::NoMemory | EncodeError::CountMismatch { .. }) => false,
-        Reason::Encode(_) => encoding.manner.is_exact && !encoding.policy.is_deny(),
-        Reason::Unsupported(_) | Reason::Python(_) => false,
     }
 }
 

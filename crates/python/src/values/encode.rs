@@ -263,6 +263,30 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Encoding::new(self.py, self.names, target, policy, Manner::COPIES)
     }
 
+    /// Notes a mutable object; fails where it was met before and that matters.
+    ///
+    /// # Safety
+    /// `object` is live.
+    #[inline]
+    pub unsafe fn see(&mut self, object: Object) -> Outcome {
+        // SAFETY: as promised by the caller; an encoding runs with the GIL held.
+        if self.manner.keeps_identity && !unsafe { self.seen.add(object) } {
+            return fail(Reason::Shared);
+        }
+        Ok(())
+    }
+
+    /// As `see`, for an object of any class: nothing is noted of one that compares by its value.
+    pub fn see_any(&mut self, object: &Bound<'_, PyAny>) -> Outcome {
+        let object = object.as_ptr();
+        // A tuple compares by its value, but what is in it may lead back to it.
+        if self.seen.is_around(object) {
+            return fail(Reason::Shared);
+        }
+        // SAFETY: a live object.
+        unsafe { if sharing::is_mutable(object) { self.see(object) } else { Ok(()) } }
+    }
+
     /// Removes everything written so far. From here on, parts may occur twice.
     pub fn start_over(&mut self) {
         self.take_back(Mark { used: 0, seen: 0, pending: 0, apart: 0 });
@@ -507,7 +531,9 @@ impl<'a, 'py> Encoding<'a, 'py> {
         unsafe {
             let count = ffi::PyTuple_GET_SIZE(tuple);
             self.encoder.begin(Kind::Tuple, count as u32, 0)?;
-            self.seen.enter(tuple);
+            if self.manner.keeps_identity {
+                self.seen.enter(tuple);
+            }
             for index in 0..count {
                 self.element(ffi::PyTuple_GET_ITEM(tuple, index), index as usize, depth)?;
             }
@@ -530,7 +556,9 @@ impl<'a, 'py> Encoding<'a, 'py> {
         let members: Vec<_> = set.try_iter()?.collect::<PyResult<_>>()?;
         self.check_members(&members)?;
         self.encoder.begin(kind, members.len() as u32, 0)?;
-        self.seen.enter(set.as_ptr());
+        if self.manner.keeps_identity {
+            self.seen.enter(set.as_ptr());
+        }
         for member in &members {
             // SAFETY: held by `members`.
             unsafe { self.key_or_member(member.as_ptr(), depth) }?;

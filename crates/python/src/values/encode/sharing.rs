@@ -9,10 +9,8 @@
 use std::collections::HashSet;
 
 use pyo3::ffi;
-use pyo3::prelude::*;
 
 use crate::hot::item::{Held, Object};
-use crate::values::encode::{Encoding, Outcome, Reason, fail};
 
 /// More objects than this are found through a hash table.
 const FEW: usize = 12;
@@ -77,11 +75,16 @@ impl Seen {
         self.around.pop();
     }
 
+    /// Whether an object is one of the tuples and sets that were entered.
+    pub fn is_around(&self, object: Object) -> bool {
+        self.around.contains(&(object as usize))
+    }
+
     /// Adds an object; false if it was met before.
     ///
     /// # Safety
     /// `object` is live, and the GIL is held.
-    unsafe fn add(&mut self, object: Object) -> bool {
+    pub unsafe fn add(&mut self, object: Object) -> bool {
         let is_new = if self.held.len() < FEW {
             self.held.iter().all(|held| held.0 != object)
         } else {
@@ -98,40 +101,22 @@ impl Seen {
     }
 }
 
-impl Encoding<'_, '_> {
-    /// Notes a mutable object; fails where it was met before and that matters.
-    ///
-    /// # Safety
-    /// `object` is live.
-    #[inline]
-    pub unsafe fn see(&mut self, object: Object) -> Outcome {
-        // SAFETY: as promised by the caller; an encoding runs with the GIL held.
-        if self.manner.keeps_identity && !unsafe { self.seen.add(object) } {
-            return fail(Reason::Shared);
-        }
-        Ok(())
-    }
-
-    /// As `see`, for an object of any class: nothing is noted of one that compares by its value, nor
-    /// of a class or a function.
-    pub fn see_any(&mut self, object: &Bound<'_, PyAny>) -> Outcome {
-        let object = object.as_ptr();
-        // SAFETY: a live object has a live type.
-        unsafe {
-            let kind = ffi::Py_TYPE(object);
-            // A tuple compares by its value, but what is in it may lead back to it.
-            if self.seen.around.contains(&(object as usize)) {
-                return fail(Reason::Shared);
-            }
-            let hash = (*kind).tp_hash.map(|hash| hash as usize);
-            let by_identity = (*(&raw const ffi::PyBaseObject_Type)).tp_hash.map(|hash| hash as usize);
-            let is_mutable = hash.is_none()
-                || hash == Some(ffi::PyObject_HashNotImplemented as *const () as usize)
-                || (hash == by_identity
-                    && ffi::PyType_Check(object) == 0
-                    && kind != &raw mut ffi::PyCFunction_Type
-                    && kind != &raw mut ffi::PyFunction_Type);
-            if is_mutable { self.see(object) } else { Ok(()) }
-        }
+/// Whether a program can tell an object from a copy of it without asking for its identity: it is
+/// mutable, or compares by its identity. Classes and functions are never copied.
+///
+/// # Safety
+/// `object` is live, and the GIL is held.
+pub unsafe fn is_mutable(object: Object) -> bool {
+    // SAFETY: a live object has a live type.
+    unsafe {
+        let kind = ffi::Py_TYPE(object);
+        let hash = (*kind).tp_hash.map(|hash| hash as usize);
+        let by_identity = ffi::PyBaseObject_Type.tp_hash.map(|hash| hash as usize);
+        hash.is_none()
+            || hash == Some(ffi::PyObject_HashNotImplemented as *const () as usize)
+            || (hash == by_identity
+                && ffi::PyType_Check(object) == 0
+                && kind != &raw mut ffi::PyCFunction_Type
+                && kind != &raw mut ffi::PyFunction_Type)
     }
 }
