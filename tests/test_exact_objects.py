@@ -297,6 +297,7 @@ def test_an_array_is_read_from_the_file_without_a_copy(path: Path, count: int, p
         if sys.platform == "linux":
             assert lies_in_place(read)
         assert not read.flags.writeable
+        assert shelf.database.check() == []
         shelf["a"] = 1
         shelf["b"] = put(numpy.zeros(count))
         assert numpy.array_equal(read, values)
@@ -367,6 +368,15 @@ class Large:
 def test_an_array_of_objects_is_pickled_where_that_is_allowed(objects: pellucid.Table[Any]) -> None:
     objects["a"] = numpy.array([None, "a", 1], dtype=object)
     assert objects["a"].tolist() == [None, "a", 1]
+
+
+def test_a_list_holds_for_the_objects_in_an_array() -> None:
+    with pellucid.open(":memory:", pickle="allow") as db:
+        db["a"] = {"m": numpy.array([Node(a=1)], dtype=object)}
+        data = pellucid.dumps(db["a"].to_dict(), pickle="allow")
+    for allowed in (["numpy.*"], ["numpy.ndarray", "numpy.dtype", "numpy.core.multiarray._reconstruct"]):
+        with pytest.raises(pellucid.PickleDenied, match="a stored pickle wants"):
+            pellucid.loads(data, pickle=[*allowed, "numpy._core.multiarray._reconstruct"])
 
 
 @pytest.fixture
