@@ -350,6 +350,27 @@ def test_buffers_beside_a_pickle_follow_the_policy(path: Path) -> None:
         pytest.fail("no list of globals reads it")
 
 
+def test_pickles_are_counted_wherever_they_are(path: Path) -> None:
+    pellucid.register(Large, lambda it: {"text": it.text}, lambda plain: Large(plain["text"]))
+    rows = {
+        "none": ({"a": [1, (2,)], "b": numpy.arange(10_000)}, 0),
+        "root": (range(3), 1),
+        "nested": ({"a": [range(3), (range(3), {"b": range(3)})], 5: {Point(1)}}, 4),
+        "large": ({"a": Node(text="x" * 100_000)}, 1),
+        "buffers": ([Node(m=numpy.arange(10_000)), Node(m=numpy.arange(100_000))], 2),
+        "registered": (Large([range(3), 1]), 1),
+        "shared": (shared([1]), 1),
+    }
+    with pellucid.open(path, pickle="allow") as db:
+        for name, (value, count) in rows.items():
+            things = db.table(name, type=object)
+            things["a"] = value
+            assert db.stats(pickles=True)["pickles"] == count, name
+            del things["a"]
+        assert db.stats(pickles=True)["pickles"] == 0
+        assert db.stats()["blobs"] == 0
+
+
 def test_large_parts_of_a_registered_object_at_the_root_are_kept(path: Path) -> None:
     pellucid.register(Large, lambda it: {"text": it.text}, lambda plain: Large(plain["text"]))
     with pellucid.open(path) as db:
@@ -361,7 +382,7 @@ def test_large_parts_of_a_registered_object_at_the_root_are_kept(path: Path) -> 
 
 
 class Large:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: Any) -> None:
         self.text = text
 
 

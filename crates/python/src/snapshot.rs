@@ -355,6 +355,11 @@ impl SnapshotHandle {
         self.default(py)?.call_method1("to_numpy", (path,))
     }
 
+    /// Return the rows of the default table that cannot be read; see `Table.unreadable`.
+    fn unreadable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("unreadable")
+    }
+
     /// Return the sum of the numbers at a field path of the default table; see `Table.sum`.
     fn sum<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         column::sum(&self.default(py)?, path)
