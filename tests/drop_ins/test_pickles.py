@@ -15,10 +15,14 @@ from drop_ins import standard
 # What is about the pickler that a test was given, and not about the object.
 OTHER_PROTOCOL = "a class tells the protocol that it was asked for, or is stored under a name of Python 2"
 OTHER_PICKLER = "looks at the pickler itself"
+# Since 3.15.
+IMMUTABLE = "asks whether two equal texts are one object, and a record holds each text where it stands"
 WITHOUT = {
     "test_reduce_ex_calls_base": OTHER_PROTOCOL,
     "test_builtin_exceptions": OTHER_PROTOCOL,
     "test_framed_write_sizes_with_delayed_writer": OTHER_PICKLER,
+    "test_unicode_memoization": IMMUTABLE,
+    "test_bytes_memoization": IMMUTABLE,
 }
 
 if standard.has_tests("pickletester"):
