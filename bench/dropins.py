@@ -90,8 +90,11 @@ def measure(contender: str, kind: str, count: int, path: str, budget: float) -> 
     return {"write": (written - begun) / done, "read": (read - written) / done, "done": done}
 
 
-def put_values(contender: str, path: str, name: str, count: int) -> None:
-    """Write values through a shelf that another process has open, too, and print each number after it."""
+def put_values(contender: str, path: str, name: str, count: int, last: int) -> None:
+    """Write values through a shelf that another process has open, too, and print each number after it.
+
+    The process kills itself after the value of number `last`, as `kill -9` would.
+    """
     shelve, _ = modules(contender)
     shelf = shelve.open(path, "c")
     for number in range(count):
@@ -100,6 +103,8 @@ def put_values(contender: str, path: str, name: str, count: int) -> None:
             # Their writes are in the process's memory until then.
             shelf.sync()
         print(number, flush=True)
+        if number == last:
+            os.kill(os.getpid(), signal.SIGKILL)
     shelf.close()
 
 
@@ -108,29 +113,25 @@ def kill_one(python: str, contender: str, folder: Path, count: int) -> str:
     path = str(folder / "shared")
     if contender == "pellucid" or contender == "dbm.sqlite3":
         # Both begin with the same file.
-        subprocess.run([python, __file__, "--child", "put", contender, path, "first", "1"], check=True)
+        first = [python, __file__, "--child", "put", contender, path, "first", "1", "-1"]
+        subprocess.run(first, check=True, stdout=subprocess.DEVNULL)
     writers = [
         subprocess.Popen(
-            [python, __file__, "--child", "put", contender, path, name, str(count)],
+            [python, __file__, "--child", "put", contender, path, name, str(count), last],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for name in ("killed", "other")
+        for name, last in (("killed", str(count // 2)), ("other", "-1"))
     ]
     killed, other = writers
-    acknowledged = 0
-    assert killed.stdout is not None
-    for _ in killed.stdout:
-        acknowledged += 1
-        if acknowledged == count // 2:
-            killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    acknowledged, killed_errors = killed.communicate()
     out, errors = other.communicate()
-    wanted = {"killed": acknowledged, "other": len(out.splitlines())}
+    wanted = {"killed": len(acknowledged.splitlines()), "other": len(out.splitlines())}
     failures = []
-    if other.returncode:
-        failures.append("the other writer failed: " + errors.strip().splitlines()[-1][:70])
+    for writer, said, code in ((killed, killed_errors, -signal.SIGKILL), (other, errors, 0)):
+        if writer.returncode != code:
+            failures.append("a writer failed: " + said.strip().splitlines()[-1][:70])
     found = subprocess.run(
         [python, __file__, "--child", "count", contender, path, json.dumps(wanted)],
         capture_output=True,
@@ -165,7 +166,7 @@ def child(arguments: list[str]) -> None:
     if task == "measure":
         print(json.dumps(measure(contender, rest[0], int(rest[1]), path, float(rest[2]))))
     elif task == "put":
-        put_values(contender, path, rest[0], int(rest[1]))
+        put_values(contender, path, rest[0], int(rest[1]), int(rest[2]))
     else:
         print(count_lost(contender, path, json.loads(rest[0])))
 
