@@ -226,6 +226,20 @@ def test_without_pickle_parts_are_copied_and_cycles_raise() -> None:
         assert list(objects) == ["a"]
 
 
+def test_under_a_list_parts_are_copied(path: Path) -> None:
+    when = datetime.date(2000, 1, 1)
+    with shelve.open(path, pickle=[f"{__name__}.Node"]) as shelf:
+        shelf["a"] = {**shared([1]), "when": when, "node": Node(a=1)}
+        read = shelf["a"]
+        assert (read["a"], read["b"], read["when"], read["node"].a) == ([1], [[1]], when, 1)
+        assert read["a"] is not read["b"][0]
+        circle: list[Any] = []
+        circle.append(circle)
+        shelf["b"] = circle
+        read = shelf["b"]
+        assert read[0] is read
+
+
 def test_records_keep_identity_too_where_pickles_are_allowed(path: Path) -> None:
     with pellucid.open(path, pickle="allow") as db:
         db["a"] = shared([1])

@@ -110,12 +110,11 @@ impl RowClass {
 impl Table {
     /// What is kept of objects that are stored here.
     pub fn manner(&self) -> Manner {
-        let may_pickle = !self.core().policy.is_deny();
         match &self.class {
             None => bytes::manner_of(&self.core().policy),
             Some(class) if class.is_any => Manner {
                 is_exact: true,
-                keeps_identity: may_pickle && !class.is_fast,
+                keeps_identity: self.core().policy.is_allow && !class.is_fast,
                 is_fast: class.is_fast,
             },
             // The fields of an instance are a record, whatever they share.

@@ -183,9 +183,11 @@ fn the_value() -> String {
     "the value".to_owned()
 }
 
-/// The manner of a value that belongs to no class: its parts keep their identity if pickle may.
+/// The manner of a value that belongs to no class: its parts keep their identity if any pickle may
+/// be made. A list of globals is about the classes in it: a date beside a shared part would need
+/// one more.
 pub fn manner_of(policy: &PicklePolicy) -> Manner {
-    Manner { keeps_identity: !policy.is_deny(), ..Manner::COPIES }
+    Manner { keeps_identity: policy.is_allow, ..Manner::COPIES }
 }
 
 /// Encodes one object; `place` names it in messages.
