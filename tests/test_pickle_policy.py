@@ -97,7 +97,7 @@ def pickled_as(code: bytes, protocol: int = 4) -> Iterator[None]:
     """What is pickled meanwhile becomes this pickle."""
     head = b"" if protocol < 2 else b"\x80" + bytes([protocol])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pickle, "dumps", lambda *_arguments, **_options: head + code + STOP)
+        patch.setattr(pellucid.pickles, "_dumps", lambda *_arguments: (head + code + STOP, ()))
         yield
 
 

@@ -48,7 +48,7 @@ VENDORED = "crates/lmdb-sys/lmdb/"
 UNSAFE_ROOMS = re.compile(
     r"crates/lmdb-sys/src/lib\.rs|crates/store/src/(engine/(lmdb/\w+|pin)|sys/\w+)\.rs"
     r"|crates/store/tests/support/(lmdb|pin|os)\w*\.rs|crates/python/src/(hot/\w+|table/(rows|slots))\.rs"
-    r"|crates/python/src/values/(ahead|alloc|buffer|decode|dicts|encode(/dict)?|field|functions|names|reading|row)\.rs"
+    r"|crates/python/src/values/(ahead|alloc|buffer|decode|dicts|encode(/dict|/sharing)?|field|functions|lent|names|reading|row)\.rs"
 )
 ENGINE_ROOMS = re.compile(r"crates/store/src/engine/(lmdb/\w+|pin)\.rs")
 

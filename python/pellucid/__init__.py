@@ -64,6 +64,7 @@ from pellucid.errors import (
     WrongClass,
 )
 from pellucid.objects import register
+from pellucid.renames import rename_classes
 from pellucid.transfer import export_to, import_from
 
 __all__ = [
@@ -125,6 +126,7 @@ __all__ = [
     "open",
     "parse",
     "register",
+    "rename_classes",
     "set_threads",
     "validate",
     "view",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from pellucid import renames
 from pellucid.classes import as_plain
 from pellucid.errors import UnregisteredType
 
@@ -24,6 +25,7 @@ __all__ = [
     "decode_array",
     "decode_registered",
     "encode",
+    "encode_pickled",
     "instead_of",
     "is_registered",
     "register",
@@ -106,11 +108,15 @@ def _is_stored(cls: type) -> bool:
     )
 
 
-def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] | None:
+def encode(
+    value: object, policy: str | tuple[str, ...], is_exact: bool, is_fast: bool, wants_parts: bool
+) -> tuple[object, ...] | None:
     """Return what the native encoder must write for `value`; None if it cannot be stored.
 
     The first element of the result names the encoding: `("value", other)`, `("registered", name, other)`,
-    `("array", dtype, shape, flags, bytes)`, or `("pickle", bytes)`.
+    `("array", dtype, shape, flags, bytes)`, or `("pickle", (bytes, buffers), parts)`. If `wants_parts`, the
+    parts are all objects in the pickle that may be met outside of it, too. With `is_exact`, an instance of a
+    class with fields goes through pickle. With `is_fast`, pickles have no memo.
     """
     cls = type(value)
     if cls in _BY_CLASS:
@@ -124,15 +130,27 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
         return ("registered", name, plain)
     numpy = sys.modules.get("numpy")
     if numpy is not None and (cls is numpy.ndarray or isinstance(value, numpy.generic)):
-        return _encode_array(numpy, value)
-    plain = as_plain(value)
+        array = _encode_array(numpy, value)
+        if array is not None:
+            return array
+    plain = None if is_exact else as_plain(value)
     if plain is not None:
         return ("value", plain[0])
     if policy == "deny":
         return None
     from pellucid import pickles
 
-    return ("pickle", pickles.encode(value, policy, instead_of))
+    parts: list[object] | None = [] if wants_parts else None
+    return ("pickle", pickles.encode(value, policy, instead_of, is_fast=is_fast, parts=parts), parts)
+
+
+def encode_pickled(
+    value: object, policy: str | tuple[str, ...], is_fast: bool
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the pickle of a whole value, and the large buffers beside it."""
+    from pellucid import pickles
+
+    return pickles.encode(value, policy, instead_of, is_fast=is_fast)
 
 
 def way_out(value: Any) -> str:
@@ -309,6 +327,9 @@ def decode_array(described: Any, shape: list[int], flags: int, data: memoryview)
     try:
         import numpy
     except ImportError as error:
+        if described == "|u1":
+            # A buffer of a pickle, whose class may not be NumPy's.
+            return data
         raise ImportError("this field holds a NumPy array; to read it: pip install numpy") from error
     try:
         dtype = numpy.dtype(described)
@@ -334,7 +355,8 @@ def decode_registered(name: str, value: object) -> object:
     """Return the instance of a registered class."""
     if not isinstance(name, str):
         raise ValueError("the name of a stored object's class is no str")
-    decode = _BY_NAME.get(name)
+    # Two lookups: most classes have their name still.
+    decode = _BY_NAME.get(name) or _BY_NAME.get(renames.new_name(name))
     if decode is None:
         raise UnregisteredType(
             f"a stored object of class {name!r} cannot be read: the class is not registered in this "

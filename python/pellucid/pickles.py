@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import importlib
 import io
 import itertools
 import pickle
@@ -29,17 +30,34 @@ import sys
 import types
 from fnmatch import fnmatchcase
 
-from pellucid.errors import Error, PickleDenied, UnsupportedValue
+from pellucid import renames
+from pellucid.errors import CorruptRecord, Error, PickleDenied, UnreadableValue, UnsupportedValue
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-__all__ = ["check_globals", "decode", "decode_foreign", "encode", "wanted"]
+__all__ = [
+    "DEFAULT_PROTOCOL",
+    "check_globals",
+    "decode",
+    "decode_foreign",
+    "dumps",
+    "encode",
+    "loads",
+    "wanted",
+]
+
+# A shelf over a mapping of the caller's own pickles as shelve does: there is no policy to ask.
+DEFAULT_PROTOCOL = pickle.DEFAULT_PROTOCOL
+dumps = pickle.dumps
+loads = pickle.loads
 
 DAMAGED = "a stored pickle is damaged: "
+# Buffers of this many bytes or more lie beside their pickle, where they can be read in place.
+BUFFER_SIZE_MIN = 4096
 WILDCARDS = frozenset("*?[")
 BOUND_METHODS = (types.MethodType, types.BuiltinMethodType)
 MISSING = object()
@@ -64,41 +82,96 @@ SHARED = (
 )
 
 
-def encode(
-    value: object, policy: str | tuple[str, ...], advise: Callable[[object], str | None] = lambda _: None
-) -> bytes:
-    """The pickle of a value, if `policy` allows to load it again.
+class Unpicklable(UnsupportedValue, pickle.PicklingError):
+    """A value that pickle cannot write, either: an `UnsupportedValue`, and what pickle itself raises."""
 
-    Where there is none, `advise` says what to store instead.
+
+class DamagedPickle(CorruptRecord, pickle.UnpicklingError):
+    """A stored pickle that is damaged: a `CorruptRecord`, and what pickle itself raises."""
+
+
+def encode(
+    value: object,
+    policy: str | tuple[str, ...],
+    advise: Callable[[object], str | None] = lambda _: None,
+    *,
+    is_fast: bool = False,
+    parts: list[object] | None = None,
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """The pickle of a value, if `policy` allows to load it again, and the large buffers beside it.
+
+    Where there is none, `advise` says what to store instead. With `is_fast`, the pickle has no memo. `parts`
+    gets the objects of the memo: those that the pickle would not repeat.
     """
     cls = type(value)
     try:
-        data = pickle.dumps(value, protocol=5)
+        data, buffers = _dumps(value, is_fast, parts)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         # The native encoder puts the place in front of it.
         instead = advise(value)
-        raise UnsupportedValue(
+        raise Unpicklable(
             f", of type {cls.__module__}.{cls.__qualname__}, cannot be pickled: {error}"
             + (f"; {instead}" if instead else "")
         ) from error
     if not isinstance(policy, str):
         # Refuse now what the same policy could not read back later.
         try:
-            decode(data, policy)
+            decode(data, policy, buffers)
         except PickleDenied as error:
             why = str(error).replace("a stored pickle", "its pickle", 1)
             raise PickleDenied(
                 f", of type {cls.__module__}.{cls.__qualname__}, would be a pickle that cannot be read back: "
                 f"{why}"
             ) from None
-        except Error:
-            raise
-        except ValueError as error:
+        except DamagedPickle as error:
             raise UnsupportedValue(
                 f", of type {cls.__module__}.{cls.__qualname__}, would be a pickle that cannot be read back: "
                 f"{str(error).removeprefix(DAMAGED)}"
             ) from error.__cause__
-    return data
+    return data, buffers
+
+
+def _dumps(value: object, is_fast: bool, parts: list[object] | None) -> tuple[bytes, tuple[bytes, ...]]:
+    buffers: list[bytes] = []
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        # What is not contiguous stays in the pickle.
+        try:
+            data = buffer.raw()
+        except BufferError:
+            return True
+        if data.nbytes < BUFFER_SIZE_MIN:
+            return True
+        buffers.append(bytes(data))
+        return False
+
+    if not is_fast and parts is None:
+        data = pickle.dumps(value, protocol=5, buffer_callback=is_small)
+        return data, tuple(buffers)
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=5, buffer_callback=is_small)
+    pickler.fast = is_fast
+    try:
+        pickler.dump(value)
+    except (ValueError, RecursionError) as error:
+        if is_fast and ("cyclic" in str(error) or isinstance(error, RecursionError)):
+            raise pickle.PicklingError(
+                "with fast=True, no object may contain itself, and this one does; open without fast=True"
+            ) from error
+        raise
+    if parts is not None:
+        memo = [part for _, part in pickler.memo.copy().values()]
+        # The dict of an instance is no part beside the instance.
+        own = {id(_own_dict(part)) for part in memo}
+        parts.extend(part for part in memo if id(part) not in own)
+    return stream.getvalue(), tuple(buffers)
+
+
+def _own_dict(value: object) -> object:
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
 
 
 def wanted(data: bytes) -> str | None:
@@ -119,17 +192,80 @@ def wanted(data: bytes) -> str | None:
     return None
 
 
-def decode(data: bytes, policy: str | tuple[str, ...]) -> object:
+def decode(data: bytes, policy: str | tuple[str, ...], buffers: tuple[object, ...] | None = None) -> object:
     """Return the object of a stored pickle, if `policy` ("allow" or a list) allows all globals that it names.
 
-    A damaged pickle raises `ValueError`.
+    `buffers` are those that lie beside the pickle.
+
+    A damaged pickle raises `DamagedPickle`.
     """
     if policy != "allow":
-        return Restricted(data, tuple(policy)).load()
+        return Restricted(data, tuple(policy), buffers).load()
     try:
-        return pickle.loads(data)  # noqa: S301  the user has said so
+        if renames.is_used():
+            return _Renaming(io.BytesIO(data), buffers=buffers).load()
+        return pickle.loads(data, buffers=buffers)  # noqa: S301  the user has said so
     except (pickle.UnpicklingError, EOFError, struct.error) as error:
-        raise ValueError(f"{DAMAGED}{error}") from error
+        raise DamagedPickle(f"{DAMAGED}{error}") from error
+    except (ImportError, AttributeError) as error:
+        missing = _missing(data)
+        if missing is None:
+            raise
+        raise UnreadableValue(missing) from error
+
+
+class _Renaming(pickle.Unpickler):
+    """Python's own unpickler, which looks up the classes that have moved."""
+
+    def find_class(self, module: str, name: str) -> object:
+        old = f"{module}.{name}"
+        new = renames.new_name(old)
+        return super().find_class(*((module, name) if new == old else renames.split(new)))
+
+
+def _globals_in(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of each class or function that a pickle wants; runs nothing of it."""
+    import pickletools
+
+    # What was pushed, and what was noted for later, where it is a text.
+    pushed: list[str | None] = []
+    memo: dict[int, str | None] = {}
+    argument: Any
+    for operation, argument, _ in pickletools.genops(data):
+        if operation.name == "GLOBAL":
+            module, _, name = str(argument).partition(" ")
+            yield module, name
+            pushed.append(None)
+        elif operation.name == "STACK_GLOBAL":
+            names = [text for text in pushed[-2:] if text is not None]
+            if len(names) == 2:
+                yield names[0], names[1]
+            pushed.append(None)
+        elif operation.name == "MEMOIZE":
+            memo[len(memo)] = pushed[-1] if pushed else None
+        elif "PUT" in operation.name:
+            memo[int(argument)] = pushed[-1] if pushed else None
+        elif "GET" in operation.name:
+            pushed.append(memo.get(int(argument)))
+        else:
+            pushed.append(argument if "UNICODE" in operation.name else None)
+
+
+def _missing(data: bytes) -> str | None:
+    """Say which class or function a pickle wants that is not there; None if all are."""
+    for module, name in _globals_in(data):
+        new = renames.new_name(f"{module}.{name}")
+        holder, rest = (module, name) if new == f"{module}.{name}" else renames.split(new)
+        try:
+            found: Any = importlib.import_module(holder)
+            for part in rest.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError) as error:
+            return (
+                f"a stored pickle wants {new!r}, which is not there: {error}; if it has moved, say "
+                f"pellucid.rename_classes({{{new!r}: 'its.new.Name'}})"
+            )
+    return None
 
 
 def decode_foreign(file: io.BytesIO, policy: str | tuple[str, ...]) -> object:
@@ -142,7 +278,7 @@ def decode_foreign(file: io.BytesIO, policy: str | tuple[str, ...]) -> object:
     try:
         return pickle.load(file)  # noqa: S301  the user has said so
     except (pickle.UnpicklingError, EOFError, struct.error) as error:
-        raise ValueError(f"{DAMAGED}{error}") from error
+        raise DamagedPickle(f"{DAMAGED}{error}") from error
 
 
 def check_globals(names: tuple[str, ...]) -> None:
@@ -281,8 +417,14 @@ class Restricted(_Unpickler):  # type: ignore[misc]
 
     dispatch = Instructions(_Unpickler.dispatch)
 
-    def __init__(self, data: bytes, names: tuple[str, ...], file: io.BytesIO | None = None) -> None:
-        super().__init__(io.BytesIO(data) if file is None else file)
+    def __init__(
+        self,
+        data: bytes,
+        names: tuple[str, ...],
+        buffers: tuple[object, ...] | None = None,
+        file: io.BytesIO | None = None,
+    ) -> None:
+        super().__init__(io.BytesIO(data) if file is None else file, buffers=buffers)
         self.globals = _globals_of(names)
         # The key is the address, because some classes have no hash. The value keeps the object alive.
         self.given: dict[int, object] = {}
@@ -298,11 +440,11 @@ class Restricted(_Unpickler):  # type: ignore[misc]
             raise
         except IndexError as error:
             # An instruction found fewer items on the stack than it needs.
-            raise ValueError(f"{DAMAGED}its stack is too short") from error
+            raise DamagedPickle(f"{DAMAGED}its stack is too short") from error
         except (pickle.UnpicklingError, EOFError, struct.error) as error:
-            raise ValueError(f"{DAMAGED}{error}") from error
+            raise DamagedPickle(f"{DAMAGED}{error}") from error
         except Exception as error:
-            raise ValueError(f"{DAMAGED}{type(error).__name__}: {error}") from error
+            raise DamagedPickle(f"{DAMAGED}{type(error).__name__}: {error}") from error
 
     def find_class(self, module: str, name: str) -> object:
         if self.proto < 3:
@@ -313,6 +455,10 @@ class Restricted(_Unpickler):  # type: ignore[misc]
                 module, name = compat.NAME_MAPPING[module, name]
             elif module in compat.IMPORT_MAPPING:
                 module = compat.IMPORT_MAPPING[module]
+        old = f"{module}.{name}"
+        new = renames.new_name(old)
+        if new != old:
+            module, name = renames.split(new)
         found = self.globals.find(module, name)
         self.given[id(found)] = found
         return found
@@ -480,7 +626,7 @@ class Foreign(Restricted):
     """An unpickler for plain values, and for the globals of a list."""
 
     def __init__(self, data: bytes, names: tuple[str, ...], file: io.BytesIO) -> None:
-        super().__init__(data, (*PLAIN, *names), file)
+        super().__init__(data, (*PLAIN, *names), file=file)
 
     def find_class(self, module: str, name: str) -> object:
         stand_in = STAND_INS.get(name) if module in ("builtins", "__builtin__") else None

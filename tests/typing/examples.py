@@ -128,3 +128,18 @@ def expressions() -> None:
     reveal_type(pellucid.parse("age == 1"))  # pellucid._native.Expression
     F.age & 1  # error: Unsupported operand types for & ("Expression" and "int")
     F.name.matches(1)  # error: Argument 1 to "matches" of "Expression" has incompatible type "int"
+
+
+def drop_ins() -> None:
+    from pellucid import dbm, shelve
+
+    with dbm.open("cache", "c", 0o600) as cache:
+        reveal_type(cache["city"])  # bytes
+        reveal_type(cache.keys())  # list[bytes]
+        cache["city"] = "Bath"
+        cache["city"] = 5  # error: Incompatible types in assignment
+    reveal_type(dbm.whichdb("cache"))  # str | None
+    with shelve.open("people", writeback=True) as shelf:
+        reveal_type(shelf)  # pellucid.shelve.DbfilenameShelf
+        reveal_type(shelf.table)  # pellucid._native.Table[Any]
+        shelf["fred"] = [1]

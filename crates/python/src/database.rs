@@ -19,6 +19,7 @@ use crate::snapshot::SnapshotHandle;
 use crate::store_errors;
 use crate::table::handle::{Table, name_of};
 use crate::table::typed::class_of;
+use crate::table::unreadable::pickles_of;
 use crate::transaction::TransactionContext;
 use crate::values::hooks::PicklePolicy;
 use crate::values::row::Gate;
@@ -155,6 +156,12 @@ impl Database {
     /// neither `__init__` nor `__post_init__`, converters or validators run again. With
     /// `run_init=True`, each read calls the class with the stored fields, and they do run.
     ///
+    /// With `type=object`, rows are any Python objects, and come back exactly as they were: plain
+    /// dicts and lists instead of records, and instances of any class, through pickle where the
+    /// format does not hold them and `pickle=` allows it. An object in which a mutable part occurs
+    /// twice is then pickled as a whole. With `fast=True`, nothing looks for such parts, as with
+    /// `pickle.Pickler.fast`: each occurrence is a copy, and an object that contains itself raises.
+    ///
     /// >>> import dataclasses, pellucid
     /// >>> @dataclasses.dataclass
     /// ... class Person:
@@ -167,16 +174,17 @@ impl Database {
     /// ...     ann.name = "Anna"
     /// >>> people[1]
     /// Person(name='Anna')
-    #[pyo3(signature = (name, /, *, r#type=None, run_init=false))]
+    #[pyo3(signature = (name, /, *, r#type=None, run_init=false, fast=false))]
     fn table(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = name_of)] name: String,
         r#type: Option<&Bound<'_, PyAny>>,
         run_init: bool,
+        fast: bool,
     ) -> PyResult<Py<Table>> {
         self.core.check_open(py)?;
-        Py::new(py, Table::new(py, self.core.clone(), name, class_of(r#type, run_init)?))
+        Py::new(py, Table::new(py, self.core.clone(), name, class_of(r#type, run_init, fast)?))
     }
 
     /// Return the names of all tables, sorted.
@@ -328,15 +336,24 @@ impl Database {
     ///     oldest_reader_lag   versions of the file (checkpoints) that the oldest reader is behind;
     ///                         pages freed since then cannot be reused
     ///
+    /// With `pickles=True`, all rows are read, and there is one figure more:
+    ///
+    ///     pickles             values that were stored as pickles, in all tables
+    ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
     /// >>> db["a"] = 1
     /// >>> db.stats()["rows"]
     /// 1
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    #[pyo3(signature = (*, pickles=false))]
+    fn stats<'py>(&self, py: Python<'py>, pickles: bool) -> PyResult<Bound<'py, PyDict>> {
         self.core.check_open(py)?;
         let stats = self.core.store.stats().map_err(|error| store_errors::of_store(py, error))?;
-        crate::report::stats(py, &stats)
+        let result = crate::report::stats(py, &stats)?;
+        if pickles {
+            result.set_item("pickles", pickles_of(py, &self.core)?)?;
+        }
+        Ok(result)
     }
 
     /// Read and check the whole database; return a list of the problems found, which is empty if

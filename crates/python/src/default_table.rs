@@ -19,6 +19,7 @@ const METHODS: &[&str] = &[
     "setdefault",
     "update",
     "clear",
+    "unreadable",
     "edit",
     "range",
     "first",

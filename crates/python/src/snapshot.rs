@@ -98,7 +98,7 @@ impl SnapshotHandle {
         run_init: bool,
     ) -> PyResult<Py<Table>> {
         let snapshot = self.inner(py)?;
-        let class = class_of(r#type, run_init)?;
+        let class = class_of(r#type, run_init, false)?;
         Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, self.gate.clone()))
     }
 
@@ -353,6 +353,11 @@ impl SnapshotHandle {
     /// `Table.to_numpy`.
     fn to_numpy<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method1("to_numpy", (path,))
+    }
+
+    /// Return the rows of the default table that cannot be read; see `Table.unreadable`.
+    fn unreadable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("unreadable")
     }
 
     /// Return the sum of the numbers at a field path of the default table; see `Table.sum`.

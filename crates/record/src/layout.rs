@@ -12,6 +12,8 @@ pub const ROOT_HEAD_SIZE: usize = 8;
 pub const NESTED_SHAPED_HEAD_SIZE: usize = 4;
 /// Two bytes before the payload of a scalar at the root: kind and version, tag.
 pub const SCALAR_HEAD_SIZE: usize = 2;
+/// The data of an array lies at a multiple of this many bytes, where the writer knows its place.
+pub const ARRAY_ALIGNMENT: usize = 64;
 /// The fixed part of an envelope, before its tables.
 pub const ENVELOPE_HEAD_SIZE: usize = 16;
 /// The first byte of an envelope.

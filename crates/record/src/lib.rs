@@ -22,6 +22,7 @@ pub mod layout;
 pub mod patch;
 pub mod path;
 pub mod payload;
+pub mod pickles;
 pub mod shape;
 pub mod validate;
 pub mod value;

@@ -78,7 +78,7 @@ fn encode_within<'py>(
     let py = table.py();
     let core = table.get().core();
     let target = Target::Table { table: table.get(), transaction: transaction.unwrap_or(0) };
-    let encoded = encode_object(py, &core.names, target, &core.policy, value, place)?;
+    let encoded = encode_object(py, &core.names, target, &core.policy, table.get().manner(), value, place)?;
     // The record may use shapes that this transaction made, and those ended with it. The serial
     // cannot belong to another thread or task by now, since serials are never reused.
     if transaction.is_some() && core.serial(py) != transaction {
@@ -145,8 +145,15 @@ pub fn settle(
 /// encoded.
 pub(super) fn apart_places<S: Shapes>(record: &[u8], shapes: &S) -> Result<Vec<usize>, Corrupt> {
     let mut places = Vec::new();
-    if let Root::Container(container) = root(record, shapes)? {
-        add_apart_places(record, shapes, container, &mut places)?;
+    match root(record, shapes)? {
+        Root::Container(container) => {
+            add_apart_places(record, shapes, container, &mut places)?;
+        }
+        Root::Scalar(Slot::Heap { tag: tag::REGISTERED, payload, offset }) => {
+            let end = offset + payload.len() as u32;
+            add_apart_places(record, shapes, Container::nested(record, offset, end, shapes)?, &mut places)?;
+        }
+        Root::Scalar(_) => {}
     }
     Ok(places)
 }

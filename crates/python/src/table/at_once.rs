@@ -12,12 +12,13 @@ use pellucid_store::{AtOnce, Hold, Known, StoreError};
 use pyo3::prelude::*;
 
 use crate::counters;
+use crate::errors;
 use crate::hot::gil::GilRc;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::values::decode;
 use crate::values::home::Home;
-use crate::values::row::Row;
+use crate::values::row::{LENT_SIZE_MIN, Row};
 
 impl Table {
     /// Runs `work` with the open store and the table's id; `None` if the short way is not possible.
@@ -58,24 +59,31 @@ impl Table {
         key: &[u8],
     ) -> PyResult<AtOnce<Option<Bound<'py, PyAny>>>> {
         let (py, this) = (slf.py(), slf.get());
-        if this.class.is_some() {
+        if this.builds() {
             return Ok(AtOnce::Unable);
         }
         // Two variables, since a row is large and would be moved together with each scalar. Making
         // them runs no user code, since other threads wait for the store meanwhile.
-        let (mut scalar, mut row) = (None, None);
+        let (mut scalar, mut row, mut is_large) = (None, None, false);
         let found = this.at_once(py, |hold, known| {
             hold.show(known, key, |record| {
                 scalar = Self::scalar(this, py, record);
-                if scalar.is_none() {
+                is_large = scalar.is_none() && this.is_large(record);
+                if scalar.is_none() && !is_large {
                     row = Some(Self::stored_row(slf, key, record));
                 }
             })
         })?;
         Ok(match (found, row) {
             (None, _) => AtOnce::Unable,
+            (Some(_), _) if is_large => AtOnce::Unable,
             (Some(_), None) => AtOnce::Done(scalar),
-            (Some(_), Some(row)) => AtOnce::Done(Some(super::typed::value_of_row(py, GilRc::new(row))?)),
+            (Some(_), Some(row)) => {
+                match this.if_whole(py, super::typed::value_of_row(py, GilRc::new(row)))? {
+                    None => AtOnce::Unable,
+                    value => AtOnce::Done(value),
+                }
+            }
         })
     }
 
@@ -98,7 +106,7 @@ impl Table {
     /// did.
     #[inline]
     pub fn put_short(&self, py: Python<'_>, key: &[u8], value: Simple<'_>) -> PyResult<bool> {
-        if self.class.is_some() || !self.core.gate.is_open() {
+        if self.builds() || !self.core.gate.is_open() {
             return Ok(false);
         }
         let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
@@ -110,6 +118,38 @@ impl Table {
             self.core.count_stored();
         }
         Ok(put.is_some())
+    }
+
+    /// Whether rows are instances of a class, which Python code builds and checks.
+    #[inline]
+    fn builds(&self) -> bool {
+        self.class.as_ref().is_some_and(|class| !class.is_any)
+    }
+
+    /// Whether rows are any objects, built whole.
+    #[inline]
+    pub(super) fn gives_any(&self) -> bool {
+        self.class.as_ref().is_some_and(|class| class.is_any)
+    }
+
+    /// Whether a record is read where it lies.
+    #[inline]
+    fn is_large(&self, record: &[u8]) -> bool {
+        record.len() >= LENT_SIZE_MIN && self.gives_any()
+    }
+
+    /// A value that was read without a snapshot; None if it was built whole, and another process
+    /// has replaced its large values meanwhile.
+    #[inline]
+    fn if_whole<'py>(
+        &self,
+        py: Python<'py>,
+        value: PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match value {
+            Err(error) if self.class.is_some() && errors::is_of(py, &error, "StaleRecord") => Ok(None),
+            value => value.map(Some),
+        }
     }
 
     /// The decoded value of a record that is a single scalar.

@@ -39,6 +39,11 @@ impl TableCalls for Calls {
         table_of(table)?.get().apart(table.py(), snapshot, id)
     }
 
+    fn snapshot(&self, table: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+        let (py, table) = (table.py(), table_of(table)?.get());
+        if table.is_in_transaction(py) { Ok(None) } else { table.snapshot(py).map(Some) }
+    }
+
     fn read_anew(&self, table: &Bound<'_, PyAny>, row: &Row) -> PyResult<bool> {
         Table::read_anew(table_of(table)?, row)
     }

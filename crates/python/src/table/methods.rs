@@ -293,6 +293,20 @@ impl Table {
         )
     }
 
+    /// Read all rows, and return a list of those that cannot be read: pairs of key and exception.
+    ///
+    /// Such a row has an object whose class has moved or is not registered (`rename_classes`,
+    /// `register`), a pickle that the policy does not allow, or damage.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:", pickle=["builtins.range"])
+    /// >>> db["a"] = {"numbers": range(3)}
+    /// >>> db.table("default").unreadable()
+    /// []
+    fn unreadable<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
+        crate::table::unreadable::of_table(slf)
+    }
+
     /// Watch this table only, and of its rows those whose keys lie in a range. See
     /// `Database.watch`; bounds are as for `keys`.
     ///

@@ -1,6 +1,7 @@
 //! Tables: the class, the identity of a table behind a handle, and reading and iterating its rows.
 
 pub mod at_once;
+pub mod bytes_map;
 pub mod edit;
 pub mod handle;
 pub mod home;
@@ -11,3 +12,4 @@ pub mod ready_indexes;
 pub mod rows;
 pub mod slots;
 pub mod typed;
+pub mod unreadable;

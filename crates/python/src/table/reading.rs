@@ -83,6 +83,20 @@ impl Table {
         }
         let snapshot = this.snapshot(py)?;
         let Some(id) = this.id_in(py, &snapshot)? else { return Ok(None) };
+        if this.gives_any() {
+            // The object is built whole at once, with arrays that stay where they lie.
+            return Row::found_in(
+                &snapshot,
+                |snapshot| Ok(snapshot.get(id, &key.bytes)?.map(|cell| cell.record)),
+                &key.bytes,
+                this.core.names.clone(),
+                gate,
+                Some(Home::new(slf)),
+                this.why_frozen(),
+            )
+            .map(|row| row.map(GilRc::new))
+            .map_err(|error: StoreError| store_errors::of_store(py, error));
+        }
         let cell = snapshot.get(id, &key.bytes).map_err(|error| store_errors::of_store(py, error))?;
         Ok(cell.map(|cell| {
             let row = own(cell.record);

@@ -13,6 +13,7 @@ use crate::hot::callbacks;
 use crate::hot::gil::GilRc;
 use crate::table::handle::Table;
 use crate::values::bytes::{self, handle_of_row};
+use crate::values::encode::Manner;
 use crate::values::row::Row;
 use crate::values::{hooks, row_errors};
 
@@ -22,12 +23,24 @@ pub struct RowClass {
     pub python: Py<PyType>,
     /// Whether each read calls the class with the stored fields, instead of setting them.
     pub run_init: bool,
+    /// Whether the class is `object`: rows are any objects, and come back exactly as they were.
+    pub is_any: bool,
+    /// Whether objects are stored without looking for parts that occur twice.
+    pub is_fast: bool,
     // What says whether an instance would come back; None where that does not depend on its parts.
     checker: PyOnceLock<Option<Py<PyAny>>>,
 }
 
 /// The class given as `type=`; None if none is given.
-pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult<Option<RowClass>> {
+pub fn class_of(
+    argument: Option<&Bound<'_, PyAny>>,
+    run_init: bool,
+    is_fast: bool,
+) -> PyResult<Option<RowClass>> {
+    let is_any = argument.is_some_and(|argument| argument.is(argument.py().get_type::<PyAny>()));
+    if is_fast && !is_any {
+        return Err(errors::value_error("fast=True is about tables of any objects; give type=object, too"));
+    }
     let Some(argument) = argument else {
         return if run_init {
             Err(errors::type_error("run_init=True is about the class that type= names; give both".to_owned()))
@@ -38,7 +51,8 @@ pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult
     match argument.cast::<PyType>() {
         Ok(class) => {
             hooks::check_row_class(class)?;
-            Ok(Some(RowClass { python: class.clone().unbind(), run_init, checker: PyOnceLock::new() }))
+            let python = class.clone().unbind();
+            Ok(Some(RowClass { python, run_init, is_any, is_fast, checker: PyOnceLock::new() }))
         }
         // Not a class on Python 3.10.
         Err(_) => Err(errors::type_error(format!(
@@ -53,6 +67,9 @@ pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny
     let table = row.table.as_ref().map(|table| table.bind(py));
     let class = table.as_ref().and_then(|table| table.cast_exact::<Table>().ok()?.get().class.as_ref());
     let Some(class) = class else { return handle_of_row(py, row) };
+    if class.is_any {
+        return Python::attach(|_py| bytes::plain_of_row(py, &row));
+    }
     // Attached again, to release exceptions that Python code drops on its way: a scan calls this
     // from a raw slot.
     Python::attach(|_py| {
@@ -91,6 +108,20 @@ impl RowClass {
 }
 
 impl Table {
+    /// What is kept of objects that are stored here.
+    pub fn manner(&self) -> Manner {
+        match &self.class {
+            None => bytes::manner_of(&self.core().policy),
+            Some(class) if class.is_any => Manner {
+                is_exact: true,
+                keeps_identity: self.core().policy.is_allow && !class.is_fast,
+                is_fast: class.is_fast,
+            },
+            // The fields of an instance are a record, whatever they share.
+            Some(_) => Manner::COPIES,
+        }
+    }
+
     /// Raises where the table's class has not all fields of these names: its rows could not be read with them.
     pub fn check_fields<'a>(&self, py: Python<'_>, names: impl Iterator<Item = &'a str>) -> PyResult<()> {
         let Some(class) = &self.class else { return Ok(()) };
@@ -113,7 +144,7 @@ impl Table {
     /// Raises where `value` is not of the table's class, or would not come back as it is; `place` names it.
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         let py = value.py();
-        let Some(row_class) = &self.class else { return Ok(()) };
+        let Some(row_class) = self.class.as_ref().filter(|class| !class.is_any) else { return Ok(()) };
         let class = row_class.python.bind(py);
         // What admits a value may be the user's.
         callbacks::code_may_run(py);

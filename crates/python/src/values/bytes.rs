@@ -24,14 +24,14 @@ use crate::counters;
 use crate::errors;
 use crate::hot::bytes::behind_head;
 use crate::hot::gil::{GilCell, GilRc, Strong};
-use crate::values::encode::{self, Encoded, Encoding, Target};
+use crate::values::encode::{self, Encoded, Encoding, Manner, Reason, Target};
 use crate::values::handles::{Record, RecordList};
 use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, ShapeNames, Source};
 use crate::values::node::Node;
 use crate::values::reading::Reading;
 use crate::values::row::{Gate, Holder, Row};
-use crate::values::{alloc, decode, row_errors, scalars};
+use crate::values::{alloc, decode, hooks, row_errors, scalars};
 
 /// How many shapes `dumps` remembers before it starts over.
 const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
@@ -167,7 +167,8 @@ fn seal_object<'py>(
     let names = names_for_writing(py);
     let number = NEXT_ENVELOPE.fetch_add(1, Ordering::Relaxed);
     let target = Target::Envelope { number, used: Vec::new() };
-    let Encoded { encoder, used, .. } = encode_object(py, &names, target, policy, object, the_value)?;
+    let Encoded { encoder, used, .. } =
+        encode_object(py, &names, target, policy, manner_of(policy), object, the_value)?;
     let tables = tables_for(py, &names, &used, || encode::shapes_of(&used));
     let record = encoder.bytes();
     let sealed = behind_head(py, &tables.body_parts(record), |body| tables.envelope_head(body));
@@ -179,28 +180,60 @@ fn the_value() -> String {
     "the value".to_owned()
 }
 
+/// The manner of a value that belongs to no class: its parts keep their identity if any pickle may
+/// be made. A list of globals is about the classes in it: a date beside a shared part would need
+/// one more.
+pub fn manner_of(policy: &PicklePolicy) -> Manner {
+    Manner { keeps_identity: policy.is_allow, ..Manner::COPIES }
+}
+
 /// Encodes one object; `place` names it in messages.
 pub fn encode_object<'py>(
     py: Python<'py>,
     names: &Names,
     target: Target<'_>,
     policy: &PicklePolicy,
+    manner: Manner,
     object: &Bound<'py, PyAny>,
     place: impl FnOnce() -> String,
 ) -> PyResult<Encoded> {
     counters::value_encoded();
-    let mut encoding = Encoding::new(py, names, target, policy);
-    let written = catch_unwind(AssertUnwindSafe(|| encoding.bound_value(object, 0)));
-    let outcome = written.unwrap_or_else(|payload| match payload.downcast::<EncodeError>() {
-        // The encoder's memory could not grow.
-        Ok(error) => Err((*error).into()),
-        Err(payload) => resume_unwind(payload),
-    });
+    let mut encoding = Encoding::new(py, names, target, policy, manner);
+    let mut outcome = written(&mut encoding, |encoding| encoding.bound_value(object, 0));
+    if outcome.as_ref().is_err_and(|failure| is_for_pickle(&encoding, failure)) {
+        encoding.start_over();
+        outcome = written(&mut encoding, |encoding| hooks::encode_pickled(encoding, object));
+    }
     match outcome {
         Ok(()) => Ok(encoding.finish()),
         Err(mut failure) => {
             find_cycle(object, &mut failure);
             Err(row_errors::of_failure(py, *failure, &place()))
+        }
+    }
+}
+
+/// Runs `work`, and turns the panic of an encoder whose memory could not grow into its error.
+fn written<'a, 'py>(
+    encoding: &mut Encoding<'a, 'py>,
+    work: impl FnOnce(&mut Encoding<'a, 'py>) -> encode::Outcome,
+) -> encode::Outcome {
+    let written = catch_unwind(AssertUnwindSafe(|| work(encoding)));
+    written.unwrap_or_else(|payload| match payload.downcast::<EncodeError>() {
+        Ok(error) => Err((*error).into()),
+        Err(payload) => resume_unwind(payload),
+    })
+}
+
+/// Whether a pickle can hold the value that a record cannot, and may.
+fn is_for_pickle(encoding: &Encoding<'_, '_>, failure: &encode::Failure) -> bool {
+    match failure.reason {
+        Reason::Shared => true,
+        Reason::Encode(EncodeError::NoMemory | EncodeError::CountMismatch { .. })
+        | Reason::Unsupported(_)
+        | Reason::Python(_) => false,
+        Reason::Cycle | Reason::TooDeep | Reason::Member(..) | Reason::Encode(_) => {
+            encoding.manner.is_exact && !encoding.policy.is_deny()
         }
     }
 }
@@ -241,7 +274,7 @@ impl Values {
     ) -> PyResult<Self> {
         let encoded = values
             .iter()
-            .map(|value| encode_object(py, names, Target::Own, policy, value, the_value))
+            .map(|value| encode_object(py, names, Target::Own, policy, manner_of(policy), value, the_value))
             .collect::<PyResult<_>>()?;
         Ok(Self { encoded })
     }
@@ -545,7 +578,7 @@ pub fn detached_handle<'py>(
 
 /// An object as a record of its own, made by `own_record`; None if no record can hold its type.
 pub fn key_record(key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
-    match own_record(key, &PicklePolicy::DENY) {
+    match own_record(key, &PicklePolicy::DENY, Manner::COPIES) {
         Ok((record, _)) => Ok(Some(record)),
         Err(failure) => match failure.reason {
             encode::Reason::Python(error) => Err(error),
@@ -558,9 +591,10 @@ pub fn key_record(key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
 pub fn own_record(
     object: &Bound<'_, PyAny>,
     policy: &PicklePolicy,
+    manner: Manner,
 ) -> Result<(Vec<u8>, GilRc<Names>), Box<encode::Failure>> {
     let names = names_for_writing(object.py());
-    let mut encoding = Encoding::new(object.py(), &names, Target::Own, policy);
+    let mut encoding = Encoding::new(object.py(), &names, Target::Own, policy, manner);
     encoding.is_trial = true;
     encoding.bound_value(object, 0)?;
     let record = encoding.finish().encoder.bytes().to_vec();
@@ -574,7 +608,7 @@ pub fn own_record(
 pub fn value_of(object: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<Value> {
     let py = object.py();
     let names = names_for_writing(py);
-    let encoded = encode_object(py, &names, Target::Own, &PicklePolicy::DENY, object, place)?;
+    let encoded = encode_object(py, &names, Target::Own, &PicklePolicy::DENY, Manner::COPIES, object, place)?;
     let value = pellucid_record::decode(encoded.encoder.bytes(), &*names);
     value.map_err(|error| errors::corrupt_record(py, format!("the value cannot be read back: {error}")))
 }

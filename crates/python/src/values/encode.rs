@@ -12,10 +12,11 @@
 #![allow(unsafe_code)]
 
 mod dict;
+mod sharing;
 
 use pellucid_record::encode::Encoder;
 use pellucid_record::error::EncodeError;
-use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, tag};
+use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, SCALAR_HEAD_SIZE, tag};
 use pellucid_record::shape::Shape;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -30,6 +31,9 @@ use crate::values::home::Sightings;
 use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, ShapeNames};
 use crate::values::{dicts, members, scalars};
+
+pub use sharing::Manner;
+use sharing::Seen;
 
 /// In a database, strings, bytes and arrays of this size or more are stored outside of the record.
 pub const APART_SIZE_MIN: usize = 32 * 1024;
@@ -56,6 +60,8 @@ pub enum Reason {
     Member(Py<PyAny>, &'static str),
     /// A container that contains itself.
     Cycle,
+    /// An object that was met before in the same value, where that matters (`Manner`).
+    Shared,
     /// Containers nest too deep, or contain themselves.
     TooDeep,
     /// A limit of the format.
@@ -169,6 +175,10 @@ pub struct Encoding<'a, 'py> {
     pub is_trial: bool,
     // Buffer for the addresses of a dict's keys.
     pointers: Vec<Object>,
+    /// What is kept of objects beyond what the format holds.
+    pub manner: Manner,
+    // The objects met so far, where `manner` says that they matter.
+    pub(super) seen: Seen,
     // How many stand-ins (see `stand_in`) are nested at the moment.
     stand_in_count: u32,
 }
@@ -177,6 +187,7 @@ pub struct Encoding<'a, 'py> {
 #[derive(Clone, Copy)]
 struct Mark {
     used: usize,
+    seen: usize,
     pending: usize,
     apart: usize,
 }
@@ -218,7 +229,13 @@ pub fn shapes_of(used: &[*const ShapeNames]) -> Vec<Shape> {
 
 impl<'a, 'py> Encoding<'a, 'py> {
     /// A new encoding for `target`, with the shapes that `names` knows.
-    pub fn new(py: Python<'py>, names: &'a Names, target: Target<'a>, policy: &'a PicklePolicy) -> Self {
+    pub fn new(
+        py: Python<'py>,
+        names: &'a Names,
+        target: Target<'a>,
+        policy: &'a PicklePolicy,
+        manner: Manner,
+    ) -> Self {
         let encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
         Self {
             py,
@@ -231,6 +248,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
             is_member: false,
             is_trial: false,
             pointers: Vec::new(),
+            manner,
+            seen: Seen::default(),
             stand_in_count: 0,
         }
     }
@@ -241,7 +260,39 @@ impl<'a, 'py> Encoding<'a, 'py> {
         'a: 'b,
     {
         let target = Target::Envelope { number: 0, used: Vec::new() };
-        Encoding::new(self.py, self.names, target, policy)
+        Encoding::new(self.py, self.names, target, policy, Manner::COPIES)
+    }
+
+    /// Notes a mutable object; fails where it was met before and that matters.
+    ///
+    /// # Safety
+    /// `object` is live.
+    #[inline]
+    pub unsafe fn see(&mut self, object: Object) -> Outcome {
+        // SAFETY: as promised by the caller; an encoding runs with the GIL held.
+        if self.manner.keeps_identity && !unsafe { self.seen.add(object) } {
+            return fail(Reason::Shared);
+        }
+        Ok(())
+    }
+
+    /// As `see`, for an object of any class: nothing is noted of one that compares by its value.
+    pub fn see_any(&mut self, object: &Bound<'_, PyAny>) -> Outcome {
+        let object = object.as_ptr();
+        // A tuple compares by its value, but what is in it may lead back to it.
+        if self.seen.is_around(object) {
+            return fail(Reason::Shared);
+        }
+        // SAFETY: a live object.
+        unsafe { if sharing::is_mutable(object) { self.see(object) } else { Ok(()) } }
+    }
+
+    /// Removes everything written so far. From here on, parts may occur twice.
+    pub fn start_over(&mut self) {
+        self.take_back(Mark { used: 0, seen: 0, pending: 0, apart: 0 });
+        self.encoder.clear();
+        self.manner = self.manner.without_identity();
+        self.stand_in_count = 0;
     }
 
     /// The result.
@@ -346,6 +397,16 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Ok(())
     }
 
+    /// How many bytes behind a multiple of 64 a payload of this size will lie, if that is known: the
+    /// engine stores large values 16 bytes behind the beginning of a page.
+    pub fn place_of_payload(&self, size: usize, depth: u32) -> Option<usize> {
+        const BEHIND: usize = 16;
+        if size < APART_SIZE_MIN || self.is_member || !matches!(self.target, Target::Table { .. }) {
+            return None;
+        }
+        Some(if depth == 0 { BEHIND + SCALAR_HEAD_SIZE } else { BEHIND })
+    }
+
     /// Writes bytes under `tag`; in a database, large bytes are stored outside of the record.
     pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
         let may_lie_apart = depth > 0 && !self.is_member && matches!(self.target, Target::Table { .. });
@@ -415,9 +476,12 @@ impl<'a, 'py> Encoding<'a, 'py> {
         counters::container_encoded();
         // SAFETY: an exact list, live during the call.
         unsafe {
+            self.see(list)?;
             let count = ffi::PyList_GET_SIZE(list);
             self.encoder.begin(Kind::List, count as u32, 0)?;
-            let is_long = count >= dicts::LIST_COUNT_MIN
+            // The quick way does not look at which dicts it has seen.
+            let is_long = !self.manner.keeps_identity
+                && count >= dicts::LIST_COUNT_MIN
                 && depth + 1 < DEPTH_MAX
                 && ffi::Py_TYPE(ffi::PyList_GET_ITEM(list, 0)) == &raw mut ffi::PyDict_Type;
             let mut index = if is_long { self.dicts(list, depth)? } else { 0 };
@@ -467,16 +531,24 @@ impl<'a, 'py> Encoding<'a, 'py> {
         unsafe {
             let count = ffi::PyTuple_GET_SIZE(tuple);
             self.encoder.begin(Kind::Tuple, count as u32, 0)?;
+            if self.manner.keeps_identity {
+                self.seen.enter(tuple);
+            }
             for index in 0..count {
                 self.element(ffi::PyTuple_GET_ITEM(tuple, index), index as usize, depth)?;
             }
         }
+        self.seen.leave();
         Ok(self.encoder.end()?)
     }
 
     unsafe fn set(&mut self, set: Object, kind: Kind, depth: u32) -> Outcome {
         Self::check_depth(depth)?;
         counters::container_encoded();
+        if kind == Kind::Set {
+            // SAFETY: a live set.
+            unsafe { self.see(set) }?;
+        }
         // The call makes an iterator, which may start the collector.
         callbacks::code_may_run(self.py);
         // SAFETY: a live set; iterating gives new references.
@@ -484,10 +556,14 @@ impl<'a, 'py> Encoding<'a, 'py> {
         let members: Vec<_> = set.try_iter()?.collect::<PyResult<_>>()?;
         self.check_members(&members)?;
         self.encoder.begin(kind, members.len() as u32, 0)?;
+        if self.manner.keeps_identity {
+            self.seen.enter(set.as_ptr());
+        }
         for member in &members {
             // SAFETY: held by `members`.
             unsafe { self.key_or_member(member.as_ptr(), depth) }?;
         }
+        self.seen.leave();
         Ok(self.encoder.end()?)
     }
 
@@ -504,10 +580,12 @@ impl<'a, 'py> Encoding<'a, 'py> {
         if self.is_trial {
             return Ok(());
         }
-        members::check(self.policy, members).or_else(|(index, failure)| match members.get(index) {
-            // SAFETY: a live object.
-            Some(member) => unsafe { self.at_key(failure, member.as_ptr()) },
-            None => Err(failure),
+        members::check(self.policy, self.manner, members).or_else(|(index, failure)| {
+            match members.get(index) {
+                // SAFETY: a live object.
+                Some(member) => unsafe { self.at_key(failure, member.as_ptr()) },
+                None => Err(failure),
+            }
         })
     }
 }

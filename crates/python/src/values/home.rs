@@ -36,6 +36,12 @@ pub trait TableCalls: Sync {
         id: u64,
     ) -> PyResult<Option<Vec<u8>>>;
 
+    /// The snapshot that the table shows now; None in a transaction, which is not in any.
+    ///
+    /// # Errors
+    /// `Closed`; and what the store raises.
+    fn snapshot(&self, table: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
+
     /// Makes a row show the value stored under its key now; false if there is none, or none of its
     /// kind.
     ///
@@ -136,6 +142,14 @@ impl Home {
     ) -> PyResult<Option<Vec<u8>>> {
         self.call(py, |calls, table| calls.large_value(table, snapshot, id))
             .unwrap_or_else(|| Err(unregistered()))
+    }
+
+    /// As [`TableCalls::snapshot`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn snapshot(&self, py: Python<'_>) -> PyResult<Option<Snapshot>> {
+        self.call(py, |calls, table| calls.snapshot(table)).unwrap_or_else(|| Err(unregistered()))
     }
 
     /// As [`TableCalls::read_anew`].

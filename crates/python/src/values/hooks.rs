@@ -4,6 +4,7 @@
 //! first use), which returns plain values for the encoder to write.
 
 use pellucid_record::layout::{Kind, SCALAR_HEAD_SIZE, tag};
+use pellucid_record::pickles::PICKLE_NAME;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
 
@@ -88,17 +89,27 @@ fn pickles(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 /// Encodes an object whose type the native code does not know.
 pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
     let py = encoding.py;
-    let said = objects(py)?.call_method1("encode", (object, encoding.policy.object(py)))?;
+    let manner = encoding.manner;
+    let wants_parts = manner.keeps_identity && depth > 0;
+    let arguments = (object, encoding.policy.object(py), manner.is_exact, manner.is_fast, wants_parts);
+    let said = objects(py)?.call_method1("encode", arguments)?;
     if said.is_none() {
         return fail(Reason::Unsupported(object.clone().unbind()));
     }
     let said = said.cast_into::<PyTuple>().map_err(PyErr::from)?;
     let way: String = said.get_item(0)?.extract()?;
+    if matches!(way.as_str(), "registered" | "array") {
+        encoding.see_any(object)?;
+    }
     match way.as_str() {
         "value" => encoding.stand_in(&said.get_item(1)?, depth),
         "pickle" => {
-            let data = said.get_item(1)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
-            encoding.payload(tag::PICKLE, data.as_bytes(), depth)
+            if wants_parts {
+                for part in said.get_item(2)?.try_iter()? {
+                    encoding.see_any(&part?)?;
+                }
+            }
+            pickled(encoding, &said.get_item(1)?.cast_into::<PyTuple>().map_err(PyErr::from)?, depth)
         }
         "registered" => {
             encoding.encoder.begin_payload(tag::REGISTERED);
@@ -110,6 +121,14 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
         }
         _ => array(encoding, &said, depth),
     }
+}
+
+/// Encodes a whole value as one pickle: it has parts that occur twice, or more than a record holds.
+pub fn encode_pickled<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>) -> Outcome {
+    let py = encoding.py;
+    let arguments = (object, encoding.policy.object(py), encoding.manner.is_fast);
+    let said = objects(py)?.call_method1("encode_pickled", arguments)?;
+    pickled(encoding, &said.cast_into::<PyTuple>().map_err(PyErr::from)?, 0)
 }
 
 /// A hint how to store an object of this type, for the message of the exception.
@@ -129,9 +148,42 @@ fn array<'py>(encoding: &mut Encoding<'_, 'py>, said: &Bound<'py, PyTuple>, dept
     }
     // The encoder writes flags and data offset, since only the encoder knows where the data will
     // lie.
-    part.encoder.end_ndarray(said.get_item(3)?.extract()?, data.as_bytes())?;
+    let behind = encoding.place_of_payload(data.as_bytes().len(), depth);
+    part.encoder.end_ndarray(said.get_item(3)?.extract()?, data.as_bytes(), behind)?;
     let payload = part.finish().encoder.take().split_off(SCALAR_HEAD_SIZE);
     encoding.payload(tag::NDARRAY, &payload, depth)
+}
+
+/// Encodes a pickle whose large buffers are stored beside it, as arrays of bytes.
+fn pickle_with_buffers<'py>(
+    encoding: &mut Encoding<'_, 'py>,
+    data: &Bound<'py, PyAny>,
+    buffers: &Bound<'py, PyTuple>,
+    depth: u32,
+) -> Outcome {
+    let py = encoding.py;
+    encoding.encoder.begin_payload(tag::REGISTERED);
+    encoding.encoder.begin(Kind::Tuple, 2, 0)?;
+    encoding.bound_value(PyString::intern(py, PICKLE_NAME).as_any(), depth + 2)?;
+    encoding.encoder.begin(Kind::Tuple, 1 + buffers.len() as u32, 0)?;
+    encoding.bound_value(data, depth + 3)?;
+    for buffer in buffers {
+        let said = ("array", "|u1", vec![buffer.len()?], 0_u8, buffer).into_pyobject(py)?;
+        array(encoding, &said, depth + 3)?;
+    }
+    encoding.encoder.end()?;
+    encoding.encoder.end()?;
+    Ok(encoding.encoder.end_payload(&[])?)
+}
+
+/// Writes what `pickles.encode` returned: the pickle, and the buffers that lie beside it.
+fn pickled<'py>(encoding: &mut Encoding<'_, 'py>, said: &Bound<'py, PyTuple>, depth: u32) -> Outcome {
+    let data = said.get_item(0)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
+    let buffers = said.get_item(1)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
+    if buffers.is_empty() {
+        return encoding.payload(tag::PICKLE, data.as_bytes(), depth);
+    }
+    pickle_with_buffers(encoding, data.as_any(), &buffers, depth)
 }
 
 /// Makes the instance of a registered class.
@@ -146,6 +198,7 @@ pub fn decode_registered<'py>(
 pub fn decode_pickle<'py>(
     py: Python<'py>,
     data: &[u8],
+    buffers: Option<&Bound<'py, PyTuple>>,
     policy: &PicklePolicy,
 ) -> PyResult<Bound<'py, PyAny>> {
     if policy.is_deny() {
@@ -167,7 +220,7 @@ pub fn decode_pickle<'py>(
     }
     // The bytes are copied first: the import may run code that writes to a viewed buffer.
     let data = text::bytes(py, data)?;
-    pickles(py)?.call_method1("decode", (data, policy.object(py)))
+    pickles(py)?.call_method1("decode", (data, policy.object(py), buffers))
 }
 
 /// Makes the NumPy array or scalar that a payload describes; it shares `data`.

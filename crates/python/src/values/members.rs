@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
 use crate::values::bytes;
-use crate::values::encode::{Outcome, Reason, fail};
+use crate::values::encode::{Manner, Outcome, Reason, fail};
 use crate::values::hooks::PicklePolicy;
 
 const UNHASHABLE: &str = "is stored as a dict, list or set, and could not be a key or a member when it is read \
@@ -23,6 +23,7 @@ const SAME: &str = "is stored as the same key or member as another one beside it
 /// Refuses objects that would not be hashable when read back, and objects that would be equal.
 pub fn check(
     policy: &PicklePolicy,
+    manner: Manner,
     members: &[Bound<'_, PyAny>],
 ) -> Result<(), (usize, Box<crate::values::encode::Failure>)> {
     if members.iter().all(is_plain) {
@@ -31,7 +32,7 @@ pub fn check(
     let mut seen = std::collections::HashSet::with_capacity(members.len());
     for (index, member) in members.iter().enumerate() {
         let stored = || -> Outcome<Option<Vec<u8>>> {
-            let (record, names) = bytes::own_record(member, policy)?;
+            let (record, names) = bytes::own_record(member, policy, manner.without_identity())?;
             match canonical(&record, &*names) {
                 Some(key) => Ok((key.first() != Some(&UNORDERED)).then_some(key)),
                 None => fail(Reason::Member(member.clone().unbind(), UNHASHABLE)),

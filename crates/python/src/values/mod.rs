@@ -24,6 +24,7 @@ pub mod handles;
 pub mod home;
 pub mod hooks;
 pub mod keys;
+pub mod lent;
 pub mod members;
 pub mod names;
 pub mod node;

@@ -24,9 +24,13 @@ use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
 use crate::values::home::Home;
 use crate::values::hooks::PicklePolicy;
+use crate::values::lent::Lent;
 use crate::values::names::Names;
 use crate::values::node::Step;
 use crate::values::row_errors;
+
+/// Arrays of this many bytes or more are read where they lie.
+pub const LENT_SIZE_MIN: usize = 4096;
 
 /// Whether the source of rows is still open: a snapshot, a database or a transaction.
 pub struct Gate(GilValue<State>);
@@ -511,6 +515,78 @@ impl Row {
             }
             None => Err(row_errors::stale_apart(py, self)),
         }
+    }
+
+    /// As `apart`, in place: a row over the bytes in a snapshot. None if there is no snapshot, or it
+    /// does not have the value.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn apart_in_place(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Option<Self>> {
+        let Some(table) = &self.table else { return Ok(None) };
+        let snapshot = match self.snapshot(py) {
+            Some(snapshot) => Some(snapshot),
+            None => table.snapshot(py)?,
+        };
+        let Some(snapshot) = snapshot else { return Ok(None) };
+        let Ok(bytes) = snapshot.blob(id) else { return Ok(None) };
+        if bytes.len() as u64 != size {
+            return Ok(None);
+        }
+        // SAFETY: the bytes of a large value stay where they are while the snapshot lives
+        // (invariant 2), and the holder is a share of it.
+        let part = unsafe {
+            let holder = Holder::Snapshot(snapshot.clone());
+            Self::borrowed(bytes, &[], holder, self.names.clone(), self.gate.share(), None, self.frozen)
+        };
+        Ok(Some(Self { own_policy: Some(Box::new(self.policy(py))), ..part }))
+    }
+
+    /// A row over a record that is found in a snapshot, which is not copied; None if it is not there.
+    ///
+    /// # Errors
+    /// What `find` gives.
+    #[allow(clippy::too_many_arguments, reason = "what every row has")]
+    pub fn found_in<E>(
+        snapshot: &Snapshot,
+        find: impl for<'a> FnOnce(&'a Snapshot) -> Result<Option<&'a [u8]>, E>,
+        key: &[u8],
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
+        table: Option<Home>,
+        frozen: Option<&'static str>,
+    ) -> Result<Option<Self>, E> {
+        let Some(record) = find(snapshot)? else { return Ok(None) };
+        let key: Box<[u8]> = key.into();
+        let (data, size) = (key.as_ptr(), key.len());
+        let holder = Holder::Apart(Box::new((key, snapshot.clone())));
+        // SAFETY: the record is part of the snapshot, since `find` gives what it borrows from any
+        // snapshot; such bytes stay where they are while a share of it lives (invariant 2). The key
+        // is a box that moved into the holder, and its bytes did not move.
+        Ok(Some(unsafe {
+            let key = std::slice::from_raw_parts(data, size);
+            Self::borrowed(record, key, holder, names, gate, table, frozen)
+        }))
+    }
+
+    /// Bytes of this row as a buffer that keeps them in memory. None if they are few, or lie in no
+    /// snapshot: then they are copied.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn lend<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if bytes.len() < LENT_SIZE_MIN {
+            return Ok(None);
+        }
+        let snapshot = self.holder.with(py, |holder| match holder {
+            Holder::Snapshot(snapshot) => Some(snapshot.clone()),
+            // Either the record lies in the snapshot, or in the copy.
+            Holder::Apart(held) if !held.0.as_ptr_range().contains(&bytes.as_ptr()) => Some(held.1.clone()),
+            _ => None,
+        });
+        let Some(snapshot) = snapshot else { return Ok(None) };
+        // SAFETY: the bytes are part of the row, which lies in this snapshot.
+        unsafe { Lent::view(py, snapshot, bytes) }.map(Some)
     }
 
     /// A row for a part of `row` that is stored outside of it, with the same pickle policy.

@@ -171,6 +171,10 @@ pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
     if error.is_instance_of::<PyMemoryError>(py) {
         return error;
     }
+    if let Some(message) = damaged_pickle(py, &error) {
+        let _ = error.value(py).setattr("args", (format!("{} is damaged: {message}", describe(py, row)),));
+        return error;
+    }
     let is_ours = error
         .get_type(py)
         .module()
@@ -187,6 +191,15 @@ pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
     };
     wrapped.set_cause(py, Some(error));
     wrapped
+}
+
+/// The message of a pickle that cannot be read, where no place has been named in it yet.
+fn damaged_pickle(py: Python<'_>, error: &PyErr) -> Option<String> {
+    if !crate::errors::is_of(py, error, "CorruptRecord") {
+        return None;
+    }
+    let message = error.value(py).to_string();
+    message.starts_with("a stored pickle is damaged").then_some(message)
 }
 
 /// The offset of the byte of a record that is not UTF-8, from the text and the position that Python
@@ -241,6 +254,8 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
             let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();
             raise(py, "UnsupportedValue", format!("{place}{at}, of type {kind}, {why}"))
         }
+        // A value with shared parts is pickled from its root.
+        Reason::Shared => crate::errors::internal("a shared part was left to the caller"),
         Reason::Cycle => raise(
             py,
             "UnsupportedValue",
@@ -258,7 +273,7 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
             ),
         ),
         Reason::Encode(EncodeError::CountMismatch { .. }) => PyRuntimeError::new_err(format!(
-            "{place}{at} changed its size while it was being stored; store a copy of it"
+            "{place}{at} changed size during iteration, by code that storing it ran; store a copy of it"
         )),
         Reason::Encode(EncodeError::NoMemory) => {
             PyMemoryError::new_err(format!("not enough memory to store {place}{at}"))

@@ -4,6 +4,7 @@
 //! (docs/format.md, "Tags"), so that reading needs no parsing and no pickle.
 
 use pellucid_record::layout::{Kind, MICROS_PER_DAY, tag};
+use pellucid_record::pickles::PICKLE_NAME;
 use pellucid_record::view::{Container, Slot};
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -35,6 +36,7 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
         return Ok(());
     }
     if let Ok(value) = object.cast_exact::<PyByteArray>() {
+        encoding.see_any(value.as_any())?;
         // Copied, since the bytearray may change during the call.
         return encoding.payload(tag::BYTEARRAY, &value.to_vec(), depth);
     }
@@ -202,12 +204,28 @@ fn from_payload<'py>(
         tag::NDARRAY => array(py, reading, offset, payload.len(), depth),
         tag::REGISTERED => {
             let parts = nested_tuple(py, reading, offset, payload.len(), depth)?;
+            if parts.get_item(0)?.cast::<PyString>().is_ok_and(|name| name == PICKLE_NAME) {
+                return pickle_with_buffers(py, reading, &parts.get_item(1)?);
+            }
             hooks::decode_registered(&parts.get_item(0)?, &parts.get_item(1)?)
         }
-        tag::PICKLE => hooks::decode_pickle(py, payload, &reading.row().policy(py)),
+        tag::PICKLE => hooks::decode_pickle(py, payload, None, &reading.row().policy(py)),
         tag::APART => apart(py, reading.row(), payload, depth),
         _ => Err(damaged()),
     }
+}
+
+/// The object of a pickle whose buffers lie beside it.
+fn pickle_with_buffers<'py>(
+    py: Python<'py>,
+    reading: &Reading<'_>,
+    stored: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let stored = stored.cast::<PyTuple>().map_err(|_| damaged())?;
+    let data = stored.get_item(0).map_err(|_| damaged())?;
+    let data = data.cast::<PyBytes>().map_err(|_| damaged())?;
+    let buffers = stored.get_slice(1, stored.len());
+    hooks::decode_pickle(py, data.as_bytes(), Some(&buffers), &reading.row().policy(py))
 }
 
 /// A timedelta, a time or an aware datetime.
@@ -262,9 +280,12 @@ fn array<'py>(
     let row = reading.row();
     let array = pellucid_record::payload::ndarray(reading.bytes(), &*row.names, offset, payload_size as u32)
         .map_err(|error| row_errors::corrupt_row(py, row, &error))?;
-    let data = text::bytes(py, array.data)?;
+    let data = match row.lend(py, array.data)? {
+        Some(lent) => lent,
+        None => text::bytes(py, array.data)?.into_any(),
+    };
     let head = decode::plain_at(py, reading, &Slot::Container(array.head), depth + 1)?;
-    hooks::decode_array(&head.cast_into::<PyTuple>()?, data.as_any())
+    hooks::decode_array(&head.cast_into::<PyTuple>()?, &data)
 }
 
 /// A value stored outside of the record: reads its bytes from the database, then decodes them by
@@ -276,6 +297,11 @@ fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> 
     let tag = tag.first().copied().unwrap_or_default();
     let id = u64::from_le_bytes(*rest.first_chunk().unwrap_or(&[0; 8]));
     let size = u64::from_le_bytes(*rest.last_chunk().unwrap_or(&[0; 8]));
+    if tag == tag::NDARRAY
+        && let Some(part) = row.apart_in_place(py, id, size)?
+    {
+        return array(py, &Reading::new(&GilRc::new(part)), 0, size as usize, depth);
+    }
     let data = row.apart(py, id, size)?;
     match tag {
         tag::STR => text::utf8(py, &data),

@@ -16,14 +16,14 @@ mod short;
 
 use crate::error::EncodeError;
 use crate::layout::{
-    DEPTH_MAX, Kind, NESTED_INLINE_SIZE_MAX, RECORD_SIZE_MAX, ROOT_INLINE_SIZE_MAX, ROOT_WIDTH_LOG2,
-    SCALAR_BYTE, SHAPE_ID_END, SHAPE_NAME_COUNT_MAX, index_size, root_head, slot_position, slots_size, tag,
-    varint_size,
+    ARRAY_ALIGNMENT, DEPTH_MAX, Kind, NESTED_INLINE_SIZE_MAX, RECORD_SIZE_MAX, ROOT_INLINE_SIZE_MAX,
+    ROOT_WIDTH_LOG2, SCALAR_BYTE, SHAPE_ID_END, SHAPE_NAME_COUNT_MAX, index_size, root_head, slot_position,
+    slots_size, tag, varint_size,
 };
 pub use buffer::copy;
 use buffer::{Buffer, inline_bits};
 pub use flat::Simple;
-pub use short::{SHORT_RECORD_SIZE, short_record};
+pub use short::{SHORT_RECORD_SIZE, short_bytes_record, short_record};
 
 /// Memory for more elements than this is reserved in advance, so that a shortage can be reported.
 const STAGE_COUNT_UNASKED: u32 = 1 << 16;
@@ -516,15 +516,21 @@ impl Encoder {
     /// # Errors
     /// It does not contain one container, or the record has reached 4 GiB.
     pub fn end_payload(&mut self, data: &[u8]) -> Result<(), EncodeError> {
+        self.end_payload_after(0, data)
+    }
+
+    /// As `end_payload`, with some zeros ahead of `data`.
+    fn end_payload_after(&mut self, gap: usize, data: &[u8]) -> Result<(), EncodeError> {
         let Frame { start, stage, payload_tag, .. } = *self.frame();
         let is_one_container = self.stage.len() == stage as usize + 1
             && self.stage.last().is_some_and(|last| last.tag == tag::CONTAINER);
         if payload_tag == 0 || !is_one_container {
             return Err(EncodeError::Unbalanced);
         }
-        if !self.has_room(data.len()) || self.is_too_large {
+        if !self.has_room(gap + data.len()) || self.is_too_large {
             return Err(EncodeError::TooLarge);
         }
+        self.buffer.gap(gap).fill(0);
         self.buffer.push(data);
         self.stage.truncate(stage as usize);
         self.top -= 1;
@@ -546,27 +552,31 @@ impl Encoder {
     }
 
     /// Ends an array: after `begin_payload(tag::NDARRAY)`, `begin(Kind::Tuple, 4, 0)`, the dtype
-    /// and the shape. `flags`: 1 Fortran order, 2 scalar; `data` are the raw elements.
+    /// and the shape. `flags`: 1 Fortran order, 2 scalar; `data` are the raw elements. If it is known
+    /// how many bytes behind a multiple of 64 the payload will lie, `behind` says so, and the data
+    /// will lie at a multiple of 64.
     ///
     /// # Errors
     /// As `end` and `end_payload`.
-    pub fn end_ndarray(&mut self, flags: u8, data: &[u8]) -> Result<(), EncodeError> {
+    pub fn end_ndarray(&mut self, flags: u8, data: &[u8], behind: Option<usize>) -> Result<(), EncodeError> {
         let Frame { start, slots, .. } = *self.frame();
         let (start, slots) = (start as usize, slots as usize);
         // The data begins where this tuple ends, and the tuple contains that offset. Its width is
         // chosen for the largest possible value, four slots widened from 1 to 8 bytes; then the
         // real value is written over it.
-        let bound = self.buffer.size() - start + 4 * 7;
+        let bound = self.buffer.size() - start + 4 * 7 + behind.map_or(0, |_| ARRAY_ALIGNMENT);
         self.int(i64::from(flags));
         self.int(bound.cast_signed() as i64);
         self.end()?;
-        let size = self.buffer.size() - start;
+        let gap =
+            behind.map_or(0, |behind| (behind + self.buffer.size() - start).wrapping_neg() % ARRAY_ALIGNMENT);
+        let size = self.buffer.size() - start + gap;
         debug_assert!(size <= bound);
         let width_log2 = self.buffer.bytes().get(start).map_or(0, |head| head >> 4);
         let at = slots + slot_position(4, width_log2, 3).1;
         let slot = self.buffer.part_mut(at, at + (1 << width_log2));
         slot.iter_mut().zip(size.to_le_bytes()).for_each(|(target, source)| *target = source);
-        self.end_payload(data)
+        self.end_payload_after(gap, data)
     }
 }
 

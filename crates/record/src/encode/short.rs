@@ -13,14 +13,7 @@ pub const SHORT_RECORD_SIZE: usize = 64;
 #[must_use]
 pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a [u8]> {
     let (tag, bits, size) = match value {
-        Simple::Str(text) if text.len() > ROOT_INLINE_SIZE_MAX => {
-            let size = SCALAR_HEAD_SIZE + text.len();
-            let (head, payload) = out.split_first_chunk_mut()?;
-            *head = [SCALAR_BYTE, tag::STR];
-            copy(payload.get_mut(..text.len())?, text);
-            return out.get(..size);
-        }
-        Simple::Str(text) => (tag::STR_INLINE + text.len() as u8, inline_bits(text), text.len()),
+        Simple::Str(text) => return short_text((tag::STR, tag::STR_INLINE), text, out),
         Simple::Int(value) => (tag::INT, value.cast_unsigned(), size_of_bits(value.cast_unsigned())),
         Simple::Float(value) => (tag::FLOAT, value.to_bits(), size_of_bits(value.to_bits())),
         Simple::Bool(_) | Simple::None => return None,
@@ -29,6 +22,31 @@ pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE])
     *head = [SCALAR_BYTE, tag];
     *payload.first_chunk_mut()? = bits.to_le_bytes();
     out.get(..SCALAR_HEAD_SIZE + size)
+}
+
+/// As `short_record`, for bytes.
+#[inline]
+#[must_use]
+pub fn short_bytes_record<'a>(bytes: &[u8], out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a [u8]> {
+    short_text((tag::BYTES, tag::BYTES_INLINE), bytes, out)
+}
+
+/// The record of a str or of bytes, with the tag for the heap or the one for the slot.
+#[inline]
+fn short_text<'a>(
+    (in_heap, in_slot): (u8, u8),
+    text: &[u8],
+    out: &'a mut [u8; SHORT_RECORD_SIZE],
+) -> Option<&'a [u8]> {
+    let (head, payload) = out.split_first_chunk_mut()?;
+    if text.len() > ROOT_INLINE_SIZE_MAX {
+        *head = [SCALAR_BYTE, in_heap];
+        copy(payload.get_mut(..text.len())?, text);
+    } else {
+        *head = [SCALAR_BYTE, in_slot + text.len() as u8];
+        *payload.first_chunk_mut()? = inline_bits(text).to_le_bytes();
+    }
+    out.get(..SCALAR_HEAD_SIZE + text.len())
 }
 
 /// The size of a number without the zeros at its end.
@@ -63,6 +81,15 @@ mod tests {
             let expected = has_room.then_some(encoder.bytes());
             let mut room = [7; SHORT_RECORD_SIZE];
             assert_eq!(short_record(value, &mut room), expected, "{value:?}");
+        }
+        for size in 0..=text.len() {
+            let mut encoder = Encoder::default();
+            encoder.bytes_value(&text[..size]);
+            let has_room = SCALAR_HEAD_SIZE + size + ROOM_BEHIND <= SHORT_RECORD_SIZE;
+            let mut room = [7; SHORT_RECORD_SIZE];
+            let record = short_bytes_record(&text[..size], &mut room)
+                .map(|record| &record[..record.len() - ROOM_BEHIND]);
+            assert_eq!(record, has_room.then_some(encoder.bytes()), "{size}");
         }
         assert_eq!(short_record(Simple::None, &mut [7; SHORT_RECORD_SIZE]), None);
     }

@@ -39,7 +39,7 @@ pub use parts::{
     BEHIND_PARTS, PartsMark, join_spellings, parts_as_tuple, parts_size, push_part, split_spellings,
     split_stand_in,
 };
-pub use plain::{PlainKey, SHORT_KEY_SIZE, plain_key, plain_part, short_key};
+pub use plain::{PlainKey, SHORT_KEY_SIZE, plain_key, plain_part, short_bytes_key, short_key};
 pub use range::prefix_range;
 pub use value::KeyValue;
 

@@ -12,13 +12,25 @@ pub const SHORT_KEY_SIZE: usize = 47;
 #[inline]
 #[must_use]
 pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a [u8]> {
-    if has_zero(text) {
+    short(code::STR, text, out)
+}
+
+/// As `short_key`, for bytes: the same as from `KeyEncoder::bytes`.
+#[inline]
+#[must_use]
+pub fn short_bytes_key<'a>(bytes: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a [u8]> {
+    short(code::BYTES, bytes, out)
+}
+
+#[inline]
+fn short<'a>(code: u8, content: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a [u8]> {
+    if has_zero(content) {
         return None;
     }
-    let key = out.get_mut(..text.len() + 2)?;
+    let key = out.get_mut(..content.len() + 2)?;
     let [first, middle @ .., last] = &mut *key else { return None };
-    (*first, *last) = (code::STR, code::END);
-    copy(middle, text);
+    (*first, *last) = (code, code::END);
+    copy(middle, content);
     Some(key)
 }
 
@@ -103,7 +115,13 @@ mod tests {
         for size in 0..=text.len() {
             let mut encoder = KeyEncoder::new();
             encoder.str(&text[..size]);
-            let expected = (size + 2 <= SHORT_KEY_SIZE).then_some(encoder.as_bytes());
+            let fits = size + 2 <= SHORT_KEY_SIZE;
+            let mut of_bytes = KeyEncoder::new();
+            of_bytes.bytes(&text[..size]);
+            let mut room = [7; SHORT_KEY_SIZE];
+            let found = short_bytes_key(&text[..size], &mut room);
+            assert_eq!(found, fits.then_some(of_bytes.as_bytes()), "{size}");
+            let expected = fits.then_some(encoder.as_bytes());
             let mut room = [7; SHORT_KEY_SIZE];
             assert_eq!(short_key(&text[..size], &mut room), expected);
             for zero in 0..size {

@@ -92,6 +92,7 @@ impl<'py> Encoding<'_, 'py> {
         counters::container_encoded();
         // SAFETY: an exact dict, live during the call.
         unsafe {
+            self.see(dict)?;
             let count = (*dict.cast::<ffi::PyDictObject>()).ma_used as usize;
             if count == 0 {
                 self.encoder.begin(Kind::Keyed, 0, 0)?;
@@ -199,14 +200,15 @@ impl<'py> Encoding<'_, 'py> {
     #[inline]
     fn mark(&self) -> Mark {
         let used = if let Target::Envelope { used, .. } = &self.target { used.len() } else { 0 };
-        Mark { used, pending: self.pending.len(), apart: self.apart.len() }
+        Mark { used, seen: self.seen.count(), pending: self.pending.len(), apart: self.apart.len() }
     }
 
     /// Removes what was added to the lists since, because its bytes were abandoned: an envelope
     /// must not name shapes that it does not use, and a database must not keep large values without
     /// a reference.
     #[cold]
-    fn take_back(&mut self, mark: Mark) {
+    pub(super) fn take_back(&mut self, mark: Mark) {
+        self.seen.truncate(mark.seen);
         self.pending.truncate(mark.pending);
         self.apart.truncate(mark.apart);
         if let Target::Envelope { used, .. } = &mut self.target {

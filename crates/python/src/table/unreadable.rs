@@ -1,0 +1,72 @@
+//! Find the rows that cannot be read, and count the pickles.
+//!
+//! An object whose class was moved, renamed or never imported raises only when it is read. These
+//! walks read all rows at once, so that a program can look before it depends on them.
+
+use pellucid_record::pickles::pickle_count;
+use pellucid_store::Range;
+use pyo3::exceptions::{PyException, PyMemoryError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::core::Core;
+use crate::errors;
+use crate::hot::gil::GilRc;
+use crate::signals::Signals;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::values::home::Home;
+use crate::values::row::Row;
+use crate::values::{bytes, keys};
+
+/// How many pickles the rows of all tables have.
+///
+/// # Errors
+/// Errors of the store; `CorruptRecord`.
+pub fn pickles_of(py: Python<'_>, core: &Core) -> PyResult<u64> {
+    let snapshot = core.snapshot(py)?;
+    let (mut count, mut signals) = (0, Signals::by_turns());
+    for (name, table) in snapshot.tables().map_err(|error| store_errors::of_store(py, error))? {
+        let scan = snapshot.scan(table, &Range::ALL, false);
+        let mut scan = scan.map_err(|error| store_errors::of_store(py, error))?;
+        while let Some(row) = scan.next().map_err(|error| store_errors::of_store(py, error))? {
+            let found = pickle_count(row.record, &*core.names);
+            count += found.map_err(|error| {
+                errors::corrupt_record(py, format!("a record of table {name:?} is damaged: {error}"))
+            })?;
+            signals.step(py)?;
+        }
+    }
+    Ok(count)
+}
+
+/// The keys of the rows that cannot be decoded, each with the exception.
+///
+/// # Errors
+/// Errors of the store, and what signal handlers raise.
+pub fn of_table<'py>(slf: &Bound<'py, Table>) -> PyResult<Bound<'py, PyList>> {
+    let (py, this) = (slf.py(), slf.get());
+    let found = PyList::empty(py);
+    let snapshot = this.snapshot(py)?;
+    let Some(id) = this.id_in(py, &snapshot)? else { return Ok(found) };
+    let scan = snapshot.scan(id, &Range::ALL, false);
+    let mut scan = scan.map_err(|error| store_errors::of_store(py, error))?;
+    let mut signals = Signals::by_turns();
+    while let Some(row) = scan.next().map_err(|error| store_errors::of_store(py, error))? {
+        let (names, gate) = (this.core.names.clone(), this.row_gate(py));
+        let table = Some(Home::new(slf));
+        let stored = GilRc::new(Row::owned(row.record, row.key, names, gate, table, this.why_frozen()));
+        stored.attach(py, snapshot.clone());
+        if let Err(error) = bytes::plain_of_row(py, &stored) {
+            if !error.is_instance_of::<PyException>(py) || error.is_instance_of::<PyMemoryError>(py) {
+                return Err(error);
+            }
+            // Its frames would keep the rows that were read.
+            error.set_traceback(py, None);
+            let key = keys::object_of(py, row.key, row.spelling)?;
+            found.append((key, error.into_value(py)))?;
+        }
+        signals.step(py)?;
+    }
+    Ok(found)
+}
