@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,10 +18,21 @@ from bench.run import QUICK, Run, Scale
 from bench.runner import Pace
 
 WORKLOADS = {"records": records.run, "dict": dicts.run, "writes": writes.run, "query": queries.run}
+# Experiments that are programs, with options of their own: each runs its contenders in processes.
+PROGRAMS = {
+    "buffers": "buffers.py",
+    "dropins": "dropins.py",
+    "json-lines": "json_lines.py",
+    "megabyte": "megabyte.py",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the workloads of the command line, print the report, and return the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in PROGRAMS:
+        program = Path(__file__).parent / PROGRAMS[arguments[0]]
+        return subprocess.run([sys.executable, str(program), *arguments[1:]], check=False).returncode
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -45,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "[bold yellow]--quick runs everything as briefly as possible: these figures mean nothing.[/]"
         )
     if options.json:
-        command = shlex.join(["python", "-m", "bench", *(sys.argv[1:] if arguments is None else arguments)])
+        command = shlex.join(["python", "-m", "bench", *arguments])
         report.write_json(options.json, report.to_json(run, described, command))
         console.print(f"wrote {options.json}")
     return 0
@@ -53,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Compare the speed of pellucid with other libraries."
+        prog="python -m bench",
+        description="Compare the speed of pellucid with other libraries.",
+        epilog=f"Programs with options of their own, such as `bench dropins --help`: {', '.join(PROGRAMS)}.",
     )
     parser.add_argument("workload", nargs="*", choices=[*WORKLOADS, []], help="what to run (default: all)")
     parser.add_argument(

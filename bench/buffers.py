@@ -45,7 +45,7 @@ SERVER = Path(__file__).parent.parent / "tools/postgres_server.py"
 class Codec(NamedTuple):
     """How a dict becomes bytes, and how it is read from a buffer."""
 
-    dumps: Callable[[Any], bytes]
+    dumps: Callable[[Any], Any]
     loads: Callable[[Any], Any]
     # What "one" and "each" read: all of it, or a view.
     reads: Callable[[Any], Any]
@@ -179,9 +179,9 @@ class Server:
             ("psycopg, in place, not compressed", "in place", True, "plain"),
         ]
         ways = []
-        for label, *how in drivers:
+        for label, driver, binary, column in drivers:
             for name in [name for name in ("pickle", "pellucid", "msgpack") if name in self.known]:
-                get = self.blob(name, *how)
+                get = self.blob(name, driver, binary, column)
                 tasks = {**tasks_of(self.known[name], get), "fetch": get}
                 ways.append(Way(f"{name} ({label})", tasks))
         return ways + self.json_ways()
@@ -227,7 +227,7 @@ class Server:
         here = self.fetch("psycopg", "SELECT inet_server_addr() IS NULL")  # a Unix socket
         files = [Path(f"/proc/{process}/schedstat") for process in processes]
         if not (here and all(file.exists() for file in files)):
-            return collector.CLOCKS
+            return dict(collector.CLOCKS)
         return {"backend": lambda: sum(map(processor_of, files)), **collector.CLOCKS}
 
 
@@ -284,7 +284,7 @@ def connection_string(given: str | None) -> Iterator[str]:
     if given:
         yield given
         return
-    command = [sys.executable, SERVER]
+    command = [sys.executable, str(SERVER)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdout is not None
         dsn = keeper.stdout.readline().strip()

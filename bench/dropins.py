@@ -10,6 +10,7 @@ what it needs: this one, those given as `--python`, and those on the path. The r
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,7 @@ def measure(contender: str, kind: str, count: int, path: str, budget: float) -> 
     If writing takes longer than `budget` seconds, it stops, and the time counts for what was written.
     """
     shelve, dbm = modules(contender)
-    opened = (
-        (lambda flag: shelve.open(path, flag)) if kind == "shelve" else (lambda flag: dbm.open(path, flag))
-    )
+    opened: Callable[[str], Any] = functools.partial((shelve if kind == "shelve" else dbm).open, path)
     keys = [f"key {number}" for number in range(count)]
     values = [value_of(n) if kind == "shelve" else f"a small value {n}" for n in range(count)]
     begun = time.perf_counter()

@@ -265,7 +265,7 @@ class Odd:
 
 def array_of(described: Any, shape: list[int], flags: int, data: bytes) -> bytes:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objects, "encode", lambda _value, _policy: ("array", described, shape, flags, data))
+        patch.setattr(objects, "encode", lambda _value, *_rest: ("array", described, shape, flags, data))
         return pellucid.dumps([Odd()])
 
 
