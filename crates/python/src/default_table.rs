@@ -20,6 +20,8 @@ const METHODS: &[&str] = &[
     "update",
     "clear",
     "edit",
+    "buffer",
+    "open",
     "range",
     "first",
     "last",

@@ -211,7 +211,7 @@ pub fn push_value<A: ShapeAssigner>(
             encoder.begin(Kind::Tuple, 4, 0)?;
             push_value(dtype, shapes, encoder)?;
             encoder.packed_ints(shape)?;
-            return encoder.end_ndarray(*flags, data);
+            return encoder.end_ndarray(*flags, data, None);
         }
         Value::Registered(name, value) => {
             encoder.begin_payload(tag::REGISTERED);

@@ -11,6 +11,7 @@ use crate::transaction;
 use crate::values::change::Edit;
 use crate::values::home::TableCalls;
 use crate::values::hooks::PicklePolicy;
+use crate::values::large::Large;
 use crate::values::row::Row;
 
 /// The implementation of `TableCalls` for `Table`.
@@ -35,8 +36,12 @@ impl TableCalls for Calls {
         table: &Bound<'_, PyAny>,
         snapshot: Option<&Snapshot>,
         id: u64,
-    ) -> PyResult<Option<Vec<u8>>> {
+    ) -> PyResult<Option<Large>> {
         table_of(table)?.get().apart(table.py(), snapshot, id)
+    }
+
+    fn is_of_snapshot(&self, table: &Bound<'_, PyAny>) -> bool {
+        table_of(table).is_ok_and(|found| found.get().frozen.is_some())
     }
 
     fn read_anew(&self, table: &Bound<'_, PyAny>, row: &Row) -> PyResult<bool> {

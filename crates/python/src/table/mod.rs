@@ -1,7 +1,9 @@
 //! Tables: the class, the identity of a table behind a handle, and reading and iterating its rows.
 
 pub mod at_once;
+pub mod buffer;
 pub mod edit;
+pub mod file;
 pub mod handle;
 pub mod home;
 pub mod identity;

@@ -14,6 +14,7 @@ use crate::errors;
 use crate::hot::gil::Strong;
 use crate::values::change::Edit;
 use crate::values::hooks::PicklePolicy;
+use crate::values::large::Large;
 use crate::values::row::Row;
 
 /// The calls of a row to its table. Each gets the table as the object that the row was made with.
@@ -24,8 +25,7 @@ pub trait TableCalls: Sync {
     /// The pickle policy of its database.
     fn policy(&self, table: &Bound<'_, PyAny>) -> PicklePolicy;
 
-    /// The bytes of a large value, read from `snapshot` if the record came from one; None if it is
-    /// gone.
+    /// A large value, read from `snapshot` if the record came from one; None if it is gone.
     ///
     /// # Errors
     /// What the store raises.
@@ -34,7 +34,10 @@ pub trait TableCalls: Sync {
         table: &Bound<'_, PyAny>,
         snapshot: Option<&Snapshot>,
         id: u64,
-    ) -> PyResult<Option<Vec<u8>>>;
+    ) -> PyResult<Option<Large>>;
+
+    /// Whether the table belongs to a snapshot, which its values may keep.
+    fn is_of_snapshot(&self, table: &Bound<'_, PyAny>) -> bool;
 
     /// Makes a row show the value stored under its key now; false if there is none, or none of its
     /// kind.
@@ -133,9 +136,14 @@ impl Home {
         py: Python<'_>,
         snapshot: Option<&Snapshot>,
         id: u64,
-    ) -> PyResult<Option<Vec<u8>>> {
+    ) -> PyResult<Option<Large>> {
         self.call(py, |calls, table| calls.large_value(table, snapshot, id))
             .unwrap_or_else(|| Err(unregistered()))
+    }
+
+    /// As [`TableCalls::is_of_snapshot`].
+    pub fn is_of_snapshot(&self, py: Python<'_>) -> bool {
+        self.call(py, |calls, table| calls.is_of_snapshot(table)).unwrap_or(false)
     }
 
     /// As [`TableCalls::read_anew`].

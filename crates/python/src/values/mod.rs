@@ -25,6 +25,7 @@ pub mod handles;
 pub mod home;
 pub mod hooks;
 pub mod keys;
+pub mod large;
 pub mod members;
 pub mod names;
 pub mod node;

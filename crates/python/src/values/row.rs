@@ -24,6 +24,7 @@ use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
 use crate::values::home::Home;
 use crate::values::hooks::PicklePolicy;
+use crate::values::large::Large;
 use crate::values::names::Names;
 use crate::values::node::Step;
 use crate::values::row_errors;
@@ -491,21 +492,21 @@ impl Row {
         })
     }
 
-    /// The bytes of a value stored outside of the record.
+    /// A value stored outside of the record.
     ///
     /// # Errors
     /// `StaleRecord` if the database no longer has it; `ValueError` if its size differs from the
     /// record's.
-    pub fn apart(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Vec<u8>> {
+    pub fn apart(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Large> {
         let Some(table) = &self.table else {
             return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
         };
         let found = match self.told(py, id) {
-            Some(bytes) => Some(bytes.to_vec()),
+            Some(bytes) => Some(Large::Told(bytes)),
             None => table.large_value(py, self.snapshot(py).as_ref(), id)?,
         };
         match found {
-            Some(data) if data.len() as u64 == size => Ok(data),
+            Some(data) if data.bytes().len() as u64 == size => Ok(data),
             Some(_) => {
                 Err(errors::value_error("a value that lies apart has another size than the record says"))
             }
@@ -513,9 +514,18 @@ impl Row {
         }
     }
 
-    /// A row for a part of `row` that is stored outside of it, with the same pickle policy.
-    pub fn part(py: Python<'_>, row: &Row, data: &[u8]) -> Self {
-        let part = Self::owned(data, &[], row.names.clone(), row.gate.share(), None, row.frozen);
+    /// A row for a part of `row` that is stored outside of it, with the same pickle policy. What a
+    /// snapshot holds is not copied.
+    pub fn part(py: Python<'_>, row: &Row, large: &Large) -> Self {
+        let (names, gate, data) = (row.names.clone(), row.gate.share(), large.bytes());
+        let part = match large {
+            Large::Held(snapshot, _) => {
+                let holder = Holder::Snapshot(snapshot.clone());
+                // SAFETY: the bytes lie in the snapshot that the holder keeps.
+                unsafe { Self::borrowed(data, &[], holder, names, gate, None, row.frozen) }
+            }
+            _ => Self::owned(data, &[], names, gate, None, row.frozen),
+        };
         Self { own_policy: Some(Box::new(row.policy(py))), ..part }
     }
 }

@@ -13,6 +13,7 @@ use pyo3::types::{
 
 use crate::errors;
 use crate::hot::gil::GilRc;
+use crate::hot::held_bytes::HeldBytes;
 use crate::hot::modules::is_instance_of;
 use crate::hot::text;
 use crate::values::calendar::ordinal_of;
@@ -20,6 +21,7 @@ use crate::values::dates::{
     clock, datetime_bits, new_date, new_datetime, offset_micros, time_bits, zone_bytes, zone_of,
 };
 use crate::values::encode::{Encoding, Outcome};
+use crate::values::large::{Large, Reference};
 use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{decode, hooks, row_errors};
@@ -262,32 +264,46 @@ fn array<'py>(
     let row = reading.row();
     let array = pellucid_record::payload::ndarray(reading.bytes(), &*row.names, offset, payload_size as u32)
         .map_err(|error| row_errors::corrupt_row(py, row, &error))?;
-    let data = text::bytes(py, array.data)?;
+    let data = text::bytes(py, array.data)?.into_any();
     let head = decode::plain_at(py, reading, &Slot::Container(array.head), depth + 1)?;
-    hooks::decode_array(&head.cast_into::<PyTuple>()?, data.as_any())
+    hooks::decode_array(&head.cast_into::<PyTuple>()?, &data)
+}
+
+/// The NumPy array in a value stored outside of the record. Where the table belongs to a snapshot,
+/// the array is a view of the stored bytes, and keeps the snapshot. Elsewhere it has a copy: arrays
+/// that a program collects would keep one version of the database each.
+fn array_apart<'py>(
+    py: Python<'py>,
+    row: &GilRc<Row>,
+    large: Large,
+    depth: u32,
+) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = large.bytes();
+    let array = pellucid_record::payload::ndarray(bytes, &*row.names, 0, bytes.len() as u32)
+        .map_err(|error| row_errors::corrupt_row(py, row, &error))?;
+    let data_at = bytes.len() - array.data.len();
+    let part = GilRc::new(Row::part(py, row, &large));
+    let head = decode::plain_at(py, &Reading::new(&part), &Slot::Container(array.head), depth + 1)?;
+    let data = if row.table.as_ref().is_some_and(|table| table.is_of_snapshot(py)) {
+        HeldBytes::view(py, large, |large| large.bytes().get(data_at..).unwrap_or_default())?.into_any()
+    } else {
+        text::bytes(py, array.data)?.into_any()
+    };
+    hooks::decode_array(&head.cast_into::<PyTuple>()?, &data)
 }
 
 /// A value stored outside of the record: reads its bytes from the database, then decodes them by
 /// its tag.
 fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> PyResult<Bound<'py, PyAny>> {
-    let reference: &[u8; 17] =
-        payload.try_into().map_err(|_| errors::value_error("a reference to a value apart is damaged"))?;
-    let (tag, rest) = reference.split_at(1);
-    let tag = tag.first().copied().unwrap_or_default();
-    let id = u64::from_le_bytes(*rest.first_chunk().unwrap_or(&[0; 8]));
-    let size = u64::from_le_bytes(*rest.last_chunk().unwrap_or(&[0; 8]));
+    let Reference { tag, id, size } = Reference::parse(payload)?;
     let data = row.apart(py, id, size)?;
     match tag {
-        tag::STR => text::utf8(py, &data),
+        tag::STR => text::utf8(py, data.bytes()),
         tag::APART | tag::REGISTERED => {
             Err(errors::value_error("a value apart is of a kind that cannot lie there"))
         }
-        tag::NDARRAY => {
-            let part = Row::part(py, row, &data);
-            let part = GilRc::new(part);
-            array(py, &Reading::new(&part), 0, data.len(), depth)
-        }
-        _ => from_payload(py, &Reading::new(row), tag, &data, 0, depth),
+        tag::NDARRAY => array_apart(py, row, data, depth),
+        _ => from_payload(py, &Reading::new(row), tag, data.bytes(), 0, depth),
     }
 }
 

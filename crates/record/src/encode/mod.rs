@@ -546,22 +546,26 @@ impl Encoder {
     }
 
     /// Ends an array: after `begin_payload(tag::NDARRAY)`, `begin(Kind::Tuple, 4, 0)`, the dtype
-    /// and the shape. `flags`: 1 Fortran order, 2 scalar; `data` are the raw elements.
+    /// and the shape. `flags`: 1 Fortran order, 2 scalar; `data` are the raw elements. `address`:
+    /// that of the payload's first byte, modulo 64, if it is known; then the data is aligned to 64.
     ///
     /// # Errors
     /// As `end` and `end_payload`.
-    pub fn end_ndarray(&mut self, flags: u8, data: &[u8]) -> Result<(), EncodeError> {
+    pub fn end_ndarray(&mut self, flags: u8, data: &[u8], address: Option<usize>) -> Result<(), EncodeError> {
+        const ALIGNMENT: usize = 64;
         let Frame { start, slots, .. } = *self.frame();
         let (start, slots) = (start as usize, slots as usize);
         // The data begins where this tuple ends, and the tuple contains that offset. Its width is
         // chosen for the largest possible value, four slots widened from 1 to 8 bytes; then the
         // real value is written over it.
-        let bound = self.buffer.size() - start + 4 * 7;
+        let bound = self.buffer.size() - start + 4 * 7 + address.map_or(0, |_| ALIGNMENT - 1);
         self.int(i64::from(flags));
         self.int(bound.cast_signed() as i64);
         self.end()?;
-        let size = self.buffer.size() - start;
+        let end = self.buffer.size() - start;
+        let size = address.map_or(end, |address| (address + end).next_multiple_of(ALIGNMENT) - address);
         debug_assert!(size <= bound);
+        self.buffer.push([0; ALIGNMENT].get(..size - end).unwrap_or_default());
         let width_log2 = self.buffer.bytes().get(start).map_or(0, |head| head >> 4);
         let at = slots + slot_position(4, width_log2, 3).1;
         let slot = self.buffer.part_mut(at, at + (1 << width_log2));
