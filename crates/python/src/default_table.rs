@@ -21,6 +21,8 @@ const METHODS: &[&str] = &[
     "clear",
     "unreadable",
     "edit",
+    "buffer",
+    "open",
     "range",
     "first",
     "last",

@@ -221,6 +221,28 @@ impl SnapshotHandle {
         self.default(py)?.call_method0("last")
     }
 
+    /// Return a memoryview of the bytes of a value of the default table; see `Table.buffer`.
+    #[pyo3(signature = (*arguments, **named), text_signature = "($self, key, path=None)")]
+    fn buffer<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("buffer", arguments, named)
+    }
+
+    /// Open a value of the default table as a binary file, to read it; see `Table.open`.
+    #[pyo3(signature = (*arguments, **named), text_signature = "($self, key, mode=\"rb\", path=None)")]
+    fn open<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("open", arguments, named)
+    }
+
     /// Return the indexes of the default table by name; see `Table.indexes`.
     fn indexes(&self, py: Python<'_>) -> PyResult<Vec<IndexDescription>> {
         describe::all(&self.default(py)?)

@@ -12,6 +12,7 @@ pub mod call_site;
 pub mod callbacks;
 pub mod collector;
 pub mod gil;
+pub mod held_bytes;
 pub mod item;
 pub mod modules;
 pub mod prefetch;

@@ -18,6 +18,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString};
 use crate::core::Core;
 use crate::counters;
 use crate::errors;
+use crate::hot::callbacks;
 use crate::put::columns;
 use crate::signals::Signals;
 use crate::table::handle::Table;
@@ -113,7 +114,7 @@ pub fn settle(
     let mut blobs = Vec::with_capacity(encoded.apart.len());
     if !encoded.apart.is_empty() {
         for data in &encoded.apart {
-            blobs.push(transaction.put_blob(data)?);
+            blobs.push(large(py, !keep_drafts, data.len(), || transaction.put_blob(data))?);
         }
         for (place, id) in apart_places(&record, &shapes).map_err(StoreError::Record)?.into_iter().zip(&blobs)
         {
@@ -192,9 +193,41 @@ fn store(
 ) -> Result<bool, StoreError> {
     core.count_stored();
     match settle(py, core, transaction, table, encoded, keep_drafts)? {
-        None => transaction.put(table, key.0, key.1, encoded.encoder.bytes(), &[]),
+        None => {
+            let record = encoded.encoder.bytes();
+            large(py, !keep_drafts, record.len(), || transaction.put(table, key.0, key.1, record, &[]))
+        }
         Some(settled) => transaction.put(table, key.0, key.1, &settled.record, &settled.blobs),
     }
+}
+
+/// Runs `work` on a value of this size: with the GIL released if the value is large, which is
+/// written to the file at once, unless the transaction is one that Python code can use meanwhile.
+fn large<R: Send>(
+    py: Python<'_>,
+    may_release: bool,
+    size: usize,
+    work: impl FnOnce() -> Result<R, StoreError> + Send,
+) -> Result<R, StoreError> {
+    const RELEASED_SIZE_MIN: usize = 128 << 10;
+    if may_release && size >= RELEASED_SIZE_MIN { callbacks::released(py, work) } else { work() }
+}
+
+/// Stores a record that is in a buffer, without a copy of it in memory.
+///
+/// # Errors
+/// Errors of the store.
+pub fn put_record<'py>(table: &Bound<'py, Table>, key: &Bound<'py, PyAny>, record: &[u8]) -> PyResult<()> {
+    let (py, this) = (table.py(), table.get());
+    this.check_writable(py)?;
+    let key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
+    let core = this.core();
+    core.count_stored();
+    core.write_released(
+        py,
+        |transaction| this.id_for_writing(py, transaction),
+        |transaction, id| transaction.put(id, &key.bytes, &key.spelling, record, &[]).map(|_| ()),
+    )
 }
 
 /// `table[key] = value`.

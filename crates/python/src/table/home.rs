@@ -11,6 +11,7 @@ use crate::transaction;
 use crate::values::change::Edit;
 use crate::values::home::TableCalls;
 use crate::values::hooks::PicklePolicy;
+use crate::values::large::Large;
 use crate::values::row::Row;
 
 /// The implementation of `TableCalls` for `Table`.
@@ -35,13 +36,12 @@ impl TableCalls for Calls {
         table: &Bound<'_, PyAny>,
         snapshot: Option<&Snapshot>,
         id: u64,
-    ) -> PyResult<Option<Vec<u8>>> {
+    ) -> PyResult<Option<Large>> {
         table_of(table)?.get().apart(table.py(), snapshot, id)
     }
 
-    fn snapshot(&self, table: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-        let (py, table) = (table.py(), table_of(table)?.get());
-        if table.is_in_transaction(py) { Ok(None) } else { table.snapshot(py).map(Some) }
+    fn lends(&self, table: &Bound<'_, PyAny>) -> bool {
+        table_of(table).is_ok_and(|found| found.get().frozen.is_some() || found.get().gives_any())
     }
 
     fn read_anew(&self, table: &Bound<'_, PyAny>, row: &Row) -> PyResult<bool> {

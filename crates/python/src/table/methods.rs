@@ -11,7 +11,9 @@ use crate::query;
 use crate::query::group::Groups;
 use crate::query::handle::{Query, of_table};
 use crate::signals::Signals;
+use crate::table::buffer::buffer;
 use crate::table::edit::EditContext;
+use crate::table::file;
 use crate::table::handle::Table;
 use crate::table::reading::{Range, storable};
 use crate::table::typed::value_of_row;
@@ -21,7 +23,7 @@ use crate::values::views::{DictItems, DictKeys, DictValues, Shows};
 use crate::watch::WatchHandle;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple, PyType};
 
 #[pymethods]
 impl Table {
@@ -354,6 +356,53 @@ impl Table {
     fn edit(slf: &Bound<'_, Self>, key: Bound<'_, PyAny>) -> PyResult<EditContext> {
         slf.get().check_writable(slf.py())?;
         Ok(EditContext::new(slf.clone().unbind(), key.unbind()))
+    }
+
+    /// Return a read-only memoryview of the bytes that a value has in the file, without a copy.
+    ///
+    /// `path` leads to a field (`"image"`, `("pages", 0)`). The value is bytes, a bytearray, a str
+    /// (the view has its UTF-8) or a NumPy array (the view has its elements). The view keeps the
+    /// version of the database that it was made from, as a snapshot does. In a transaction it is a
+    /// view of a copy. Raises `KeyError` if nothing is there, and `TypeError` if another value is.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> db["scan"] = {"title": "Page 1", "image": bytes(1_000_000)}
+    /// >>> db.buffer("scan", "image")[:4].tobytes()
+    /// b'\x00\x00\x00\x00'
+    #[pyo3(signature = (key, path=None))]
+    fn buffer<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        path: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyMemoryView>> {
+        buffer(slf, key, path)
+    }
+
+    /// Open one value as a binary file.
+    ///
+    /// "rb" reads the bytes that `buffer` shows, as they are now, in any ranges. "wb" writes the value
+    /// of `key`, which will be bytes, from the start; it is stored in one commit when the file is
+    /// closed, and not at all if its `with` block ends with an exception. Memory does not grow with
+    /// the value either way. A transaction that is running at the close has it. Raises as `buffer`
+    /// does, and `ValueError` for another mode.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> with db.open("film", "wb") as file:
+    /// ...     file.write(b"first "), file.write(b"second")
+    /// (6, 6)
+    /// >>> with db.open("film") as file:
+    /// ...     file.seek(6), file.read(3)
+    /// (6, b'sec')
+    #[pyo3(signature = (key, mode="rb", path=None))]
+    fn open<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        mode: &str,
+        path: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        file::open(slf, key, mode, path)
     }
 
     /// Return the sum of the numbers at a field path, over all rows.

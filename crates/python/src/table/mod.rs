@@ -1,8 +1,10 @@
 //! Tables: the class, the identity of a table behind a handle, and reading and iterating its rows.
 
 pub mod at_once;
+pub mod buffer;
 pub mod bytes_map;
 pub mod edit;
+pub mod file;
 pub mod handle;
 pub mod home;
 pub mod identity;

@@ -16,6 +16,7 @@ use crate::table::rows::{RowIterator, RowSource};
 use crate::table::typed::value_of_row;
 use crate::values::home::Home;
 use crate::values::keys::{self, Key};
+use crate::values::large::Large;
 use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::views::{Shows, Viewed};
@@ -290,30 +291,22 @@ impl Table {
         Ok(Bound::new(slf.py(), iterator)?.into_any())
     }
 
-    /// The bytes of a value stored outside of a record: from `snapshot`, if the record came from
-    /// one, or from the running transaction, which may have stored it.
-    pub fn apart(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Vec<u8>>> {
-        let found = |result: Result<&[u8], StoreError>| match result {
-            Ok(data) => {
-                let mut copy = Vec::new();
-                let reserved = copy.try_reserve_exact(data.len());
-                reserved.map_err(|_| StoreError::NoMemory { what: "a large value" })?;
-                copy.extend_from_slice(data);
-                Ok(Some(copy))
-            }
-            Err(StoreError::NoSuchBlob { .. }) => Ok(None),
-            Err(error) => Err(error),
+    /// A value stored outside of a record: from `snapshot`, if the record came from one, or from
+    /// the running transaction, which may have stored it.
+    pub fn apart(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Large>> {
+        let held = |snapshot: &Snapshot| {
+            Large::held(snapshot, id).map_err(|error| store_errors::of_store(py, error))
         };
         if let Some(snapshot) = snapshot {
-            let data = found(snapshot.blob(id)).map_err(|error| store_errors::of_store(py, error))?;
+            let data = held(snapshot)?;
             if data.is_some() || !self.is_in_transaction(py) {
                 return Ok(data);
             }
         }
         if self.is_in_transaction(py) {
-            return self.core.in_running(py, |transaction| found(transaction.blob(id)));
+            return self.core.in_running(py, |transaction| Large::copied(transaction.blob(id)));
         }
-        found(self.snapshot(py)?.blob(id)).map_err(|error| store_errors::of_store(py, error))
+        held(&self.snapshot(py)?)
     }
 
     /// The value in a slot of a record, in plain containers; `key` is the row's. Large values come

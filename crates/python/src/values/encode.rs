@@ -18,6 +18,7 @@ use pellucid_record::encode::Encoder;
 use pellucid_record::error::EncodeError;
 use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, SCALAR_HEAD_SIZE, tag};
 use pellucid_record::shape::Shape;
+use pellucid_store::BLOB_ADDRESS_REMAINDER;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -397,20 +398,22 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Ok(())
     }
 
-    /// How many bytes behind a multiple of 64 a payload of this size will lie, if that is known: the
-    /// engine stores large values 16 bytes behind the beginning of a page.
-    pub fn place_of_payload(&self, size: usize, depth: u32) -> Option<usize> {
-        const BEHIND: usize = 16;
-        if size < APART_SIZE_MIN || self.is_member || !matches!(self.target, Target::Table { .. }) {
-            return None;
-        }
-        Some(if depth == 0 { BEHIND + SCALAR_HEAD_SIZE } else { BEHIND })
+    /// Whether large bytes are stored outside of the record.
+    fn may_lie_apart(&self, depth: u32) -> bool {
+        depth > 0 && !self.is_member && matches!(self.target, Target::Table { .. })
+    }
+
+    /// The address, modulo 64, that the payload of an array with this much data will have in a
+    /// database's file; None if it is not known.
+    pub fn address_of(&self, data_size: usize, depth: u32) -> Option<usize> {
+        let is_root = depth == 0 && matches!(self.target, Target::Table { .. });
+        let offset = if is_root { Some(SCALAR_HEAD_SIZE) } else { self.may_lie_apart(depth).then_some(0) };
+        offset.filter(|_| data_size >= APART_SIZE_MIN).map(|offset| BLOB_ADDRESS_REMAINDER + offset)
     }
 
     /// Writes bytes under `tag`; in a database, large bytes are stored outside of the record.
     pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
-        let may_lie_apart = depth > 0 && !self.is_member && matches!(self.target, Target::Table { .. });
-        if may_lie_apart && bytes.len() >= APART_SIZE_MIN {
+        if self.may_lie_apart(depth) && bytes.len() >= APART_SIZE_MIN {
             // `put/write.rs` replaces this number by the real id under the writer lock, since only
             // its holder can assign ids.
             let id = self.apart.len() as u64;

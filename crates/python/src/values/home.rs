@@ -14,6 +14,7 @@ use crate::errors;
 use crate::hot::gil::Strong;
 use crate::values::change::Edit;
 use crate::values::hooks::PicklePolicy;
+use crate::values::large::Large;
 use crate::values::row::Row;
 
 /// The calls of a row to its table. Each gets the table as the object that the row was made with.
@@ -24,8 +25,7 @@ pub trait TableCalls: Sync {
     /// The pickle policy of its database.
     fn policy(&self, table: &Bound<'_, PyAny>) -> PicklePolicy;
 
-    /// The bytes of a large value, read from `snapshot` if the record came from one; None if it is
-    /// gone.
+    /// A large value, read from `snapshot` if the record came from one; None if it is gone.
     ///
     /// # Errors
     /// What the store raises.
@@ -34,13 +34,12 @@ pub trait TableCalls: Sync {
         table: &Bound<'_, PyAny>,
         snapshot: Option<&Snapshot>,
         id: u64,
-    ) -> PyResult<Option<Vec<u8>>>;
+    ) -> PyResult<Option<Large>>;
 
-    /// The snapshot that the table shows now; None in a transaction, which is not in any.
-    ///
-    /// # Errors
-    /// `Closed`; and what the store raises.
-    fn snapshot(&self, table: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
+    /// Whether arrays of the table are views of the stored bytes, which keep their snapshot: those
+    /// of a snapshot are, and those of a table of any objects. Elsewhere an array is a copy: arrays
+    /// that a program collects would keep one version of the database each.
+    fn lends(&self, table: &Bound<'_, PyAny>) -> bool;
 
     /// Makes a row show the value stored under its key now; false if there is none, or none of its
     /// kind.
@@ -139,17 +138,14 @@ impl Home {
         py: Python<'_>,
         snapshot: Option<&Snapshot>,
         id: u64,
-    ) -> PyResult<Option<Vec<u8>>> {
+    ) -> PyResult<Option<Large>> {
         self.call(py, |calls, table| calls.large_value(table, snapshot, id))
             .unwrap_or_else(|| Err(unregistered()))
     }
 
-    /// As [`TableCalls::snapshot`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn snapshot(&self, py: Python<'_>) -> PyResult<Option<Snapshot>> {
-        self.call(py, |calls, table| calls.snapshot(table)).unwrap_or_else(|| Err(unregistered()))
+    /// As [`TableCalls::lends`].
+    pub fn lends(&self, py: Python<'_>) -> bool {
+        self.call(py, |calls, table| calls.lends(table)).unwrap_or(false)
     }
 
     /// As [`TableCalls::read_anew`].

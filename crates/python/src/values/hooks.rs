@@ -148,8 +148,8 @@ fn array<'py>(encoding: &mut Encoding<'_, 'py>, said: &Bound<'py, PyTuple>, dept
     }
     // The encoder writes flags and data offset, since only the encoder knows where the data will
     // lie.
-    let behind = encoding.place_of_payload(data.as_bytes().len(), depth);
-    part.encoder.end_ndarray(said.get_item(3)?.extract()?, data.as_bytes(), behind)?;
+    let address = encoding.address_of(data.as_bytes().len(), depth);
+    part.encoder.end_ndarray(said.get_item(3)?.extract()?, data.as_bytes(), address)?;
     let payload = part.finish().encoder.take().split_off(SCALAR_HEAD_SIZE);
     encoding.payload(tag::NDARRAY, &payload, depth)
 }

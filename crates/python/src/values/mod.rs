@@ -24,7 +24,7 @@ pub mod handles;
 pub mod home;
 pub mod hooks;
 pub mod keys;
-pub mod lent;
+pub mod large;
 pub mod members;
 pub mod names;
 pub mod node;

@@ -22,9 +22,10 @@ use pellucid_record::patch;
 
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
+use crate::hot::held_bytes::HeldBytes;
 use crate::values::home::Home;
 use crate::values::hooks::PicklePolicy;
-use crate::values::lent::Lent;
+use crate::values::large::Large;
 use crate::values::names::Names;
 use crate::values::node::Step;
 use crate::values::row_errors;
@@ -495,51 +496,26 @@ impl Row {
         })
     }
 
-    /// The bytes of a value stored outside of the record.
+    /// A value stored outside of the record.
     ///
     /// # Errors
     /// `StaleRecord` if the database no longer has it; `ValueError` if its size differs from the
     /// record's.
-    pub fn apart(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Vec<u8>> {
+    pub fn apart(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Large> {
         let Some(table) = &self.table else {
             return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
         };
         let found = match self.told(py, id) {
-            Some(bytes) => Some(bytes.to_vec()),
+            Some(bytes) => Some(Large::Told(bytes)),
             None => table.large_value(py, self.snapshot(py).as_ref(), id)?,
         };
         match found {
-            Some(data) if data.len() as u64 == size => Ok(data),
+            Some(data) if data.bytes().len() as u64 == size => Ok(data),
             Some(_) => {
                 Err(errors::value_error("a value that lies apart has another size than the record says"))
             }
             None => Err(row_errors::stale_apart(py, self)),
         }
-    }
-
-    /// As `apart`, in place: a row over the bytes in a snapshot. None if there is no snapshot, or it
-    /// does not have the value.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub fn apart_in_place(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Option<Self>> {
-        let Some(table) = &self.table else { return Ok(None) };
-        let snapshot = match self.snapshot(py) {
-            Some(snapshot) => Some(snapshot),
-            None => table.snapshot(py)?,
-        };
-        let Some(snapshot) = snapshot else { return Ok(None) };
-        let Ok(bytes) = snapshot.blob(id) else { return Ok(None) };
-        if bytes.len() as u64 != size {
-            return Ok(None);
-        }
-        // SAFETY: the bytes of a large value stay where they are while the snapshot lives
-        // (invariant 2), and the holder is a share of it.
-        let part = unsafe {
-            let holder = Holder::Snapshot(snapshot.clone());
-            Self::borrowed(bytes, &[], holder, self.names.clone(), self.gate.share(), None, self.frozen)
-        };
-        Ok(Some(Self { own_policy: Some(Box::new(self.policy(py))), ..part }))
     }
 
     /// A row over a record that is found in a snapshot, which is not copied; None if it is not there.
@@ -569,6 +545,13 @@ impl Row {
         }))
     }
 
+    /// Whether arrays of this row are views of the stored bytes: [`TableCalls::lends`].
+    ///
+    /// [`TableCalls::lends`]: crate::values::home::TableCalls::lends
+    pub fn lends(&self, py: Python<'_>) -> bool {
+        self.table.as_ref().is_some_and(|table| table.lends(py))
+    }
+
     /// Bytes of this row as a buffer that keeps them in memory. None if they are few, or lie in no
     /// snapshot: then they are copied.
     ///
@@ -586,12 +569,21 @@ impl Row {
         });
         let Some(snapshot) = snapshot else { return Ok(None) };
         // SAFETY: the bytes are part of the row, which lies in this snapshot.
-        unsafe { Lent::view(py, snapshot, bytes) }.map(Some)
+        Ok(Some(unsafe { HeldBytes::view_of(py, snapshot, bytes) }?.into_any()))
     }
 
-    /// A row for a part of `row` that is stored outside of it, with the same pickle policy.
-    pub fn part(py: Python<'_>, row: &Row, data: &[u8]) -> Self {
-        let part = Self::owned(data, &[], row.names.clone(), row.gate.share(), None, row.frozen);
+    /// A row for a part of `row` that is stored outside of it, with the same pickle policy. What a
+    /// snapshot holds is not copied.
+    pub fn part(py: Python<'_>, row: &Row, large: &Large) -> Self {
+        let (names, gate, data) = (row.names.clone(), row.gate.share(), large.bytes());
+        let part = match large {
+            Large::Held(snapshot, _) => {
+                let holder = Holder::Snapshot(snapshot.clone());
+                // SAFETY: the bytes lie in the snapshot that the holder keeps.
+                unsafe { Self::borrowed(data, &[], holder, names, gate, None, row.frozen) }
+            }
+            _ => Self::owned(data, &[], names, gate, None, row.frozen),
+        };
         Self { own_policy: Some(Box::new(row.policy(py))), ..part }
     }
 }

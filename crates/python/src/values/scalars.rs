@@ -20,6 +20,7 @@ use crate::values::dates::{
     clock, datetime_bits, new_date, new_datetime, offset_micros, time_bits, zone_bytes, zone_of,
 };
 use crate::values::encode::{Encoding, Outcome};
+use crate::values::large::{Large, Reference};
 use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{decode, hooks, row_errors};
@@ -201,7 +202,7 @@ fn from_payload<'py>(
             py.import("uuid")?.getattr("UUID")?.call((), Some(&keywords))
         }
         tag::TIMEDELTA | tag::TIME | tag::AWARE => moment(py, tag, payload),
-        tag::NDARRAY => array(py, reading, offset, payload.len(), depth),
+        tag::NDARRAY => array(py, reading, offset, payload.len(), reading.row().lends(py), depth),
         tag::REGISTERED => {
             let parts = nested_tuple(py, reading, offset, payload.len(), depth)?;
             if parts.get_item(0)?.cast::<PyString>().is_ok_and(|name| name == PICKLE_NAME) {
@@ -270,17 +271,21 @@ fn nested_tuple<'py>(
     Ok(decode::plain_at(py, reading, &Slot::Container(place), depth + 1)?.cast_into::<PyTuple>()?)
 }
 
+/// The NumPy array in a payload; where `lends` says so, over the stored bytes if they lie in a
+/// snapshot.
 fn array<'py>(
     py: Python<'py>,
     reading: &Reading<'_>,
     offset: u32,
     payload_size: usize,
+    lends: bool,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
     let row = reading.row();
     let array = pellucid_record::payload::ndarray(reading.bytes(), &*row.names, offset, payload_size as u32)
         .map_err(|error| row_errors::corrupt_row(py, row, &error))?;
-    let data = match row.lend(py, array.data)? {
+    let lent = if lends { row.lend(py, array.data)? } else { None };
+    let data = match lent {
         Some(lent) => lent,
         None => text::bytes(py, array.data)?.into_any(),
     };
@@ -288,32 +293,29 @@ fn array<'py>(
     hooks::decode_array(&head.cast_into::<PyTuple>()?, &data)
 }
 
+/// The NumPy array in a value stored outside of the record.
+fn array_apart<'py>(
+    py: Python<'py>,
+    row: &GilRc<Row>,
+    large: &Large,
+    depth: u32,
+) -> PyResult<Bound<'py, PyAny>> {
+    let part = GilRc::new(Row::part(py, row, large));
+    array(py, &Reading::new(&part), 0, large.bytes().len(), row.lends(py), depth)
+}
+
 /// A value stored outside of the record: reads its bytes from the database, then decodes them by
 /// its tag.
 fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> PyResult<Bound<'py, PyAny>> {
-    let reference: &[u8; 17] =
-        payload.try_into().map_err(|_| errors::value_error("a reference to a value apart is damaged"))?;
-    let (tag, rest) = reference.split_at(1);
-    let tag = tag.first().copied().unwrap_or_default();
-    let id = u64::from_le_bytes(*rest.first_chunk().unwrap_or(&[0; 8]));
-    let size = u64::from_le_bytes(*rest.last_chunk().unwrap_or(&[0; 8]));
-    if tag == tag::NDARRAY
-        && let Some(part) = row.apart_in_place(py, id, size)?
-    {
-        return array(py, &Reading::new(&GilRc::new(part)), 0, size as usize, depth);
-    }
+    let Reference { tag, id, size } = Reference::parse(payload)?;
     let data = row.apart(py, id, size)?;
     match tag {
-        tag::STR => text::utf8(py, &data),
+        tag::STR => text::utf8(py, data.bytes()),
         tag::APART | tag::REGISTERED => {
             Err(errors::value_error("a value apart is of a kind that cannot lie there"))
         }
-        tag::NDARRAY => {
-            let part = Row::part(py, row, &data);
-            let part = GilRc::new(part);
-            array(py, &Reading::new(&part), 0, data.len(), depth)
-        }
-        _ => from_payload(py, &Reading::new(row), tag, &data, 0, depth),
+        tag::NDARRAY => array_apart(py, row, &data, depth),
+        _ => from_payload(py, &Reading::new(row), tag, data.bytes(), 0, depth),
     }
 }
 
