@@ -76,7 +76,7 @@ def shelve_store(folder: Path) -> Iterator[Opened]:
     """Store values in a shelf."""
     import shelve
 
-    with shelve.open(str(folder / "shelf")) as shelf:  # noqa: S301  # a rival, and its own bytes
+    with shelve.open(str(folder / "shelf")) as shelf:  # a rival, and its own bytes
         yield Opened(
             lambda number, value: shelf.__setitem__(str(number), value),
             lambda number: shelf[str(number)],
