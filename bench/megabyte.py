@@ -117,7 +117,7 @@ def lmdb_store(folder: Path) -> Iterator[Opened]:
 
     def get(number: int) -> bytes:
         with environment.begin() as transaction:
-            return bytes(transaction.get(number.to_bytes(8, "big")))
+            return bytes(transaction.get(number.to_bytes(8, "big")) or b"")
 
     try:
         yield Opened(put, get, lambda: environment.sync(True))
@@ -329,14 +329,14 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=Path.cwd(), help="where the files go")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     chosen = parser.parse_args()
-    count = COUNT_FULL if chosen.full else chosen.count
+    value_count = COUNT_FULL if chosen.full else chosen.count
     results: dict[str, dict[str, float]] = {}
     for name in chosen.only or STORES:
         with contextlib.suppress(ModuleNotFoundError):
             if name in ("diskcache", "lmdb"):
                 __import__(name)
-            results[name] = measure(name, chosen.directory, count, chosen.size)
-    print(f"{count:,} values of {chosen.size:,} bytes, a sync after every {SYNC_EVERY}")
+            results[name] = measure(name, chosen.directory, value_count, chosen.size)
+    print(f"{value_count:,} values of {chosen.size:,} bytes, a sync after every {SYNC_EVERY}")
     show(results)
     if chosen.json:
         chosen.json.write_text(json.dumps(results, indent=2) + "\n")

@@ -471,7 +471,7 @@ mod tests {
 
     use super::*;
     use crate::engine::memory::MemoryEngine;
-    use crate::engine::{Engine, ReadTxn, Usage};
+    use crate::engine::{Contents, Engine, ReadTxn, Usage};
     use crate::wal::engine::{LoggedEngine, settle_tree};
     use crate::wal::segments::death;
     use crate::wal::space::MemorySpace;
