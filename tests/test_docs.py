@@ -208,7 +208,8 @@ def headed(name: str, thing: Any) -> str:
     """A callable as the reference shows it: `pop(key, /, *default)`; a property as its name."""
     signature = getattr(thing, "__text_signature__", None)
     if signature is None and inspect.isfunction(thing):
-        signature = f"({', '.join(inspect.signature(thing).parameters)})"
+        bare = [each.replace(annotation=each.empty) for each in inspect.signature(thing).parameters.values()]
+        signature = str(inspect.Signature(bare)).replace("'", '"')
     if signature is None:
         return name
     return name + re.sub(r"^\(\$?self(, (/, )?)?", "(", signature)
