@@ -114,11 +114,36 @@ def test_every_dev_command_says_what_it_does() -> None:
     assert not undocumented
 
 
+def prose(path: Path) -> str:
+    """A document without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """What a link may have behind the `#`: each heading, in lower case, with dashes for spaces."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    words = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in words}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_links_of_a_document_lead_somewhere(document: str) -> None:
-    text = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
-    targets = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in link]
-    assert not [link for link in targets if not (ROOT / document).parent.joinpath(link).exists()]
+    page = ROOT / document
+    links = [link for link in re.findall(r"\]\(([^)\s]+)[^)]*\)", prose(page)) if "://" not in link]
+    assert not [link for link in links if not page.parent.joinpath(link.partition("#")[0]).exists()]
+    headed = [link.partition("#")[::2] for link in links if "#" in link]
+    assert not [
+        f"{path}#{anchor}"
+        for path, anchor in headed
+        if anchor not in anchors(page.parent / path if path else page)
+    ]
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/index.md"])
+def test_every_guide_is_listed(document: str) -> None:
+    page = ROOT / document
+    linked = {(page.parent / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)", prose(page))}
+    assert not set((ROOT / "docs/guides").glob("*.md")) - linked
 
 
 def test_each_invariant_of_the_write_path_is_guarded_by_tests_that_are_there() -> None:
