@@ -76,7 +76,7 @@ impl LoggedEngine {
         identity: [u8; 16],
         opened: Opened,
     ) -> Result<(Self, Met), EngineError> {
-        let segments = Segments::new(space, identity);
+        let segments = Segments::new(space, identity).over(&*tree);
         if opened.is_alone && opened.joins {
             settle_tree(&*tree, &segments)?;
         }
@@ -266,14 +266,14 @@ impl Shared {
     pub(crate) fn read_to_write(&self) -> Result<(LoggedRead, WriteBatch), EngineError> {
         let mut state = self.state();
         let tree = state.read(&*self.tree, &self.segments)?;
-        Ok((LoggedRead::new(&state, tree), state.take_write_batch()))
+        Ok((LoggedRead::new(&state, tree), state.take_write_batch(&self.segments)))
     }
 
     /// As `read_to_write`; `None` if another thread holds the state.
     fn read_to_write_at_once(&self) -> Result<Option<(LoggedRead, WriteBatch)>, EngineError> {
         let Some(mut state) = self.state_at_once() else { return Ok(None) };
         let tree = state.read(&*self.tree, &self.segments)?;
-        Ok(Some((LoggedRead::new(&state, tree), state.take_write_batch())))
+        Ok(Some((LoggedRead::new(&state, tree), state.take_write_batch(&self.segments))))
     }
 
     /// Sync all commits that are acknowledged now to the disk.
@@ -458,6 +458,10 @@ impl Engine for LoggedEngine {
 
     fn distrust(&self) {
         self.shared.is_unproven.store(true, Ordering::Relaxed);
+    }
+
+    fn free_reserve(&self) -> Result<(), EngineError> {
+        self.shared.free_reserve(Instant::now())
     }
 
     fn writer(&self) -> Option<u32> {

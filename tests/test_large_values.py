@@ -1,0 +1,377 @@
+"""Large values: read where they lie, written once, as files, and through every death and failure."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import io
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import faults
+import numpy
+import pellucid
+import pytest
+from pellucid.errors import ReadOnly
+from processes import Child, Raised
+
+MEGABYTE = 1_000_000
+
+
+def content(number: int, size: int = MEGABYTE) -> bytes:
+    """Bytes of this size that differ from those of every other number, and cannot be compressed."""
+    return random.Random(number).randbytes(size)
+
+
+@pytest.fixture(params=["file", "memory"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[pellucid.Database]:
+    with pellucid.open(tmp_path / "test.pel" if request.param == "file" else ":memory:") as db:
+        yield db
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "test.pel"
+
+
+RECORD: dict[str, Any] = {
+    "large": content(1, 300_000),
+    "apart": content(2, 40_000),
+    "small": b"small",
+    "none": b"",
+    "text": "t\u00fcr" * 20_000,
+    "word": "t\u00fcr",
+    "changing": bytearray(content(3, 50_000)),
+    "list": [b"first", {"deep": content(4, 200_000)}],
+    1: b"by an int",
+}
+
+
+def test_a_buffer_shows_the_bytes_of_a_value_or_field(db: pellucid.Database) -> None:
+    db["film"] = content(0)
+    db["record"] = RECORD
+    db[5] = "a row of text"
+    for _ in range(2):
+        assert db.buffer("film") == content(0)
+        assert db.buffer(5) == b"a row of text"
+        for name in ("large", "apart", "small", "none", "changing"):
+            assert db.buffer("record", name) == RECORD[name]
+        assert db.buffer("record", "text") == RECORD["text"].encode()
+        assert db.buffer("record", "word") == "t\u00fcr".encode()
+        assert db.buffer("record", ("list", 0)) == db.buffer("record", ("list", -2)) == b"first"
+        assert db.buffer("record", ("list", 1, "deep")) == RECORD["list"][1]["deep"]
+        assert db.buffer("record", (1,)) == b"by an int"
+        view = db.buffer("film")
+        assert (view.readonly, view.format, view.shape) == (True, "B", (MEGABYTE,))
+        db.sync()
+
+
+def test_what_has_no_buffer_is_told(db: pellucid.Database) -> None:
+    db["record"] = RECORD | {"number": 5, "broken": "\ud800" * 3}
+    for missing in ("nothing", ("list", 2), ("list", -3), ("list", "deep"), ("large", 0), ("list", 1 << 70)):
+        with pytest.raises(KeyError):
+            db.buffer("record", missing)
+    for other in ("number", "list", "broken"):
+        with pytest.raises(TypeError, match="has no buffer"):
+            db.buffer("record", other)
+    for key in ("no key", 7, object()):
+        with pytest.raises(KeyError):
+            db.buffer(key)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="has no buffer"):
+        db.buffer("record")
+    with pytest.raises(KeyError):
+        db.table("no table").buffer("key")
+
+
+def test_a_view_keeps_what_it_shows(path: Path) -> None:
+    db = pellucid.open(path)
+    db["film"] = content(0)
+    db["record"] = {"image": content(1), "n": 1}
+    views = []
+    for _ in range(2):
+        views += [(db.buffer("film"), content(0)), (db.buffer("record", "image"), content(1))]
+        db.sync()
+    del db["film"]
+    db["record"].image = b""
+    for turn in range(3):
+        for number in range(20):
+            db[number] = content(100 + number + turn, 400_000)
+        db.sync()
+    assert all(view == expected for view, expected in views)
+    db.close()
+    assert all(view == expected for view, expected in views)
+    with pellucid.open(path) as again:
+        again["film"] = content(2)
+        again.sync()
+        assert all(view == expected for view, expected in views)
+    parts = [view[:10] for view, _ in views]
+    views.clear()
+    gc.collect()
+    assert parts[0] == content(0)[:10]
+
+
+def test_a_buffer_in_a_transaction_is_what_it_has_written(db: pellucid.Database) -> None:
+    db["film"] = content(0)
+    with db.transaction():
+        db["film"] = content(1)
+        db["record"] = {"image": content(2)}
+        film, image = db.buffer("film"), db.buffer("record", "image")
+        db["film"] = b"third"
+        assert (film, image) == (content(1), content(2))
+        assert db.buffer("film") == b"third"
+    assert (film, image) == (content(1), content(2))
+
+
+def test_arrays_of_a_snapshot_are_views_of_the_file_and_others_have_copies(db: pellucid.Database) -> None:
+    arrays = {
+        "floats": numpy.arange(100_000.0),
+        "many": numpy.arange(24_000, dtype="i4").reshape(20, 30, 40),
+        "fortran": numpy.asfortranarray(numpy.arange(60_000.0).reshape(200, 300)),
+        "few": numpy.arange(5),
+    }
+    db["record"] = arrays
+    db["root"] = arrays["floats"]
+    for _ in range(2):
+        with db.snapshot() as snapshot:
+            held = {name: snapshot["record"][name] for name in arrays}
+        copied = {name: db["record"][name] for name in arrays}
+        for name, array in arrays.items():
+            for found in (held[name], copied[name]):
+                assert (found.dtype, found.shape, found.flags.writeable) == (array.dtype, array.shape, False)
+                assert found.flags.aligned
+                assert numpy.array_equal(found, array)
+        if db.stats()["page_size"]:
+            assert held["floats"].__array_interface__["data"][0] % 64 == 0
+        before = db.buffer("record", "floats")
+        assert numpy.frombuffer(before).flags.aligned
+        addresses = {
+            array.__array_interface__["data"][0] for array in (held["floats"], numpy.frombuffer(before))
+        }
+        assert len(addresses) == 1, "both are views of the same bytes"
+        assert copied["floats"].__array_interface__["data"][0] not in addresses
+        db.sync()
+    db["record"] = {}
+    db.sync()
+    for number in range(10):
+        db[number] = content(number)
+    db.sync()
+    assert numpy.array_equal(held["floats"], arrays["floats"])
+
+
+def test_a_reader_reads_any_range(db: pellucid.Database) -> None:
+    data = content(0)
+    db["film"] = data
+    db["record"] = {"image": data}
+    for file in (db.open("film"), db.open("record", "rb", "image"), db.open("record", path=("image",))):
+        plain = io.BytesIO(data)
+        assert [file.readable(), file.seekable(), file.writable()] == [True, True, False]
+        for step in ((5, 0), (10, 1), (-20, 2), (999_990, 0), (MEGABYTE + 5, 0), (0, 0)):
+            assert file.seek(*step) == plain.seek(*step)
+            for size in (7, 0, 100):
+                assert (file.read(size), file.tell()) == (plain.read(size), plain.tell())
+        own, other = bytearray(70), bytearray(70)
+        for _ in range(3):
+            assert (file.readinto(own), own) == (plain.readinto(other), other)
+        assert file.read1(9) == plain.read1(9)
+        assert file.read() == plain.read()
+        assert file.read() == b""
+        with pytest.raises(ValueError, match="before the first byte"):
+            file.seek(-1)
+        with pytest.raises(ValueError, match="whence"):
+            file.seek(0, 3)
+        with pytest.raises(io.UnsupportedOperation):
+            file.write(b"x")
+        file.close()
+        file.close()
+        with pytest.raises(ValueError, match="closed"):
+            file.read()
+    db["lines"] = b"one\ntwo\nthree"
+    with db.open("lines") as file:
+        assert list(file) == [b"one\n", b"two\n", b"three"]
+    with io.TextIOWrapper(db.open("lines")) as text:
+        assert text.read() == "one\ntwo\nthree"
+
+
+def test_a_reader_shows_what_was_there_when_it_was_opened(db: pellucid.Database) -> None:
+    db["film"] = content(0)
+    with db.open("film") as file:
+        assert file.read(10) == content(0)[:10]
+        del db["film"]
+        db.sync()
+        assert file.read() == content(0)[10:]
+    with pytest.raises(KeyError):
+        db.open("film")
+
+
+@pytest.mark.parametrize("size", [0, 5, 5_000, 40_000, 700_000, 9_000_000])
+def test_a_writer_stores_the_value_when_it_is_closed(db: pellucid.Database, size: int) -> None:
+    data = content(size, size)
+    with db.open("film", "wb") as file:
+        assert [file.readable(), file.seekable(), file.writable()] == [False, False, True]
+        for start in range(0, size, 65_536):
+            part = data[start : start + 65_536]
+            assert file.write(part) == len(part)
+            assert file.tell() == start + len(part)
+        assert "film" not in db
+    assert file.closed
+    assert db["film"] == db.buffer("film") == data
+    assert db.check() == []
+    with pytest.raises(ValueError, match="closed"):
+        file.write(b"more")
+    file.close()
+
+
+def test_a_writer_stores_nothing_that_is_not_whole(db: pellucid.Database) -> None:
+    db["film"] = b"before"
+    for size in (100, 9_000_000):
+        with contextlib.suppress(ZeroDivisionError), db.open("film", "wb") as file:
+            file.write(bytes(size))
+            raise ZeroDivisionError
+        file = db.open("film", "wb")
+        file.write(bytes(size))
+        file.discard()
+        file = db.open("film", "wb")
+        file.write(bytes(size))
+        del file
+        gc.collect()
+        assert db["film"] == b"before"
+    with db.transaction():
+        with db.open("film", "wb") as file:
+            file.write(b"in a transaction")
+        assert db["film"] == b"in a transaction"
+    assert db["film"] == b"in a transaction"
+
+
+def test_what_cannot_be_opened_is_told(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["film"] = content(0)
+        db["record"] = {"image": b"x", "n": 1}
+        for mode in ("r", "w", "ab", "r+b", ""):
+            with pytest.raises(ValueError, match='"rb" or "wb"'):
+                db.open("film", mode)  # type: ignore[call-overload]
+        with pytest.raises(ValueError, match="as a whole"):
+            db.open("record", "wb", "image")  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="has no buffer"):
+            db.open("record", "rb", "n")
+        with pytest.raises(pellucid.UnsupportedKey):
+            db.open(object(), "wb")  # type: ignore[arg-type, call-overload]
+        with db.snapshot() as snapshot, pytest.raises(ReadOnly):
+            snapshot.table("default").open("film", "wb")
+        file = db.open("late", "wb")
+        file.write(b"late")
+    with pytest.raises(pellucid.Closed):
+        file.close()
+    assert file.closed
+    with pellucid.open(path, "r") as db, pytest.raises(ReadOnly):
+        db.open("film", "wb")
+
+
+def test_a_file_stays_near_its_content_whatever_is_overwritten(path: Path) -> None:
+    sizes = random.Random(5)
+    for kind, most in (("equal", 1.5), ("mixed", 1.8)):
+        live: dict[int, bytes] = {}
+        own = path.with_suffix(f".{kind}")
+        with pellucid.open(own) as db:
+            for turn in range(4):
+                for number in sizes.sample(range(60), 60):
+                    size = MEGABYTE if kind == "equal" else sizes.randrange(130_000, 2_000_000)
+                    live[number] = db[number] = content(number + 60 * turn, size)
+                db.sync()
+            gone = sizes.sample(range(60), 30)
+            for number in gone:
+                del db[number]
+            db.sync()
+            for number in gone:
+                db[number] = live[number]
+            assert all(db[number] == value for number, value in live.items())
+            assert db.check() == []
+        with pellucid.open(own) as db:
+            assert all(db[number] == value for number, value in live.items())
+            assert db.check() == []
+            total = sum(map(len, live.values()))
+            assert own.stat().st_size <= most * total
+            db.compact()
+            assert own.stat().st_size <= 1.02 * total
+            assert all(db[number] == value for number, value in live.items())
+
+
+def test_other_processes_read_large_values_out_of_the_log(path: Path) -> None:
+    with pellucid.open(path) as db, Child() as child:
+        child(f"db = pellucid.open({str(path)!r})")
+        for number in range(12):
+            db[number] = content(number, 300_000)
+            assert child(f"hash(db[{number}])") is not None
+            assert child(f"db[{number}][:8]") == content(number, 300_000)[:8]
+            child(f"db[{number} + 100] = db[{number}][::-1]")
+            assert db[number + 100] == content(number, 300_000)[::-1]
+        child("view = db.buffer(3)")
+        for turn in range(4):
+            for number in range(12):
+                db[number] = content(number + turn, 300_000)
+            db.sync()
+        assert child("bytes(view[:8])") == content(3, 300_000)[:8]
+        child("db.close()")
+        assert db.check() == []
+
+
+@pytest.mark.parametrize("durability", ["process", "full"])
+def test_what_was_acknowledged_survives_a_kill(path: Path, durability: str) -> None:
+    for turn in range(4):
+        with Child() as child:
+            child(f"db = pellucid.open({str(path)!r}, durability={durability!r})")
+            child("import random")
+            for number in range(6):
+                child(f"db[{number}] = random.Random({10 * turn + number}).randbytes(500_000)")
+                child(f"db['r'] = {{'n': {turn}, 'image': random.Random({turn}).randbytes(200_000)}}")
+            if turn % 2:
+                child("db.sync()")
+                child("db[3] = random.Random(77).randbytes(900_000)")
+            # What is written when it dies has no WAL record.
+            child("t = db.transaction(); t.__enter__(); db[4] = bytes(900_000); db[50] = bytes(400_000)")
+            child.kill()
+        with pellucid.open(path) as db:
+            for number in range(6):
+                other = turn % 2 and number == 3
+                expected = content(77, 900_000) if other else content(10 * turn + number, 500_000)
+                assert db[number] == expected
+            assert 50 not in db
+            assert db["r"].image == content(turn, 200_000)
+            assert db.check() == []
+    with pellucid.open(path) as db:
+        assert db.check() == []
+
+
+def test_a_full_disk_or_a_failed_write_stops_that_commit_alone(path: Path, faulty: str) -> None:
+    with Child(preload=faulty) as child:
+        child(faults.PRELUDE)
+        child(f"db = pellucid.open({str(path)!r})")
+        child("db[1] = bytes(500_000); db[2] = {'n': 1}")
+        for code, raised in ((errno.ENOSPC, "DiskFull"), (errno.EIO, "DatabaseError")):
+            child(f"fault('write', '.pel', {code})")
+            with pytest.raises(Raised, match=raised):
+                child("db[3] = bytes(500_000)")
+            child("fault('write', '.pel', 0)")
+            assert child("3 in db") is False
+            child("db[4] = b'x' * 500_000")
+            assert child("db[4] == b'x' * 500_000") is True
+        child("fault('room', '', 1)")
+        child("db[5] = b'y' * 500_000")
+        child("fault('room', '', 0)")
+        child("db.close()")
+    with pellucid.open(path) as db:
+        assert list(db) == [1, 2, 4, 5]
+        assert db.check() == []
+
+
+def test_watchers_get_large_values_from_the_log_and_from_what_is_kept(path: Path) -> None:
+    with pellucid.open(path) as db:
+        watch = db.watch(timeout=0)
+        for number in range(5):
+            db[number] = content(number, 200_000)
+        db["r"] = {"image": content(9, 200_000)}
+        changes = {change.key: change for change in watch if change.kind == "put"}
+        assert [changes[number].value for number in range(5)] == [content(n, 200_000) for n in range(5)]
+        assert changes["r"].value.image == content(9, 200_000)
