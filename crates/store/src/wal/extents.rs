@@ -215,7 +215,7 @@ impl Shared {
         pages: u64,
         until: Instant,
     ) -> Result<Option<Vec<Range<u64>>>, EngineError> {
-        if extents.disk_room().is_none_or(|room| room < DISK_ROOM_MIN.max(4 * RESERVE_MAX)) {
+        if extents.disk_room().is_none_or(|room| room < DISK_ROOM_MIN) {
             return Ok(None);
         }
         // Nothing but the caller's values is in use when nothing is in the log.
