@@ -135,6 +135,12 @@ impl LoggedEngine {
     pub(crate) fn take_over(&self) -> Result<(), EngineError> {
         if self.shared.recovered > 0 {
             self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true)?;
+            // What dead processes had set aside. The list of free pages was proved before.
+            match self.shared.free_reserve(Instant::now()) {
+                // It is freed when a large value is written next.
+                Err(EngineError::DiskFull(_)) => {}
+                done => done?,
+            }
         }
         self.shared.segments.forget_failure();
         Ok(())
@@ -461,7 +467,7 @@ impl Engine for LoggedEngine {
     }
 
     fn free_reserve(&self) -> Result<(), EngineError> {
-        self.shared.free_reserve(Instant::now())
+        if self.shared.segments.has_reserve() { self.shared.free_reserve(Instant::now()) } else { Ok(()) }
     }
 
     fn writer(&self) -> Option<u32> {

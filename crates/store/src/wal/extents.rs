@@ -6,6 +6,7 @@
 //! ```text
 //! word 56  placed    the position behind the last WAL record that has a place
 //!      57  ranges    how many ranges of pages follow
+//!      58  reserves  1 after a process has made a reserve, until it is freed
 //!      64  next page, end page    of each range
 //! ```
 
@@ -39,6 +40,7 @@ const DISK_ROOM_MIN: u64 = 4 * RESERVE_MAX;
 
 const PLACED: usize = 56;
 const RANGES: usize = 57;
+const RESERVES: usize = 58;
 const FIRST_RANGE: usize = 64;
 const RANGES_MAX: usize = 200;
 
@@ -149,9 +151,15 @@ impl Segments {
         self.word(PLACED).load(Ordering::Acquire)
     }
 
+    /// Whether the tree has a reserve, as far as the head tells: not if all who knew it have died.
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.load(RESERVES) != 0
+    }
+
     /// Forget the reserve, whose words a power cut may have changed.
     pub(crate) fn forget_reserve(&self, tail: u64) {
         self.set_reserve(&[]);
+        self.store(RESERVES, 0);
         // Perhaps all of them have places.
         self.store(PLACED, tail);
     }
@@ -236,6 +244,7 @@ impl Shared {
             return Ok(None);
         };
         self.segments.set_reserve(&[]);
+        self.segments.store(RESERVES, 1);
         let usage = self.tree.usage()?;
         let used_size = usage.pages.saturating_sub(usage.free_pages) * usage.page_size;
         let wanted = (used_size / RESERVE_SHARE).clamp(RESERVE_MIN, RESERVE_MAX) / usage.page_size.max(1);
@@ -259,6 +268,8 @@ impl Shared {
         if self.segments.extents().is_none() || self.pending() > 0 {
             return Ok(());
         }
+        // Reading the list of free pages trusts it, as each write of the tree does. So callers look
+        // for a reserve only where there may be one.
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(()) };
         let Some(keeper) = txn.keeps_pages() else { return Ok(()) };
         if keeper.reserve()?.is_empty() {
@@ -266,7 +277,9 @@ impl Shared {
         }
         self.segments.set_reserve(&[]);
         renew(&mut *txn, Vec::new(), 0, 0)?;
-        commit_as_it_is(txn)
+        commit_as_it_is(txn)?;
+        self.segments.store(RESERVES, 0);
+        Ok(())
     }
 }
 
