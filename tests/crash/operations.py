@@ -65,7 +65,7 @@ def some_value(dice: random.Random) -> Any:
     if kind == 0:
         return dice.choice([0, -1, 1 << 70, 1.5, True, None, "", "text", b"bytes"])
     if kind == 1:
-        return {"x": dice.randrange(100), "data": dice.randbytes(dice.choice([900, 9_000, 40_000]))}
+        return {"x": dice.randrange(100), "data": dice.randbytes(dice.choice([900, 9_000, 40_000, 300_000]))}
     row: dict[str, Any] = {
         "x": dice.randrange(1000),
         "text": "t" * dice.randrange(40),
