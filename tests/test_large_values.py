@@ -366,6 +366,64 @@ def test_a_full_disk_or_a_failed_write_stops_that_commit_alone(path: Path, fault
         assert db.check() == []
 
 
+def test_a_full_disk_leaves_nothing_half_done_and_says_what_to_do(path: Path, faulty: str) -> None:
+    with Child(preload=faulty) as child:
+        child(faults.PRELUDE)
+        child(f"db = pellucid.open({str(path)!r}); db['old'] = b'o' * 300_000; db.sync()")
+        child("""
+def put(size):
+    with db.transaction():
+        db["small"] = 1
+        db["old"] = bytes(size)
+        db["new"] = {"n": 1, "image": bytes(size)}
+""")
+        # The data file has no room for a write, then the log cannot grow either.
+        child("fault('write', '.pel', errno.ENOSPC)")
+        for _ in range(2):
+            for size in (300_000, 9_000_000):
+                with pytest.raises(Raised, match=rf"DiskFull.*{path}.*make room, and try again"):
+                    child(f"put({size})")
+                assert child("list(db), db['old'] == b'o' * 300_000") == (["old"], True)
+            child("fault('fallocate', '.pel-log', errno.ENOSPC)")
+        # No room to reserve, but enough for the log: so the value goes there.
+        child("fault('write', '', COUNT); fault('fallocate', '.pel', errno.ENOSPC)")
+        child("put(3_000_000)")
+        assert child("db['old'] == db['new'].image == bytes(3_000_000)") is True
+        child("fault('fallocate', '', COUNT)")
+        child("put(9_000_000); db.close()")
+    with pellucid.open(path) as db:
+        assert list(db) == ["new", "old", "small"]
+        assert db["old"] == db["new"].image == bytes(9_000_000)
+        assert db.check() == []
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+@pytest.mark.parametrize(
+    ("call", "size"),
+    # Before and behind the write of a value, and in the commits that reserve pages for more.
+    [("write", 300_000), ("written", 300_000), ("fallocate", 3_000_000), ("whole", 3_000_000)],
+)
+def test_a_process_that_dies_in_a_write_leaves_what_was_there(
+    path: Path, faulty: str, call: str, size: int, is_beside: bool
+) -> None:
+    with contextlib.ExitStack() as stack:
+        beside = stack.enter_context(pellucid.open(path)) if is_beside else None
+        with Child(preload=faulty) as child:
+            child(faults.PRELUDE)
+            child(f"db = pellucid.open({str(path)!r}); db[1] = b'a' * 300_000; db[2] = b'b' * {size}")
+            child(f"fault({call!r}, '.pel', DIE)")
+            child.send(f"db[1] = b'c' * {size}")
+            assert child.process.wait(60) < 0
+        db = stack.enter_context(pellucid.open(path)) if beside is None else beside
+        assert list(db) == [1, 2]
+        assert (db[1], db[2]) == (b"a" * 300_000, b"b" * size)
+        assert db.check() == []
+        for number in range(20):
+            db[number] = content(number, 300_000 + 100_000 * (number % 3))
+        assert all(db[number] == content(number, 300_000 + 100_000 * (number % 3)) for number in range(20))
+        assert db.check() == []
+
+
 def test_watchers_get_large_values_from_the_log_and_from_what_is_kept(path: Path) -> None:
     with pellucid.open(path) as db:
         watch = db.watch(timeout=0)
