@@ -18,18 +18,32 @@ const REFILL: u32 = 2;
 /// Pages, a bit for each.
 type Set = u8;
 
+/// What a commit does to a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Put {
+    Nothing,
+    /// The value itself is in the log.
+    Copied,
+    Placed(u8),
+}
+
+impl Put {
+    fn page(self) -> Option<u8> {
+        if let Self::Placed(page) = self { Some(page) } else { None }
+    }
+}
+
 /// A commit in the log: one value, of which each key has a page or, without one, a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct WalRecord {
     value: u8,
-    /// Per key: `None` if it is not put; `Some(None)` if the value itself is in the log.
-    puts: [Option<Option<u8>>; KEYS],
+    puts: [Put; KEYS],
     is_torn: bool,
 }
 
 impl WalRecord {
-    fn pages(&self) -> impl Iterator<Item = u8> + '_ {
-        self.puts.iter().flatten().flatten().copied()
+    fn pages(self) -> impl Iterator<Item = u8> {
+        self.puts.into_iter().filter_map(Put::page)
     }
 }
 
@@ -162,7 +176,8 @@ impl Tree {
         for key in 0..KEYS {
             let new = log[usize::from(self.applied)..usize::from(until)]
                 .iter()
-                .filter_map(|wal_record| wal_record.puts[key].map(|page| (wal_record.value, page)));
+                .filter(|wal_record| wal_record.puts[key] != Put::Nothing)
+                .map(|wal_record| (wal_record.value, wal_record.puts[key].page()));
             let new: Vec<_> = new.collect();
             for (_, page) in &new {
                 taken |= page.map_or(0, |page| 1 << page);
@@ -251,23 +266,23 @@ impl World {
         let mut seen = tree.keys;
         for wal_record in log.iter().skip(usize::from(tree.applied)) {
             for (key, put) in wal_record.puts.iter().enumerate() {
-                if let Some(page) = put {
-                    seen[key] = Some((wal_record.value, *page));
+                if *put != Put::Nothing {
+                    seen[key] = Some((wal_record.value, put.page()));
                 }
             }
         }
         seen
     }
 
-    fn is_intact(pages: &[u8; PAGES], wal_record: &WalRecord) -> bool {
+    fn is_intact(pages: [u8; PAGES], wal_record: WalRecord) -> bool {
         wal_record.pages().all(|page| pages[usize::from(page)] == wal_record.value)
     }
 
     /// [O1] How many WAL records an opener that is alone finds.
-    fn found(&self, tree: &Tree, log: &[WalRecord], pages: &[u8; PAGES]) -> usize {
+    fn found(&self, tree: &Tree, log: &[WalRecord], pages: [u8; PAGES]) -> usize {
         let verifies = self.flaw != Flaw::Unverified;
         let behind = log.iter().skip(usize::from(tree.applied));
-        let is_there = |one: &&WalRecord| !one.is_torn && (!verifies || Self::is_intact(pages, one));
+        let is_there = |one: &&WalRecord| !one.is_torn && (!verifies || Self::is_intact(pages, **one));
         usize::from(tree.applied) + behind.take_while(is_there).count()
     }
 
@@ -299,7 +314,7 @@ impl World {
     }
 
     /// What an opener that is alone makes of a tree, a log and pages.
-    fn check_found(&self, tree: &Tree, log: &[WalRecord], pages: &[u8; PAGES], needed: u8) {
+    fn check_found(&self, tree: &Tree, log: &[WalRecord], pages: [u8; PAGES], needed: u8) {
         let found = self.found(tree, log, pages);
         assert!(found >= usize::from(needed), "[L7] {found} of {needed} WAL records: {self:?}");
         for (value, page) in Self::view(tree, &log[..found]).into_iter().flatten() {
@@ -315,7 +330,7 @@ impl World {
     fn check(&self) {
         self.tree.check();
         // If all die now, and one opens.
-        self.check_found(&self.tree, &self.log, &self.pages, self.acknowledged);
+        self.check_found(&self.tree, &self.log, self.pages, self.acknowledged);
         let mut named: Set = 0;
         for wal_record in self.log.iter().skip(usize::from(self.tree.applied)) {
             for page in wal_record.pages() {
@@ -332,7 +347,7 @@ impl World {
             }
         }
         for (tree, count, pages) in self.cuts() {
-            self.check_found(&tree, &self.log[..count], &pages, self.synced);
+            self.check_found(&tree, &self.log[..count], pages, self.synced);
         }
     }
 
@@ -347,7 +362,7 @@ impl World {
     fn open(&self, process: usize, left: u8, cut: (Tree, usize, [u8; PAGES])) -> Self {
         let (tree, count, pages) = cut;
         let mut next = self.clone();
-        let found = self.found(&tree, &self.log[..count], &pages);
+        let found = self.found(&tree, &self.log[..count], pages);
         next.log.truncate(found);
         (next.published, next.acknowledged) = (found as u8, found as u8);
         (next.pages, next.pages_on_disk) = (pages, pages);
@@ -366,7 +381,6 @@ impl World {
     /// The states that the next step of a process leads to.
     fn advance(&self, process: usize) -> Vec<Self> {
         match &self.steps[process] {
-            Step::Dead | Step::Done => Vec::new(),
             Step::Open { left } if self.is_alone(process) => {
                 let now = (self.tree.clone(), self.log.len(), self.pages);
                 let mut nexts = vec![self.open(process, *left, now)];
@@ -383,7 +397,7 @@ impl World {
                 }
                 nexts
             }
-            Step::Open { .. } => Vec::new(),
+            Step::Dead | Step::Done | Step::Open { .. } => Vec::new(),
             Step::Checkpoint { .. } | Step::Commit { .. } | Step::Tell { .. } => self.checkpoint(process),
             Step::Sync { .. } | Step::EndSync { .. } => vec![self.sync(process)],
             Step::Begin | Step::Look { .. } | Step::Hold { .. } => vec![self.read(process)],
@@ -596,10 +610,10 @@ impl World {
                 Step::Append { left, used, is_copied }
             }
             Step::Append { left, used, is_copied } => {
-                let mut puts = [None; KEYS];
-                let copied = is_copied.then_some(None);
-                for (put, value) in puts.iter_mut().zip(used.into_iter().map(Some).chain(copied)) {
-                    *put = Some(value);
+                let mut puts = [Put::Nothing; KEYS];
+                let new = used.into_iter().map(Put::Placed).chain(is_copied.then_some(Put::Copied));
+                for (put, new) in puts.iter_mut().zip(new) {
+                    *put = new;
                 }
                 next.log.push(WalRecord { value: self.value, puts, is_torn: true });
                 Step::Complete { left }
@@ -656,7 +670,7 @@ fn writer(commits: u8) -> Step {
 }
 
 #[test]
-fn values_and_pages_stay_together_whoever_dies() {
+fn values_and_pages_stay_together_after_any_death() {
     let steps = vec![writer(2), writer(1), Step::Checkpoint { left: 1 }];
     let states = explore(World::new(steps, 1, 0, Flaw::None));
     assert!(states > 1000, "explored {states} states");
