@@ -500,19 +500,15 @@ impl World {
                 next.writer = Some(me);
                 // Also the value of a transaction that is rolled back is another one.
                 next.value += 1;
+                // Pages may be left that are too short for the last value.
+                let is_too_large = self.sizes_vary && left == 0 && self.is_free(self.tree_writer);
+                let refill = is_too_large.then(|| next.begin_refill(process, left, Vec::new()));
                 next.steps[process] = Step::Take { left, used: Vec::new(), can_take: next.words };
-                vec![next]
+                std::iter::once(next).chain(refill).collect()
             }
             Step::Take { left, used, can_take } => {
-                let write = (can_take != 0)
-                    .then(|| self.with(process, Step::Write { left, used: used.clone(), can_take }));
-                // Pages are left that are too short for the last value.
-                let is_too_large = self.sizes_vary && left == 0 && used.is_empty();
-                if let Some(write) = write {
-                    let refill = is_too_large && self.is_free(self.tree_writer);
-                    return std::iter::once(write)
-                        .chain(refill.then(|| self.begin_refill(process, left, used)))
-                        .collect();
+                if can_take != 0 {
+                    return vec![self.with(process, Step::Write { left, used, can_take })];
                 }
                 if !self.is_free(self.tree_writer) {
                     // [C5] It waits no longer: the value goes into the log.
