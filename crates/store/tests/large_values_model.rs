@@ -484,28 +484,30 @@ impl World {
         self.with(process, step)
     }
 
+    /// Take the writer lock, free or over from a dead owner.
+    fn lock(&self, process: usize, left: u8) -> Vec<Self> {
+        if !self.is_free(self.writer) {
+            return Vec::new();
+        }
+        let mut next = self.clone();
+        if self.writer.is_some() {
+            // [W6] The chain says what is in the log.
+            next.log.retain(|wal_record| !wal_record.is_torn);
+            next.published = next.log.len() as u8;
+        }
+        next.writer = Some(process as u8);
+        // Also the value of a transaction that is rolled back is another one.
+        next.value += 1;
+        // Pages may be left that are too short for the last value.
+        let is_too_large = self.sizes_vary && left == 0 && self.is_free(self.tree_writer);
+        let refill = is_too_large.then(|| next.begin_refill(process, left, Vec::new()));
+        next.steps[process] = Step::Take { left, used: Vec::new(), can_take: next.words };
+        std::iter::once(next).chain(refill).collect()
+    }
+
     fn write(&self, process: usize) -> Vec<Self> {
-        let me = process as u8;
         match self.steps[process].clone() {
-            Step::Lock { left } => {
-                if !self.is_free(self.writer) {
-                    return Vec::new();
-                }
-                let mut next = self.clone();
-                if self.writer.is_some() {
-                    // [W6] The chain says what is in the log.
-                    next.log.retain(|wal_record| !wal_record.is_torn);
-                    next.published = next.log.len() as u8;
-                }
-                next.writer = Some(me);
-                // Also the value of a transaction that is rolled back is another one.
-                next.value += 1;
-                // Pages may be left that are too short for the last value.
-                let is_too_large = self.sizes_vary && left == 0 && self.is_free(self.tree_writer);
-                let refill = is_too_large.then(|| next.begin_refill(process, left, Vec::new()));
-                next.steps[process] = Step::Take { left, used: Vec::new(), can_take: next.words };
-                std::iter::once(next).chain(refill).collect()
-            }
+            Step::Lock { left } => self.lock(process, left),
             Step::Take { left, used, can_take } => {
                 if can_take != 0 {
                     return vec![self.with(process, Step::Write { left, used, can_take })];
