@@ -40,7 +40,8 @@ class Opened:
     put: Callable[[int, bytes], object]
     get: Callable[[int], bytes]
     sync: Callable[[], object]
-    view: Callable[[int], Any] | None = None
+    database: Any = None
+    """Ours, which shows NumPy arrays where they lie."""
 
 
 @contextmanager
@@ -49,8 +50,7 @@ def pellucid_store(folder: Path) -> Iterator[Opened]:
     import pellucid
 
     with pellucid.open(folder / "values.pel") as db:
-        view = getattr(db, "buffer", None)
-        yield Opened(db.__setitem__, db.__getitem__, db.sync, view)
+        yield Opened(db.__setitem__, db.__getitem__, db.sync, db)
 
 
 @contextmanager
@@ -225,18 +225,20 @@ def read(opened: Opened, count: int, size: int) -> dict[str, float]:
                 peak = max(peak, memory_used() - before)
         figures[name] = count * size / seconds
     figures["memory reading"] = peak
-    if opened.view:
-        figures |= viewed(opened.view, min(count, VIEWED_MAX), size)
+    if opened.database is not None:
+        figures |= viewed(opened.database, min(count, VIEWED_MAX), size)
     return figures
 
 
-def viewed(view: Callable[[int], Any], count: int, size: int) -> dict[str, float]:
-    """Sum NumPy views of values in the file, and arrays of the same size in memory."""
+def viewed(db: Any, count: int, size: int) -> dict[str, float]:
+    """Sum NumPy arrays of a snapshot's records, views of the file, and arrays of the same size in memory."""
     import numpy
 
-    copies = [
-        numpy.frombuffer(view(number), "u1")[: size // 8 * 8].view("u8").copy() for number in range(count)
-    ]
+    values, table = Values(size), db.table("arrays")
+    copies = [numpy.frombuffer(values.value(number), "u8", size // 8).copy() for number in range(count)]
+    for number, array in enumerate(copies):
+        table[number] = {"array": array}
+    db.sync()
 
     def rate(of: Callable[[int], Any]) -> float:
         best = float("inf")
@@ -247,10 +249,10 @@ def viewed(view: Callable[[int], Any], count: int, size: int) -> dict[str, float
             best = min(best, time.perf_counter() - started)
         return count * size / best
 
-    return {
-        "numpy view": rate(lambda number: numpy.frombuffer(view(number), "u8", size // 8)),
-        "numpy memory": rate(copies.__getitem__),
-    }
+    with db.snapshot() as snapshot:
+        records = snapshot.table("arrays")
+        figures = {"numpy view": rate(lambda number: records[number].array)}
+    return figures | {"numpy memory": rate(copies.__getitem__)}
 
 
 def child(name: str, phase: str, folder: Path, count: int, size: int) -> None:

@@ -2,7 +2,8 @@
 
 A library stands between a process and the system. The tests say, in that process, what happens to calls
 for files whose names end in a word: `fault("fdatasync", ".pel-log", errno.EIO)`, which is about syncs of a
-part of the file as well, while "whole" is about the others. It works without any rights and on every file
+part of the file as well, while "whole" is about the others, and "written" comes behind a write of
+several parts. It works without any rights and on every file
 system.
 """
 
@@ -35,14 +36,14 @@ static struct rule {
     char suffix[64];
     volatile int action;
     volatile int count;
-} rules[10];
-static const char *calls[10] = {"open",  "mmap",  "fallocate", "fdatasync", "whole",
-                                "write", "clock", "read",      "room",      "system"};
+} rules[11];
+static const char *calls[11] = {"open",  "mmap",  "fallocate", "fdatasync", "whole",
+                                "write", "clock", "read",      "room",      "system", "written"};
 static volatile unsigned long long covered;
 static volatile long long clock_at;
 
 static struct rule *rule_of(const char *call) {
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 11; i++)
         if (!strcmp(calls[i], call)) return &rules[i];
     return 0;
 }
@@ -189,8 +190,12 @@ READ(pread64)
 WRITE(pwrite, const void *from, size_t size, off_t at) return REAL(pwrite)(file, from, size, at); }
 WRITE(pwrite64, const void *from, size_t size, off_t at) return REAL(pwrite)(file, from, size, at); }
 WRITE(writev, const struct iovec *from, int n) return REAL(writev)(file, from, n); }
-WRITE(pwritev, const struct iovec *from, int n, off_t at) return REAL(pwritev)(file, from, n, at); }
-WRITE(pwritev64, const struct iovec *from, int n, off_t at) return REAL(pwritev)(file, from, n, at); }
+WRITE(pwritev, const struct iovec *from, int n, off_t at)
+    ssize_t size = REAL(pwritev)(file, from, n, at);
+    meets_file("written", file);
+    return size;
+}
+ssize_t pwritev64(int file, const struct iovec *from, int n, off_t at) { return pwritev(file, from, n, at); }
 
 int clock_gettime(clockid_t which, struct timespec *out) {
     int failed = REAL(clock_gettime)(which, out);

@@ -10,6 +10,7 @@ import pellucid
 import pytest
 from kept_databases import indexed_tables, plain_tables
 from pellucid import F
+from processes import Child
 from values import plain, same
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -90,3 +91,20 @@ def test_an_earlier_database_without_a_log_is_read_as_untrusted(kept: Path) -> N
         return
     with pellucid.open(kept, "r", untrusted=True) as db:
         assert_holds(db, expected_of(kept))
+
+
+def test_a_log_of_format_1_is_replayed_and_then_takes_large_values(tmp_path: Path) -> None:
+    for file in FIXTURES.glob("format-2-log.pel*"):
+        shutil.copy(file, tmp_path)
+    path = tmp_path / "format-2-log.pel"
+    log = Path(f"{path}-log")
+    assert log.read_bytes()[8:16] == (1).to_bytes(8, "little")
+    with Child(path) as child:
+        assert log.read_bytes()[8:16] == (2).to_bytes(8, "little")
+        child("db.table('new')[1] = b'x' * 300_000")
+        child.kill()
+    with pellucid.open(path) as db:
+        assert db.table("new")[1] == b"x" * 300_000
+        db.drop_table("new")
+        assert_holds(db, indexed_tables())
+        assert db.check() == []

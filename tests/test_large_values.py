@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import io
 import random
@@ -10,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import faults
 import numpy
 import pellucid
 import pytest
 from pellucid.errors import ReadOnly
-from processes import Child
+from processes import Child, Raised
 
 MEGABYTE = 1_000_000
 
@@ -267,6 +269,35 @@ def test_what_cannot_be_opened_is_told(path: Path) -> None:
         db.open("film", "wb")
 
 
+def test_a_file_stays_near_its_content_whatever_is_overwritten(path: Path) -> None:
+    sizes = random.Random(5)
+    for kind, most in (("equal", 1.5), ("mixed", 1.8)):
+        live: dict[int, bytes] = {}
+        own = path.with_suffix(f".{kind}")
+        with pellucid.open(own) as db:
+            for turn in range(4):
+                for number in sizes.sample(range(60), 60):
+                    size = MEGABYTE if kind == "equal" else sizes.randrange(130_000, 2_000_000)
+                    live[number] = db[number] = content(number + 60 * turn, size)
+                db.sync()
+            gone = sizes.sample(range(60), 30)
+            for number in gone:
+                del db[number]
+            db.sync()
+            for number in gone:
+                db[number] = live[number]
+            assert all(db[number] == value for number, value in live.items())
+            assert db.check() == []
+        with pellucid.open(own) as db:
+            assert all(db[number] == value for number, value in live.items())
+            assert db.check() == []
+            total = sum(map(len, live.values()))
+            assert own.stat().st_size <= most * total
+            db.compact()
+            assert own.stat().st_size <= 1.02 * total
+            assert all(db[number] == value for number, value in live.items())
+
+
 def test_other_processes_read_large_values_out_of_the_log(path: Path) -> None:
     with pellucid.open(path) as db, Child() as child:
         child(f"db = pellucid.open({str(path)!r})")
@@ -310,6 +341,86 @@ def test_what_was_acknowledged_survives_a_kill(path: Path, durability: str) -> N
             assert db["r"].image == content(turn, 200_000)
             assert db.check() == []
     with pellucid.open(path) as db:
+        assert db.check() == []
+
+
+def test_a_full_disk_or_a_failed_write_stops_that_commit_alone(path: Path, faulty: str) -> None:
+    with Child(preload=faulty) as child:
+        child(faults.PRELUDE)
+        child(f"db = pellucid.open({str(path)!r})")
+        child("db[1] = bytes(500_000); db[2] = {'n': 1}")
+        for code, raised in ((errno.ENOSPC, "DiskFull"), (errno.EIO, "DatabaseError")):
+            child(f"fault('write', '.pel', {code})")
+            with pytest.raises(Raised, match=raised):
+                child("db[3] = bytes(500_000)")
+            child("fault('write', '.pel', 0)")
+            assert child("3 in db") is False
+            child("db[4] = b'x' * 500_000")
+            assert child("db[4] == b'x' * 500_000") is True
+        child("fault('room', '', 1)")
+        child("db[5] = b'y' * 500_000")
+        child("fault('room', '', 0)")
+        child("db.close()")
+    with pellucid.open(path) as db:
+        assert list(db) == [1, 2, 4, 5]
+        assert db.check() == []
+
+
+def test_a_full_disk_leaves_nothing_half_done_and_says_what_to_do(path: Path, faulty: str) -> None:
+    with Child(preload=faulty) as child:
+        child(faults.PRELUDE)
+        child(f"db = pellucid.open({str(path)!r}); db['old'] = b'o' * 300_000; db.sync()")
+        child("""
+def put(size):
+    with db.transaction():
+        db["small"] = 1
+        db["old"] = bytes(size)
+        db["new"] = {"n": 1, "image": bytes(size)}
+""")
+        # The data file has no room for a write, then the log cannot grow either.
+        child("fault('write', '.pel', errno.ENOSPC)")
+        for _ in range(2):
+            for size in (300_000, 9_000_000):
+                with pytest.raises(Raised, match=rf"DiskFull.*{path}.*make room, and try again"):
+                    child(f"put({size})")
+                assert child("list(db), db['old'] == b'o' * 300_000") == (["old"], True)
+            child("fault('fallocate', '.pel-log', errno.ENOSPC)")
+        # No room to reserve, but enough for the log: so the value goes there.
+        child("fault('write', '', COUNT); fault('fallocate', '.pel', errno.ENOSPC)")
+        child("put(3_000_000)")
+        assert child("db['old'] == db['new'].image == bytes(3_000_000)") is True
+        child("fault('fallocate', '', COUNT)")
+        child("put(9_000_000); db.close()")
+    with pellucid.open(path) as db:
+        assert list(db) == ["new", "old", "small"]
+        assert db["old"] == db["new"].image == bytes(9_000_000)
+        assert db.check() == []
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+@pytest.mark.parametrize(
+    ("call", "size"),
+    # Before and behind the write of a value, and in the commits that reserve pages for more.
+    [("write", 300_000), ("written", 300_000), ("fallocate", 3_000_000), ("whole", 3_000_000)],
+)
+def test_a_process_that_dies_in_a_write_leaves_what_was_there(
+    path: Path, faulty: str, call: str, size: int, is_beside: bool
+) -> None:
+    with contextlib.ExitStack() as stack:
+        beside = stack.enter_context(pellucid.open(path)) if is_beside else None
+        with Child(preload=faulty) as child:
+            child(faults.PRELUDE)
+            child(f"db = pellucid.open({str(path)!r}); db[1] = b'a' * 300_000; db[2] = b'b' * {size}")
+            child(f"fault({call!r}, '.pel', DIE)")
+            child.send(f"db[1] = b'c' * {size}")
+            assert child.process.wait(60) < 0
+        db = stack.enter_context(pellucid.open(path)) if beside is None else beside
+        assert list(db) == [1, 2]
+        assert (db[1], db[2]) == (b"a" * 300_000, b"b" * size)
+        assert db.check() == []
+        for number in range(20):
+            db[number] = content(number, 300_000 + 100_000 * (number % 3))
+        assert all(db[number] == content(number, 300_000 + 100_000 * (number % 3)) for number in range(20))
         assert db.check() == []
 
 

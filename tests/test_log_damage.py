@@ -440,8 +440,8 @@ def test_what_lies_beside_a_new_database_and_is_no_log_stays(path: Path, words: 
 def test_a_log_of_another_version_is_told_with_both_numbers_and_stays(path: Path) -> None:
     leave(path)
     for found, error, words in (
-        (2, pellucid.NewerFormat, "has format 2, but this build reads up to 1; upgrade"),
-        (65_535, pellucid.NewerFormat, "has format 65535, but this build reads up to 1; upgrade"),
+        (3, pellucid.NewerFormat, "has format 3, but this build reads up to 2; upgrade"),
+        (65_535, pellucid.NewerFormat, "has format 65535, but this build reads up to 2; upgrade"),
         # There was none before the first, and none will be so new.
         (0, pellucid.DatabaseCorrupt, "no log, or one whose first page is damaged"),
         (1 << 40, pellucid.DatabaseCorrupt, "no log, or one whose first page is damaged"),

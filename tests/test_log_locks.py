@@ -163,7 +163,7 @@ def test_a_process_that_dies_in_the_middle_of_an_append_has_not_committed(path: 
     with pellucid.open(path, timeout=5) as db:
         # It has the writer lock then, and makes room for a group that goes beyond what there is.
         victim("fault('fallocate', '.pel-log', DIE)")
-        victim.send("db['a'] = b'x' * 300_000")
+        victim.send("db['a'] = b'x' * 120_000")
         victim.process.wait(60)
         assert dict(db) == {"a": 1}
         db["b"] = 1

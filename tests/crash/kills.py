@@ -35,6 +35,7 @@ Target = tuple[tuple[str, ...], float]
 TARGETS: list[Target] = [
     (OPENING, 0.004),
     (("put",), 0.000_03),
+    (("large",), 0.001),
     (("patch",), 0.000_03),
     (("transaction",), 0.000_08),
     (("bulk",), 0.004),
@@ -42,7 +43,7 @@ TARGETS: list[Target] = [
     (("close",), 0.004),
     (("compact",), 0.008),
 ]
-WEIGHTS = [16, 10, 10, 12, 14, 22, 6, 6]
+WEIGHTS = [16, 10, 12, 10, 12, 14, 22, 6, 6]
 PATIENCE = 0.1
 """Whoever does not come to the phase in which it is to be killed is killed then anyway."""
 
@@ -148,7 +149,7 @@ class Round:
             writers[name] = self.start(name, self.writing(writer, is_beside=is_beside, durability=durability))
         wants_reader = self.dice.random() < 0.25 and self.reader is None
         first = next(iter(writers.values()))
-        if wants_reader and wait_for(first, ("put", "patch", "transaction", "bulk"), 1):
+        if wants_reader and wait_for(first, ("put", "large", "patch", "transaction", "bulk"), 1):
             self.reader = self.start("reader", lambda notes: read(notes, self.path))
         for name in self.dice.sample(list(writers), len(writers)):
             self.end(writers[name], plans[name], may_live=len(writers) > 1)

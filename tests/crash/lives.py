@@ -27,6 +27,7 @@ PHASES = [
     "replay",
     "join",
     "put",
+    "large",
     "patch",
     "transaction",
     "bulk",

@@ -65,7 +65,7 @@ def some_value(dice: random.Random) -> Any:
     if kind == 0:
         return dice.choice([0, -1, 1 << 70, 1.5, True, None, "", "text", b"bytes"])
     if kind == 1:
-        return {"x": dice.randrange(100), "data": dice.randbytes(dice.choice([900, 9_000, 40_000]))}
+        return {"x": dice.randrange(100), "data": dice.randbytes(dice.choice([900, 9_000, 40_000, 300_000]))}
     row: dict[str, Any] = {
         "x": dice.randrange(1000),
         "text": "t" * dice.randrange(40),
@@ -100,6 +100,7 @@ class Writer:
     def __iter__(self) -> Iterator[Operation]:
         kinds: dict[Callable[[], Operation], int] = {
             self.put: 30,
+            self.large: 3,
             self.delete: 6,
             self.patch: 25,
             self.transaction: 18,
@@ -112,6 +113,7 @@ class Writer:
             self.compact: 1 if self.is_alone else 0,
         }
         favourites = {
+            "large": self.large,
             "bulk": self.bulk,
             "checkpoint": self.sync,
             "close": self.reopen,
@@ -148,6 +150,18 @@ class Writer:
     def put(self) -> Operation:
         return Operation(
             "put", "change", [("put", self.any_table(), some_key(self.dice), some_value(self.dice))]
+        )
+
+    def large(self) -> Operation:
+        """Put a value that is written to the file ahead of its commit: a row, or a field beside small ones.
+
+        Few keys have one, so that most replace another one.
+        """
+        size = self.dice.choice([131_072, 200_000, 900_000])
+        data = self.dice.randbytes(64) * (size // 64)
+        value = data if self.dice.random() < 0.5 else {"x": self.dice.randrange(100), "data": data}
+        return Operation(
+            "large", "change", [("put", self.any_table(), f"large {self.dice.randrange(4)}", value)]
         )
 
     def delete(self) -> Operation:

@@ -154,6 +154,31 @@ unsafe extern "C" {
     /// last entry and the page has room for another one. Otherwise it does nothing and returns
     /// `MDB_NOTFOUND`.
     pub fn pellucid_append(cursor: *mut MDB_cursor, key: *mut MDB_val, data: *mut MDB_val) -> c_int;
+
+    /// The reserved pages, which no transaction uses: their count, then their numbers, descending.
+    pub fn pellucid_get_reserve(txn: *mut MDB_txn, list: *mut MDB_val) -> c_int;
+
+    /// Replace that list in an outermost write transaction.
+    pub fn pellucid_set_reserve(txn: *mut MDB_txn, list: *mut MDB_val) -> c_int;
+
+    /// Take two pages or more, one behind the other, out of the list of free pages, or from the end
+    /// of the file. Nothing is written to them.
+    pub fn pellucid_take_pages(txn: *mut MDB_txn, count: c_uint, first: *mut usize) -> c_int;
+
+    /// Free pages that no tree has.
+    pub fn pellucid_give_pages(txn: *mut MDB_txn, first: usize, count: c_uint) -> c_int;
+
+    /// Put a value of `size` bytes that was written to pages from `first` on, behind the head of the
+    /// first of them.
+    pub fn pellucid_put_placed(
+        cursor: *mut MDB_cursor,
+        key: *mut MDB_val,
+        first: usize,
+        size: usize,
+    ) -> c_int;
+
+    /// The address at which the file is mapped.
+    pub fn pellucid_map(env: *const MDB_env) -> *const c_void;
 }
 
 /// The user context (`mdb_env_set_userctx`) for an environment that has its locks on this

@@ -178,3 +178,131 @@ int pellucid_append(MDB_cursor *mc, MDB_val *key, MDB_val *data)
 	mc->mc_db->md_entries++;
 	return MDB_SUCCESS;
 }
+
+/* Pages that belong to no tree and that LMDB will not use: values are written to them before the transaction that puts these into a
+ * tree. To LMDB, and to all that accounts for pages, they are free pages of a version that never comes, so that no transaction takes
+ * them: the list of free pages has them under the greatest number of all. */
+static size_t pellucid_never = SIZE_MAX;
+
+/* A cursor on the list of free pages, on the entry of the reserved ones. MDB_NOTFOUND where there are none. */
+static int pellucid_find_reserve(MDB_txn *txn, MDB_cursor *mc, MDB_val *key, MDB_val *list)
+{
+	if (txn->mt_flags & MDB_TXN_BLOCKED)
+		return MDB_BAD_TXN;
+	key->mv_size = sizeof pellucid_never;
+	key->mv_data = &pellucid_never;
+	mdb_cursor_init(mc, txn, FREE_DBI, NULL);
+	return mdb_cursor_get(mc, key, list, MDB_SET);
+}
+
+/* The list of reserved pages: their count, then their numbers, descending. It is valid until the transaction writes. */
+int pellucid_get_reserve(MDB_txn *txn, MDB_val *list)
+{
+	MDB_cursor mc;
+	MDB_val key;
+
+	return pellucid_find_reserve(txn, &mc, &key, list);
+}
+
+/* Replace the list of reserved pages; an empty one is deleted. */
+int pellucid_set_reserve(MDB_txn *txn, MDB_val *list)
+{
+	MDB_cursor mc;
+	MDB_val key, old;
+	int rc;
+
+	if (txn->mt_parent)
+		return MDB_BAD_TXN;
+	rc = pellucid_find_reserve(txn, &mc, &key, &old);
+	if (rc == MDB_SUCCESS)
+		rc = mdb_cursor_del(&mc, 0);
+	if (rc != MDB_SUCCESS && rc != MDB_NOTFOUND)
+		return rc;
+	if (list->mv_size <= sizeof(pgno_t))
+		return MDB_SUCCESS;
+	mdb_cursor_init(&mc, txn, FREE_DBI, NULL);
+	return mdb_cursor_put(&mc, &key, list, 0);
+}
+
+/* Take pages that are free, or new ones at the end of the file, one behind the other. Nothing is written to them: the file may be shorter
+ * than they are far. */
+int pellucid_take_pages(MDB_txn *txn, unsigned count, size_t *first)
+{
+	MDB_cursor mc;
+	MDB_page *page;
+	MDB_ID2 *dirty;
+	unsigned at;
+	int rc;
+
+	if (txn->mt_parent || txn->mt_flags & MDB_TXN_BLOCKED || count < 2)
+		return MDB_BAD_TXN;
+	mdb_cursor_init(&mc, txn, MAIN_DBI, NULL);
+	rc = mdb_page_alloc(&mc, (int)count, &page);
+	if (rc != MDB_SUCCESS)
+		return rc;
+	*first = page->mp_pgno;
+	/* LMDB would write them. */
+	dirty = txn->mt_u.dirty_list;
+	at = mdb_mid2l_search(dirty, page->mp_pgno);
+	if (at > dirty[0].mid || dirty[at].mptr != page) {
+		txn->mt_flags |= MDB_TXN_ERROR;
+		return MDB_PROBLEM;
+	}
+	memmove(dirty + at, dirty + at + 1, (dirty[0].mid - at) * sizeof *dirty);
+	dirty[0].mid--;
+	txn->mt_dirty_room++;
+	page->mp_flags = P_OVERFLOW;
+	page->mp_pages = count;
+	mdb_dpage_free(txn->mt_env, page);
+	return MDB_SUCCESS;
+}
+
+/* Free pages, for transactions that come when no reader has an older version. */
+int pellucid_give_pages(MDB_txn *txn, size_t first, unsigned count)
+{
+	if (txn->mt_parent || txn->mt_flags & MDB_TXN_BLOCKED)
+		return MDB_BAD_TXN;
+	return mdb_midl_append_range(&txn->mt_free_pgs, first, count);
+}
+
+/* Put a value that was written to pages of the reserve, behind the head of the first of them. */
+int pellucid_put_placed(MDB_cursor *mc, MDB_val *key, size_t first, size_t size)
+{
+	MDB_val data, old, wanted = *key;
+	MDB_page *page;
+	MDB_node *node;
+	pgno_t number = first;
+	int rc;
+
+	if (mc->mc_txn->mt_parent)
+		return MDB_BAD_TXN;
+	/* What the key has is freed as LMDB does it. */
+	rc = mdb_cursor_get(mc, &wanted, &old, MDB_SET);
+	if (rc == MDB_SUCCESS)
+		rc = mdb_cursor_del(mc, 0);
+	if (rc != MDB_SUCCESS && rc != MDB_NOTFOUND)
+		return rc;
+	data.mv_size = sizeof number;
+	data.mv_data = &number;
+	rc = mdb_cursor_put(mc, key, &data, 0);
+	if (rc != MDB_SUCCESS)
+		return rc;
+	page = mc->mc_pg[mc->mc_top];
+	node = NODEPTR(page, mc->mc_ki[mc->mc_top]);
+	if (!IS_LEAF(page) || NODEKSZ(node) != key->mv_size || memcmp(NODEKEY(node), key->mv_data, key->mv_size) ||
+	    node->mn_flags || NODEDSZ(node) != sizeof number || memcmp(NODEDATA(node), &number, sizeof number)) {
+		mc->mc_txn->mt_flags |= MDB_TXN_ERROR;
+		return MDB_PROBLEM;
+	}
+	/* This is the node of a value on pages of its own. */
+	node->mn_flags |= F_BIGDATA;
+	SETDSZ(node, size);
+	mc->mc_db->md_overflow_pages += OVPAGES(size, mc->mc_txn->mt_env->me_psize);
+	return MDB_SUCCESS;
+}
+
+/* Where the file is mapped. */
+const void *pellucid_map(const MDB_env *env)
+{
+	return env->me_map;
+}

@@ -161,7 +161,10 @@ impl Database {
             // the log.
             stamp::set_mark(file, 0).map_err(EngineError::Io)?;
         }
-        let settled = self.engine.settle(Duration::ZERO, Duration::ZERO);
+        let mut settled = self.engine.settle(Duration::ZERO, Duration::ZERO);
+        if matches!(settled, Ok(true)) {
+            settled = self.engine.free_reserve().map(|()| true);
+        }
         match (&settled, marked) {
             (Ok(true), Some(file)) if !is_pending => file.sync_data().map_err(EngineError::Io)?,
             (Ok(true), _) | (_, None) => {}

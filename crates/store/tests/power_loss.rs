@@ -38,7 +38,12 @@ struct Run {
     returned: Vec<usize>,
     /// The moments at which a call had returned that made all operations before it durable.
     settled: Vec<(usize, usize)>,
+    /// The operations that put a large value, which is in the data file alone.
+    large: Vec<usize>,
 }
+
+/// From this size on a value is large.
+const LARGE_SIZE: usize = 128 << 10;
 
 /// How a writer works.
 #[derive(Clone, Copy)]
@@ -71,6 +76,8 @@ fn changes(number: usize, chance: &mut Chance) -> Vec<(String, Option<String>)> 
         0 => (60, 120),
         1 | 2 => (5, 60),
         3 => (1, 3_000),
+        // Written to the data file ahead of its commit.
+        4 => (1, LARGE_SIZE + 8_000),
         _ => (1, 20),
     };
     let one = |chance: &mut Chance| {
@@ -112,8 +119,13 @@ fn run(scratch: &Scratch, manner: Manner, operations: usize, chance: &mut Chance
     let mut store = Store::open(&path, &manner.options()).unwrap();
     let mut rows = Rows::new();
     let (mut states, mut returned, mut settled) = (vec![rows.clone()], Vec::new(), Vec::new());
+    let mut large = Vec::new();
     for number in 1..=operations {
         apply(&store, number, &mut rows, chance);
+        let is_new = |value: &String| value.starts_with(&format!("{number} "));
+        if rows.values().any(|value| value.len() >= LARGE_SIZE && is_new(value)) {
+            large.push(number);
+        }
         states.push(rows.clone());
         returned.push(os_recorder::look());
         if manner.is_left_alone() {
@@ -129,7 +141,7 @@ fn run(scratch: &Scratch, manner: Manner, operations: usize, chance: &mut Chance
     }
     let recorder = os_recorder::stop();
     drop(store);
-    Run { recorder, states, returned, settled }
+    Run { recorder, states, returned, settled, large }
 }
 
 impl Run {
@@ -141,8 +153,12 @@ impl Run {
     /// How many operations must survive a power cut at a moment, in `process`.
     fn lasting_at(&self, moment: usize) -> usize {
         let settled = self.settled.iter().rev().find(|(at, _)| *at <= moment).map_or(0, |(_, count)| *count);
-        let synced = self.recorder.synced_until("-log", moment);
-        settled.max(synced.map_or(0, |until| self.returned_at(until)))
+        let synced =
+            |file| self.recorder.synced_until(file, moment).map_or(0, |until| self.returned_at(until));
+        // The chain ends before the first large value that is not on the disk.
+        let values = synced(NAME);
+        let lacked = self.large.iter().find(|number| **number > values);
+        settled.max(synced("-log").min(lacked.map_or(usize::MAX, |number| number - 1)))
     }
 
     /// Open and compare what a power cut at a moment may leave. Returns how many returned
@@ -333,7 +349,7 @@ fn a_file_is_on_the_disk_as_it_was_made_before_it_grows() {
         // It is durable from here on, and so is its name.
         let settled = vec![(os_recorder::look(), 1)];
         let recorder = os_recorder::stop();
-        let run = Run { recorder, states: vec![Rows::new(), rows], returned, settled };
+        let run = Run { recorder, states: vec![Rows::new(), rows], returned, settled, large: Vec::new() };
         let has_grown = |moment: &usize| run.recorder.size(NAME, *moment) > 4 * 4096;
         let moments: Vec<usize> = (0..run.recorder.count()).filter(has_grown).collect();
         for moment in moments.iter().cycle().take(moments.len() * images()) {
@@ -387,7 +403,7 @@ fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_a
     }
     let recorder = os_recorder::stop();
     drop(store);
-    let run = Run { recorder, states, returned, settled: Vec::new() };
+    let run = Run { recorder, states, returned, settled: Vec::new(), large: Vec::new() };
     for _ in 0..images() {
         run.cut(first + chance.below(run.recorder.count() - first), manner, &mut chance);
     }

@@ -201,6 +201,9 @@ fn store(
     }
 }
 
+/// From this size on the store writes a value to the file at once.
+const LARGE_SIZE_MIN: usize = 128 << 10;
+
 /// Runs `work` on a value of this size: with the GIL released if the value is large, which is
 /// written to the file at once, unless the transaction is one that Python code can use meanwhile.
 fn large<R: Send>(
@@ -209,8 +212,7 @@ fn large<R: Send>(
     size: usize,
     work: impl FnOnce() -> Result<R, StoreError> + Send,
 ) -> Result<R, StoreError> {
-    const RELEASED_SIZE_MIN: usize = 128 << 10;
-    if may_release && size >= RELEASED_SIZE_MIN { callbacks::released(py, work) } else { work() }
+    if may_release && size >= LARGE_SIZE_MIN { callbacks::released(py, work) } else { work() }
 }
 
 /// Stores a record that is in a buffer, without a copy of it in memory.
@@ -277,6 +279,9 @@ fn try_put(py: Python<'_>, table: &Table, key: &Key, encoded: &Encoded) -> PyRes
     if !key.spelling.is_empty() || !encoded.pending.is_empty() || !encoded.apart.is_empty() {
         return Ok(false);
     }
+    if encoded.encoder.bytes().len() >= LARGE_SIZE_MIN {
+        return Ok(false);
+    }
     let core = table.core();
     let put = table.at_once(py, |hold, known| hold.put(known, &key.bytes, encoded.encoder.bytes()))?;
     if put.is_some() {
@@ -340,7 +345,8 @@ pub(super) fn no_next(table: &str) -> PyErr {
 /// Appends an encoded value in a commit of its own, if the short way is possible, and returns the
 /// new key. The next key is remembered for as long as no other commit follows.
 fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Option<i64>> {
-    if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+    let is_large = encoded.encoder.bytes().len() >= LARGE_SIZE_MIN;
+    if is_large || !encoded.pending.is_empty() || !encoded.apart.is_empty() {
         return Ok(None);
     }
     let core = table.core();

@@ -160,6 +160,10 @@ pub fn simple<'py>(py: Python<'py>, slot: &Slot<'_>) -> Option<Bound<'py, PyAny>
             Slot::None => new_reference(ffi::Py_None()),
             Slot::Bool(true) => new_reference(ffi::Py_True()),
             Slot::Bool(false) => new_reference(ffi::Py_False()),
+            // A row would hold another copy of them.
+            Slot::Heap { tag: tag::BYTES, payload, .. } => {
+                ffi::PyBytes_FromStringAndSize(payload.as_ptr().cast(), payload.len() as ffi::Py_ssize_t)
+            }
             _ => return None,
         };
         if object.is_null() {

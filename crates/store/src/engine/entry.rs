@@ -1,7 +1,7 @@
 //! The format of one entry: a put, a delete or a clear within a commit.
 //!
 //! ```text
-//! entry    u8 tree | 0x10 deleted | 0x20 counted | 0x40 cleared,
+//! entry    u8 tree | 0x10 deleted | 0x20 counted | 0x40 cleared | 0x80 placed,
 //!          varint key size, varint value size, key, value
 //! ```
 //!
@@ -20,6 +20,9 @@ pub(crate) const DELETED: u8 = 0x10;
 /// The table counts this entry. Watchers do not see this mark.
 pub(crate) const COUNTED: u8 = 0x20;
 pub(crate) const CLEARED: u8 = 0x40;
+/// The value is the place of a large value in the data file (`wal/extents.rs`). Watchers see the
+/// value itself.
+pub(crate) const PLACED: u8 = 0x80;
 
 /// An entry, as ranges in the bytes that contain it.
 #[derive(Clone, Debug, PartialEq, Eq)]

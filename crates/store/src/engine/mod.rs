@@ -12,6 +12,7 @@
 pub(crate) mod entry;
 pub(crate) mod error;
 pub(crate) mod estimate;
+pub(crate) mod extents;
 pub(crate) mod history;
 pub mod lmdb;
 pub mod memory;
@@ -26,6 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::row_key::TableId;
 pub use crate::engine::error::EngineError;
+pub use crate::engine::extents::{Extents, KeepsPages};
 pub use crate::engine::history::{Commit, Keep, Next, Place, What, Written};
 use crate::sys::reclaim::Reclaimer;
 
@@ -236,6 +238,21 @@ pub trait Engine: Send + Sync {
 
     /// Stop trusting the pages: verify them before the next write that can wait for it.
     fn distrust(&self) {}
+
+    /// The file, for large values that are written before their commit. `None` if the engine does
+    /// not do that.
+    fn extents(&self) -> Option<Arc<dyn Extents>> {
+        None
+    }
+
+    /// Free what is set aside for large values. The caller is alone with the database, and the log
+    /// has nothing that the engine's own file lacks.
+    ///
+    /// # Errors
+    /// When the file cannot be written; then it stays set aside.
+    fn free_reserve(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// The process that writes now, if known.
     fn writer(&self) -> Option<u32> {
@@ -585,6 +602,11 @@ pub trait WriteTxn: Contents {
     /// # Errors
     /// `Misuse` when there is none.
     fn release(&mut self) -> Result<(), EngineError>;
+
+    /// The transaction, for the reserve of pages. `None` where it cannot change the reserve.
+    fn keeps_pages(&mut self) -> Option<&mut dyn KeepsPages> {
+        None
+    }
 
     /// The file's size after the commit.
     ///

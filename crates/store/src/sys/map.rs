@@ -327,7 +327,8 @@ pub(crate) fn newborn_of(file: &File) -> Option<u64> {
     let mut words = [0; NEWBORN_AT as usize + 8];
     file.read_exact_at(&mut words, 0).ok()?;
     let [magic, format, .., newborn] = words.as_chunks().0 else { return None };
-    let is_known = [*magic, *format].map(u64::from_le_bytes) == [LOG_MAGIC, LOG_FORMAT];
+    let [magic, format] = [*magic, *format].map(u64::from_le_bytes);
+    let is_known = magic == LOG_MAGIC && (1..=LOG_FORMAT).contains(&format);
     Some(u64::from_le_bytes(*newborn)).filter(|newborn| is_known && *newborn != 0)
 }
 
@@ -392,7 +393,7 @@ fn is_unfinished(file: &File, size_max: u64) -> io::Result<bool> {
     if *magic == LOG_MAGIC.to_le_bytes() {
         return Ok(false);
     }
-    let is_format = *format == [0; 8] || *format == LOG_FORMAT.to_le_bytes();
+    let is_format = format.first_chunk().is_some_and(|format| u64::from_le_bytes(*format) <= LOG_FORMAT);
     if magic != [0; 8] || !is_format || file.metadata()?.len() > size_max {
         return Err(io::ErrorKind::InvalidData.into());
     }

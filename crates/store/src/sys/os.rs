@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -380,6 +380,48 @@ pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
         Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(false),
         _ => Err(error),
     }
+}
+
+/// Write all parts, one behind the other, from an offset on.
+pub(crate) fn write_all_at(file: &File, mut parts: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+    const PARTS_MAX: libc::c_int = 16;
+    while parts.iter().any(|part| !part.is_empty()) {
+        let count = libc::c_int::try_from(parts.len()).unwrap_or(PARTS_MAX).min(PARTS_MAX);
+        // SAFETY: an `IoSlice` is an `iovec` (its documentation says so), and the bytes that they
+        // borrow live during the call; the descriptor is open while `file` is borrowed.
+        let written =
+            unsafe { libc::pwritev(file.as_raw_fd(), parts.as_ptr().cast(), count, offset.cast_signed()) };
+        match usize::try_from(written) {
+            Ok(0) => return Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+            Ok(written) => {
+                IoSlice::advance_slices(&mut parts, written);
+                offset += written as u64;
+            }
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Have the system begin to write a part of a file to the disk. A hint: nothing relies on it.
+pub(crate) fn begin_write(file: &File, offset: u64, size: u64) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the descriptor is open while `file` is borrowed.
+    unsafe {
+        libc::sync_file_range(
+            file.as_raw_fd(),
+            offset.cast_signed(),
+            size.cast_signed(),
+            libc::SYNC_FILE_RANGE_WRITE,
+        );
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, offset, size);
 }
 
 /// Other systems do not guarantee it.

@@ -12,6 +12,7 @@ use crate::catalog::{Applied, table_key, with_more_rows};
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::sys::memory;
 use crate::wal::engine::{Shared, WriterLock};
+use crate::wal::extents::{Place, put_placed, settle_reserve};
 use crate::wal::history;
 use crate::wal::lock;
 use crate::wal::memtable::{Memtable, Said, Saying};
@@ -63,30 +64,41 @@ struct Chain {
 }
 
 /// Read a segment from its begin to the end of its chain. Calls `take` with each WAL record and its
-/// sequence number.
+/// sequence number; one that it refuses is behind the end.
 fn read_chain(
     segments: &Segments,
     segment: usize,
     head: SegmentHead,
     sequence: u64,
-    mut take: impl FnMut(u64, &[u8]),
+    mut take: impl FnMut(u64, &[u8]) -> bool,
 ) -> Chain {
     let mut chain = Chain { end: head.begin, sequence };
     let (mut seed, mut bytes) = (head.salt, Vec::new());
     while let Some(check) =
         segments.wal_record(segment, head, chain.end, chain.sequence + 1, seed, &mut bytes)
     {
+        if !take(chain.sequence + 1, &bytes) {
+            break;
+        }
         chain.end += bytes.len() as u64;
         chain.sequence += 1;
-        take(chain.sequence, &bytes);
         seed = check;
     }
     chain
 }
 
-/// The end of a segment's chain.
-fn end_of_chain(segments: &Segments, segment: usize, head: SegmentHead, sequence: u64) -> Chain {
-    read_chain(segments, segment, head, sequence, |_, _| ())
+/// The end of a segment's chain. A WAL record whose large values a power cut took is behind it, if
+/// `verifies`: they are in another file than the log, so that either may be on the disk first.
+fn end_of_chain(
+    segments: &Segments,
+    segment: usize,
+    head: SegmentHead,
+    sequence: u64,
+    verifies: bool,
+) -> Chain {
+    read_chain(segments, segment, head, sequence, |_, wal_record| {
+        !verifies || segments.has_values_of(wal_record)
+    })
 }
 
 /// The first and the last commit in a log that its data file lacks. Works for the log of any
@@ -104,6 +116,7 @@ pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
                 let (first, last) = lacked.unwrap_or((sequence, sequence));
                 lacked = Some((first.min(sequence), last.max(sequence)));
             }
+            true
         });
     }
     lacked
@@ -111,22 +124,22 @@ pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
 
 /// [O1] The end of the log and its segment, found from the tree's `applied` and the chains alone.
 /// `None` if the log holds nothing that the tree lacks.
-fn find_end(segments: &Segments, applied: Applied) -> Option<(usize, Chain)> {
+fn find_end(segments: &Segments, applied: Applied, verifies: bool) -> Option<(usize, Chain)> {
     let begins_there = |segment: usize| {
         let head = segments.head(segment).filter(|head| head.begin == applied.position)?;
-        let chain = end_of_chain(segments, segment, head, applied.sequence);
+        let chain = end_of_chain(segments, segment, head, applied.sequence, verifies);
         (chain.end > head.begin).then_some((segment, chain))
     };
     let (first, chain) = [0, 1].into_iter().find_map(begins_there)?;
     match segments.head(1 - first).filter(|next| next.begin == chain.end) {
-        Some(next) => Some((1 - first, end_of_chain(segments, 1 - first, next, chain.sequence))),
+        Some(next) => Some((1 - first, end_of_chain(segments, 1 - first, next, chain.sequence, verifies))),
         None => Some((first, chain)),
     }
 }
 
 /// [W6] Set tail and sequence to the end of the chain after a writer died.
 pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
-    if let Some((segment, chain)) = find_end(segments, applied) {
+    if let Some((segment, chain)) = find_end(segments, applied, false) {
         segments.set_active(segment);
         segments.publish(chain.end, chain.sequence);
         return Ok(());
@@ -154,7 +167,7 @@ pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), Engin
 /// [O1] Find out what the log holds beyond the tree, and set its head accordingly. No other member
 /// has the log. If this process dies here, the next one repeats the work with the same result.
 pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
-    let end = find_end(segments, applied);
+    let end = find_end(segments, applied, true);
     let begins = || [0, 1].into_iter().filter_map(|segment| segments.head(segment)).map(|head| head.begin);
     // If the head of a segment is damaged, only the WAL records in that segment are lost: the tree
     // still has the state at which the segment began.
@@ -173,6 +186,8 @@ pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), Eng
     // Do not use the head's value, which may be damaged: if it were too large, nothing would be
     // synced or applied any more.
     segments.begin_counting(applied.position);
+    segments.renew_format();
+    segments.forget_reserve(end.map_or(applied.position, |(_, chain)| chain.end));
     if let Some((segment, chain)) = end {
         segments.set_found(true);
         segments.set_active(segment);
@@ -302,8 +317,8 @@ impl Shared {
         let (memtable, sequence) = if let Some(known) = known {
             known
         } else {
-            let (memtable, mut pen) = Memtable::new();
-            let mut reserved = Ok(());
+            let (memtable, mut pen) = Memtable::over(self.segments.extents());
+            let (mut reserved, mut read) = (Ok(()), head.begin);
             let chain =
                 read_chain(&self.segments, segment, head, applied.sequence, |sequence, wal_record| {
                     if reserved.is_ok() {
@@ -312,6 +327,9 @@ impl Shared {
                     if reserved.is_ok() {
                         memtable.add(&mut pen, sequence, wal_record);
                     }
+                    read += wal_record.len() as u64;
+                    // Behind the end there may be one whose large values were lost.
+                    read <= end
                 });
             reserved?;
             if chain.end != end {
@@ -321,9 +339,8 @@ impl Shared {
             (Arc::new(memtable), chain.sequence)
         };
         self.prove(&memtable)?;
-        if !write_memtable(&mut *txn, &memtable, go_on)? {
-            return Ok(Done::Stopped);
-        }
+        let Some(placed) = write_memtable(&mut *txn, &memtable, go_on)? else { return Ok(Done::Stopped) };
+        settle_reserve(&mut *txn, self.segments.extents().map(|extents| &**extents), &memtable, &placed)?;
         write_counts(&mut *txn, &memtable)?;
         history::take_over(&mut *txn, &self.segments, (segment, head, end), applied)?;
         let applied = Applied { position: end, sequence, version: txn.version() };
@@ -400,22 +417,26 @@ impl Shared {
     }
 }
 
-/// Write the newest version of every key into the tree, in key order. False if `go_on` returned
-/// false.
+/// Write the newest version of every key into the tree, in key order. Returns the places of the
+/// large values among them; `None` if `go_on` returned false.
 fn write_memtable(
     txn: &mut dyn WriteTxn,
     memtable: &Memtable,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<bool, EngineError> {
+) -> Result<Option<Vec<Place>>, EngineError> {
+    let mut placed = Vec::new();
     for (tree, sayings) in memtable.all() {
         for (key, said) in sayings {
             if !go_on() {
-                return Ok(false);
+                return Ok(None);
+            }
+            if let Said::Placed(place, _) = said {
+                placed.push(place);
             }
             write_said(txn, tree, key, said)?;
         }
     }
-    Ok(true)
+    Ok(Some(placed))
 }
 
 /// Write one version of a key into the tree. Cheapest if keys come in order.
@@ -431,6 +452,7 @@ pub(crate) fn write_said(
                 txn.put(tree, key, &[value])?;
             }
         }
+        Said::Placed(place, value) => put_placed(txn, (tree, key), place, value)?,
         Said::Deleted => {
             txn.delete(tree, key)?;
         }

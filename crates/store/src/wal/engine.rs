@@ -76,7 +76,7 @@ impl LoggedEngine {
         identity: [u8; 16],
         opened: Opened,
     ) -> Result<(Self, Met), EngineError> {
-        let segments = Segments::new(space, identity);
+        let segments = Segments::new(space, identity).over(&*tree);
         if opened.is_alone && opened.joins {
             settle_tree(&*tree, &segments)?;
         }
@@ -135,6 +135,12 @@ impl LoggedEngine {
     pub(crate) fn take_over(&self) -> Result<(), EngineError> {
         if self.shared.recovered > 0 {
             self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true)?;
+            // What dead processes had set aside. The list of free pages was proved before.
+            match self.shared.free_reserve(Instant::now()) {
+                // It is freed when a large value is written next.
+                Err(EngineError::DiskFull(_)) => {}
+                done => done?,
+            }
         }
         self.shared.segments.forget_failure();
         Ok(())
@@ -266,14 +272,14 @@ impl Shared {
     pub(crate) fn read_to_write(&self) -> Result<(LoggedRead, WriteBatch), EngineError> {
         let mut state = self.state();
         let tree = state.read(&*self.tree, &self.segments)?;
-        Ok((LoggedRead::new(&state, tree), state.take_write_batch()))
+        Ok((LoggedRead::new(&state, tree), state.take_write_batch(&self.segments)))
     }
 
     /// As `read_to_write`; `None` if another thread holds the state.
     fn read_to_write_at_once(&self) -> Result<Option<(LoggedRead, WriteBatch)>, EngineError> {
         let Some(mut state) = self.state_at_once() else { return Ok(None) };
         let tree = state.read(&*self.tree, &self.segments)?;
-        Ok(Some((LoggedRead::new(&state, tree), state.take_write_batch())))
+        Ok(Some((LoggedRead::new(&state, tree), state.take_write_batch(&self.segments))))
     }
 
     /// Sync all commits that are acknowledged now to the disk.
@@ -452,6 +458,10 @@ impl Engine for LoggedEngine {
 
     fn distrust(&self) {
         self.shared.is_unproven.store(true, Ordering::Relaxed);
+    }
+
+    fn free_reserve(&self) -> Result<(), EngineError> {
+        if self.shared.segments.has_reserve() { self.shared.free_reserve(Instant::now()) } else { Ok(()) }
     }
 
     fn writer(&self) -> Option<u32> {

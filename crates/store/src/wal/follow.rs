@@ -180,6 +180,16 @@ fn from_segments(segments: &Segments, place: &mut Place, newest: u64) -> Option<
             // A bulk commit follows.
             None => break,
         }
+        let extents = segments.extents().map(|extents| &**extents);
+        let Some(bytes) = record::with_values(bytes, extents) else {
+            // A checkpoint has put the large values into the tree, and others have replaced them
+            // there since.
+            if commits.is_empty() {
+                return None;
+            }
+            spot = None;
+            break;
+        };
         size += bytes.len();
         commits.push(commit_of(version, bytes));
         place.version = version;

@@ -23,6 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::history::Keep;
 use crate::engine::{Contents, Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
 
 /// The first byte of a chunk's key in the catalog.
@@ -239,6 +240,8 @@ pub(crate) fn take_over(
         if at - head.begin <= needless {
             continue;
         }
+        let extents = segments.extents().map(|extents| &**extents);
+        bytes = record::with_values(std::mem::take(&mut bytes), extents).ok_or_else(damaged)?;
         if body.len() + bytes.len() > CHUNK_SIZE
             && let Some(first) = first.take()
         {

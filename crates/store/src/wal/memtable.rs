@@ -11,17 +11,19 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::blob::BLOB_ADDRESS_REMAINDER;
 use crate::catalog::row_key::{self, TableId};
-use crate::engine::{Direction, EngineError, HashedKey, Tree};
+use crate::engine::{Direction, EngineError, Extents, HashedKey, Tree};
 use crate::sys::block::LINE;
 use crate::sys::grown_bytes::{GAP, Pen, Pinned};
 use crate::sys::latch::{Held, Latch};
 use crate::sys::short::is_same;
 use crate::wal::counted::Counted;
+use crate::wal::extents::Place as ValuePlace;
 use crate::wal::key_order::sort_by_key;
 use crate::wal::newest::Newest;
 use crate::wal::record::{self, Change};
@@ -31,6 +33,8 @@ use crate::wal::record::{self, Change};
 pub(crate) enum Said<'a> {
     /// The key has this value.
     Value(&'a [u8]),
+    /// The same, for a large value that is in the data file already.
+    Placed(ValuePlace, &'a [u8]),
     /// The key is deleted.
     Deleted,
 }
@@ -38,9 +42,17 @@ pub(crate) enum Said<'a> {
 impl<'a> Said<'a> {
     pub(crate) fn value(self) -> Option<&'a [u8]> {
         match self {
-            Self::Value(value) => Some(value),
+            Self::Value(value) | Self::Placed(_, value) => Some(value),
             Self::Deleted => None,
         }
+    }
+
+    /// What a place says. A log that names pages which the file lacks is damaged, and its value
+    /// empty.
+    pub(crate) fn placed(bytes: &[u8], extents: Option<&'a Arc<dyn Extents>>) -> Self {
+        let Some(place) = ValuePlace::parse(bytes) else { return Self::Value(&[]) };
+        let value = extents.and_then(|extents| extents.bytes(place.first, place.size));
+        Self::Placed(place, value.unwrap_or_default())
     }
 }
 
@@ -63,6 +75,8 @@ pub(crate) struct Memtable {
     /// without a lock.
     newest: Newest,
     index: Latch<Index>,
+    /// The data file, for the values that the WAL records have places of.
+    extents: Option<Arc<dyn Extents>>,
 }
 
 /// The ordered index and the row counts. Walks, counts and checkpoints use them.
@@ -95,6 +109,8 @@ const HEAD_SIZE: usize = 24;
 const DELETED: u8 = 1;
 /// Set if the WAL record's entry is counted: see `record.rs`.
 const COUNTS: u8 = 2;
+/// Set if the value is the place of a large value in the data file.
+const PLACED: u8 = 4;
 /// Large values (blobs) from this size on are aligned as in the engine's pages: 16 bytes after a
 /// multiple of 64. The padding of arrays inside them relies on it.
 const LARGE_SIZE_MIN: usize = 1024;
@@ -125,12 +141,13 @@ impl Head {
 
     /// What a version says. `rest` is what follows its head.
     #[inline]
-    fn said(self, rest: &[u8]) -> Said<'_> {
+    fn said<'a>(self, rest: &'a [u8], extents: Option<&'a Arc<dyn Extents>>) -> Said<'a> {
         if self.flags & DELETED != 0 {
             return Said::Deleted;
         }
         let (_, behind) = rest.split_at_checked(self.key_size as usize).unwrap_or_default();
-        Said::Value(behind.get(..self.value_size as usize).unwrap_or_default())
+        let value = behind.get(..self.value_size as usize).unwrap_or_default();
+        if self.flags & PLACED != 0 { Said::placed(value, extents) } else { Said::Value(value) }
     }
 
     #[inline]
@@ -150,9 +167,16 @@ impl Head {
 
 impl Memtable {
     /// An empty memtable, and the pen that appends to it.
+    #[cfg(test)]
     pub(crate) fn new() -> (Self, Pen) {
+        Self::over(None)
+    }
+
+    /// The same, over the data file that has its large values.
+    pub(crate) fn over(extents: Option<&Arc<dyn Extents>>) -> (Self, Pen) {
         let (versions, pen) = Pinned::new();
-        (Self { versions, newest: Newest::default(), index: Latch::new(Index::default()) }, pen)
+        let (newest, index) = (Newest::default(), Latch::new(Index::default()));
+        (Self { versions, newest, index, extents: extents.cloned() }, pen)
     }
 
     /// Reserve memory for a WAL record of this many bytes and entries. The caller does so before
@@ -234,7 +258,7 @@ impl Memtable {
     #[inline]
     pub(crate) fn find_row(&self, key: HashedKey<'_>) -> Option<Said<'_>> {
         let (_, version) = self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash));
-        version.map(|(head, rest)| head.said(rest))
+        version.map(|(head, rest)| head.said(rest, self.extents.as_ref()))
     }
 
     /// The slot of a key with this hash. If the key is there, also its newest version's head and
@@ -282,7 +306,9 @@ impl Memtable {
             key_size: key.len() as u32,
             value_size: value.map_or(0, <[u8]>::len) as u32,
             tree: tree as u8,
-            flags: counts | if value.is_none() { DELETED } else { 0 },
+            flags: counts
+                | if value.is_none() { DELETED } else { 0 }
+                | if change.is_placed { PLACED } else { 0 },
         };
         // Keys of that tree have eight bytes. If a foreign log has a key of another size, the
         // alignment of its value would move the head to a place where no version is found.
@@ -331,7 +357,7 @@ impl Memtable {
         let (_, version) = self.look_hashed(tree, key.bytes, short_hash(tree, key.hash));
         let (head, rest) = version?;
         if head.sequence <= sequence {
-            return Some((head.sequence, head.said(rest)));
+            return Some((head.sequence, head.said(rest, self.extents.as_ref())));
         }
         if head.older == NONE { None } else { self.said(head.older, sequence) }
     }
@@ -346,6 +372,18 @@ impl Memtable {
     /// The tables of which rows were counted.
     pub(crate) fn counted_tables(&self) -> Vec<TableId> {
         self.index().counted.iter().map(|counted| counted.table).collect()
+    }
+
+    /// The places of all its large values, those that were replaced included.
+    pub(crate) fn places(&self) -> Vec<ValuePlace> {
+        let index = self.index();
+        let versions = index.trees.iter().flat_map(|of_tree| &of_tree.all);
+        let placed = versions.filter_map(|version| {
+            let (head, rest) = version_at(&self.versions, *version)?;
+            let value = rest.get(head.key_size as usize..)?.get(..head.value_size as usize)?;
+            (head.flags & PLACED != 0).then(|| ValuePlace::parse(value))?
+        });
+        placed.collect()
     }
 
     /// Fill `out` with up to `limit` keys behind `bound`, in walking order, that have a version up
@@ -395,7 +433,7 @@ impl Memtable {
                     self.versions.ask_for(u64::from(*next) * UNIT);
                 }
                 let (head, rest) = version_at(&self.versions, *sorted.get(place)?)?;
-                Some((rest.get(..head.key_size as usize)?, head.said(rest)))
+                Some((rest.get(..head.key_size as usize)?, head.said(rest, self.extents.as_ref())))
             };
             (tree, (0..count).filter_map(said))
         })
@@ -442,7 +480,7 @@ impl Memtable {
         loop {
             let (head, rest) = version_at(&self.versions, version)?;
             if head.sequence <= sequence {
-                return Some((head.sequence, head.said(rest)));
+                return Some((head.sequence, head.said(rest, self.extents.as_ref())));
             }
             version = head.older;
         }

@@ -130,7 +130,7 @@ impl<'t> MergedCursor<'t> {
                     }
                 }
             }
-            if let Said::Value(value) = said {
+            if let Some(value) = said.value() {
                 return Ok(Some((key, value)));
             }
         }

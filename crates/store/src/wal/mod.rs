@@ -8,6 +8,7 @@ mod checkpoint;
 mod checkpointer;
 mod counted;
 mod engine;
+mod extents;
 mod follow;
 mod history;
 mod key_order;

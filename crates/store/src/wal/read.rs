@@ -131,7 +131,7 @@ impl LoggedRead {
             }
             match best {
                 None => return Ok(None),
-                Some((key, Said::Value(value))) => return Ok(Some((key, value))),
+                Some((key, Said::Value(value) | Said::Placed(_, value))) => return Ok(Some((key, value))),
                 Some((key, Said::Deleted)) => behind = Some(key),
             }
         }

@@ -11,7 +11,7 @@
 //!
 //! The check is XXH3-64 of all bytes before it, seeded by the check of the previous WAL record or
 //! by the segment's salt. Entries are in the order in which they were written; the last one of a
-//! key holds.
+//! key holds. Of a large value there may be the place in the data file alone (`extents.rs`).
 
 use std::ops::Range;
 
@@ -21,9 +21,10 @@ use pellucid_record::layout::push_varint;
 
 use pellucid_record::encode::copy;
 
-use crate::engine::Tree;
-use crate::engine::entry::{self, COUNTED, DELETED, Entries, Entry, PUT};
+use crate::engine::entry::{self, COUNTED, DELETED, Entries, Entry, PLACED, PUT};
+use crate::engine::{Extents, Tree};
 use crate::sys::short;
+use crate::wal::extents::Place;
 
 /// Bytes before a WAL record's entries.
 pub(crate) const HEAD_SIZE: usize = 16;
@@ -39,6 +40,8 @@ pub(crate) struct Change {
     pub(crate) value: Option<Range<usize>>,
     /// A counted entry; see the module.
     pub(crate) is_counted: bool,
+    /// The value is the [`Place`] of the real one.
+    pub(crate) is_placed: bool,
 }
 
 /// A new WAL record without entries.
@@ -102,7 +105,7 @@ pub(crate) fn end_put(bytes: &mut Vec<u8>, mut key: Range<usize>) -> Change {
         key = key.start + more..key.end + more;
     }
     let value = key.end..bytes.len();
-    Change { tree: Tree::Rows, key, value: Some(value), is_counted: false }
+    Change { tree: Tree::Rows, key, value: Some(value), is_counted: false, is_placed: false }
 }
 
 /// Turn the WAL record of `begin_row` into a delete of the row.
@@ -111,31 +114,71 @@ pub(crate) fn end_delete(bytes: &mut Vec<u8>, key: Range<usize>) -> Change {
     if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
         *mark |= DELETED;
     }
-    Change { tree: Tree::Rows, key, value: None, is_counted: false }
+    Change { tree: Tree::Rows, key, value: None, is_counted: false, is_placed: false }
 }
 
 impl Change {
     #[inline]
     fn of(Entry { tree, mark, key, value }: Entry) -> Option<Self> {
-        let value = match mark & !COUNTED {
-            PUT => Some(value),
-            DELETED => None,
+        let is_placed = mark & PLACED != 0;
+        let value = match mark & !(COUNTED | PLACED) {
+            PUT if !is_placed || value.len() == Place::SIZE => Some(value),
+            DELETED if !is_placed => None,
             _ => return None,
         };
-        Some(Self { tree, key, value, is_counted: mark & COUNTED != 0 })
+        Some(Self { tree, key, value, is_counted: mark & COUNTED != 0, is_placed })
     }
 }
 
 /// Add a put; the value is the concatenation of `parts`.
 pub(crate) fn push_put(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Change {
     let Entry { key, value, .. } = entry::push(bytes, tree, PUT, key, parts);
-    Change { tree, key, value: Some(value), is_counted: false }
+    Change { tree, key, value: Some(value), is_counted: false, is_placed: false }
+}
+
+/// Add a put of a large value that is in the data file. The entry is counted if the row is new.
+pub(crate) fn push_placed(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], place: Place, is_new: bool) -> Change {
+    let mark = PUT | PLACED | if is_new { COUNTED } else { 0 };
+    let Entry { key, value, .. } = entry::push(bytes, tree, mark, key, &[&place.to_bytes()]);
+    Change { tree, key, value: Some(value), is_counted: is_new, is_placed: true }
+}
+
+/// The places in a WAL record.
+pub(crate) fn places(bytes: &[u8]) -> impl Iterator<Item = Place> + '_ {
+    let placed = changes(bytes).filter(|change| change.is_placed);
+    placed.filter_map(|change| Place::parse(bytes.get(change.value?)?))
+}
+
+/// A WAL record with the large values themselves in the place of their places; the same if it has
+/// none. `None` if one of them is gone: its pages were used again.
+pub(crate) fn with_values(bytes: Vec<u8>, extents: Option<&dyn Extents>) -> Option<Vec<u8>> {
+    if places(&bytes).next().is_none() {
+        return Some(bytes);
+    }
+    let (mut whole, mut count) = (begin(bytes.len()), 0);
+    for change in changes(&bytes) {
+        let tree = change.tree;
+        let key = bytes.get(change.key)?;
+        let counted = if change.is_counted { COUNTED } else { 0 };
+        match change.value {
+            None => entry::push(&mut whole, tree, DELETED | counted, key, &[]),
+            Some(value) if change.is_placed => {
+                let place = Place::parse(bytes.get(value)?)?;
+                let value = place.copy(extents?)?;
+                entry::push(&mut whole, tree, PUT | counted, key, &[&value])
+            }
+            Some(value) => entry::push(&mut whole, tree, PUT | counted, key, &[bytes.get(value)?]),
+        };
+        count += 1;
+    }
+    finish(&mut whole, count, sequence_of(&bytes)?, 0);
+    Some(whole)
 }
 
 /// Add a delete.
 pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change {
     let Entry { key, .. } = entry::push(bytes, tree, DELETED, key, &[]);
-    Change { tree, key, value: None, is_counted: false }
+    Change { tree, key, value: None, is_counted: false, is_placed: false }
 }
 
 /// Add a put of a row whose value is the concatenation of two parts. The entry is counted if the
@@ -166,13 +209,14 @@ pub(crate) fn push_row(bytes: &mut Vec<u8>, key: &[u8], parts: [&[u8]; 2], is_ne
         key: key_at..value_at,
         value: Some(value_at..value_at + size),
         is_counted: is_new,
+        is_placed: false,
     }
 }
 
 /// Add a counted delete of a row that exists.
 pub(crate) fn push_gone(bytes: &mut Vec<u8>, key: &[u8]) -> Change {
     let Entry { key, .. } = entry::push(bytes, Tree::Rows, DELETED | COUNTED, key, &[]);
-    Change { tree: Tree::Rows, key, value: None, is_counted: true }
+    Change { tree: Tree::Rows, key, value: None, is_counted: true, is_placed: false }
 }
 
 /// Clear the counted mark of all entries. `changes` has to be all entries of the WAL record.

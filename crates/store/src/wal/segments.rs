@@ -15,6 +15,7 @@
 //!                                     opened anew, see `Unsynced`
 //!                               42 to 47, the syncer and those that wait for it: see `sync.rs`
 //!                               48    the member that writes the tree, or 0
+//!                               56 on, pages for large values: see `extents.rs`
 //! word 3       token, which the data file is marked by
 //! word 4       the PID namespace of the log's creator
 //! word 5       newborn: the data file's inode until the new file has been synced, then 0
@@ -37,7 +38,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::engine::FileSize;
+use crate::engine::{Engine, Extents, FileSize};
 use crate::sys::latch::Latch;
 use crate::sys::map::Words;
 use crate::sys::os;
@@ -48,7 +49,9 @@ use crate::wal::sync::Pace;
 
 /// "pelluLOG"
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
-pub(crate) const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 2;
+/// The format of logs without places of large values (`extents.rs`).
+const FORMAT_OLD: u64 = 1;
 const TOKEN: usize = 3;
 const NEWBORN: usize = 5;
 const AREA_SIZE: usize = 6;
@@ -94,6 +97,8 @@ pub(crate) struct Segments {
     pub(super) room: Room,
     /// The thread that prepares pieces before they are written to.
     checkpointer: Latch<Option<Thread>>,
+    /// The data file, which has the large values of WAL records.
+    extents: Option<Arc<dyn Extents>>,
 }
 
 /// The position at which a segment begins, and the salt that seeds its first WAL record's check.
@@ -153,14 +158,36 @@ impl Segments {
             piece: AtomicUsize::new(0),
             room: Room::default(),
             checkpointer: Latch::new(None),
+            extents: None,
         }
+    }
+
+    /// The same, over the tree of this engine.
+    pub(crate) fn over(mut self, tree: &dyn Engine) -> Self {
+        self.extents = tree.extents();
+        self
+    }
+
+    /// The data file, if large values can be written to it ahead of their commit.
+    pub(crate) fn extents(&self) -> Option<&Arc<dyn Extents>> {
+        self.extents.as_ref()
+    }
+
+    /// Whether all members of the log know of places.
+    pub(crate) fn may_place(&self) -> bool {
+        self.load(1) == FORMAT
+    }
+
+    /// Have the log be of the newest format. The caller is alone with it.
+    pub(crate) fn renew_format(&self) {
+        self.store(1, FORMAT);
     }
 
     /// The log in a space, of any database. `None` if it is no log.
     pub(crate) fn of_any(space: Box<dyn Space>) -> Option<Self> {
         let mut segments = Self::new(space, [0; 16]);
         segments.seed = segments.load(2);
-        matches!((segments.load(0), segments.load(1)), (MAGIC, FORMAT)).then_some(segments)
+        matches!((segments.load(0), segments.load(1)), (MAGIC, FORMAT_OLD | FORMAT)).then_some(segments)
     }
 
     /// Check that the log is this database's. A process that is alone with it also restores the
@@ -176,8 +203,8 @@ impl Segments {
                 Ok(())
             }
             (0, _, _) => Err(Foreign::Empty),
-            (MAGIC, FORMAT, seed) if seed == self.seed => Ok(()),
-            (MAGIC, FORMAT, _) => Err(Foreign::Identity),
+            (MAGIC, FORMAT_OLD | FORMAT, seed) if seed == self.seed => Ok(()),
+            (MAGIC, FORMAT_OLD | FORMAT, _) => Err(Foreign::Identity),
             (MAGIC, format, _) => match u16::try_from(format) {
                 Ok(format) if u64::from(format) > FORMAT => Err(Foreign::Newer(format)),
                 _ => Err(Foreign::NoLog),

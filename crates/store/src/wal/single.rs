@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use crate::engine::{AtOnce, Choice, Choose, EngineError, HashedKey};
 use crate::wal::checkpoint::wal_record_size_max;
 use crate::wal::engine::{LoggedEngine, Shared};
+use crate::wal::extents;
 use crate::wal::lock;
 use crate::wal::memtable::Place;
 use crate::wal::record::{self, Change};
@@ -123,7 +124,9 @@ impl Shared {
     ) -> Result<AtOnce<()>, EngineError> {
         let segments = &self.segments;
         let size = record::size_of(bytes);
+        let is_large = size >= extents::SIZE_MIN && segments.extents().is_some();
         if size > wal_record_size_max(segments)
+            || is_large
             || used + size as u64 > segments.room()
             || segments.has_found()
         {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::{Contents, Engine, EngineError, HashedKey, ReadTxn, Tree};
 use crate::sys::grown_bytes::Pen;
+use crate::wal::extents::Taken;
 use crate::wal::memtable::{Memtable, Place};
 use crate::wal::record::{self, Change};
 use crate::wal::segments::{SegmentHead, Segments};
@@ -26,8 +27,8 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    fn new(segment: usize, head: SegmentHead, sequence: u64) -> Self {
-        let (memtable, pen) = Memtable::new();
+    fn new(segments: &Segments, segment: usize, head: SegmentHead, sequence: u64) -> Self {
+        let (memtable, pen) = Memtable::over(segments.extents());
         Self { memtable: Arc::new(memtable), pen, segment, head, end: head.begin, sequence, chain: head.salt }
     }
 
@@ -303,7 +304,7 @@ impl State {
             // memtables would be needed, and a snapshot has two.
             self.take_tree(tree)?;
         }
-        self.memtables.push(Placed::new(other, head, sequence));
+        self.memtables.push(Placed::new(segments, other, head, sequence));
         Ok(true)
     }
 
@@ -314,10 +315,14 @@ impl State {
         tree: &dyn Engine,
         segments: &Segments,
         write_batch: &mut WriteBatch,
+        taken: &Taken,
     ) -> Result<(), EngineError> {
         self.catch_up(tree, segments)?;
         let placed = self.place_to_append(tree, segments)?;
         placed.memtable.reserve(write_batch.size(), write_batch.count_of_changes())?;
+        if let Some(left) = taken.left() {
+            segments.note_taken(left, placed.end + write_batch.size() as u64);
+        }
         let sequence = placed.sequence + 1;
         let (bytes, check) = write_batch.finish(sequence, placed.chain);
         let begin = placed.end;
@@ -336,8 +341,8 @@ impl State {
     }
 
     /// A write batch with reusable memory. Only one transaction at a time needs it.
-    pub(crate) fn take_write_batch(&mut self) -> WriteBatch {
-        self.spare_write_batch.take().unwrap_or_else(WriteBatch::new)
+    pub(crate) fn take_write_batch(&mut self, segments: &Segments) -> WriteBatch {
+        self.spare_write_batch.take().unwrap_or_else(|| WriteBatch::new(segments.extents()))
     }
 
     /// Return a write batch for reuse.
@@ -399,7 +404,7 @@ impl State {
         let active = segments.active();
         for segment in [active, 1 - active] {
             if let Some(head) = segments.head(segment).filter(|head| head.begin == self.applied.position) {
-                self.memtables.push(Placed::new(segment, head, self.applied.sequence));
+                self.memtables.push(Placed::new(segments, segment, head, self.applied.sequence));
                 break;
             }
         }

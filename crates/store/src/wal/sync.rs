@@ -196,6 +196,10 @@ impl Segments {
             return Err(SyncError::Before(self.failure()));
         }
         let began = Instant::now();
+        if let Some(extents) = self.extents().filter(|_| self.placed() > self.load(SYNCED)) {
+            // The large values of WAL records that are not on the disk yet.
+            extents.sync().map_err(|error| self.fail(error))?;
+        }
         let words = self.words_to_sync(tail).filter(|_| extent == Extent::Commits);
         let done = match words {
             Some(words) => self.space().sync_words(words),

@@ -15,6 +15,7 @@ use crate::engine::{
 use crate::sys::os;
 use crate::wal::checkpoint::{Done, TreeLock, in_a_while, wal_record_size_max, write_said};
 use crate::wal::engine::{Shared, WriterLock};
+use crate::wal::extents::{Place, SIZE_MIN, Taken};
 use crate::wal::merge::Over;
 use crate::wal::read::LoggedRead;
 use crate::wal::recording::Recording;
@@ -26,6 +27,8 @@ pub(crate) struct LoggedWrite {
     bulk: Option<Box<Recording>>,
     tree_lock: Option<TreeLock>,
     write_batch: WriteBatch,
+    /// The places of its large values.
+    taken: Taken,
     base: LoggedRead,
     /// The tree and key of the last `find` that found a value. Empty if there was none.
     found: Vec<u8>,
@@ -67,6 +70,7 @@ impl LoggedWrite {
             bulk: None,
             tree_lock: None,
             write_batch,
+            taken: Taken::default(),
             base,
             found: Vec::new(),
             owner: os::thread_number(),
@@ -118,7 +122,7 @@ impl LoggedWrite {
         for _ in savepoints {
             txn.savepoint()?;
         }
-        self.write_batch = WriteBatch::new();
+        self.write_batch = self.new_batch();
         self.bulk = Some(Box::new(txn));
         self.tree_lock = Some(tree_lock);
         Ok(())
@@ -191,9 +195,40 @@ impl LoggedWrite {
 
     fn append(&mut self) -> Result<(), EngineError> {
         let mut state = self.shared.state();
-        state.append(&*self.shared.tree, &self.shared.segments, &mut self.write_batch)?;
-        state.give_write_batch(std::mem::replace(&mut self.write_batch, WriteBatch::new()));
+        state.append(&*self.shared.tree, &self.shared.segments, &mut self.write_batch, &self.taken)?;
+        let new = self.new_batch();
+        state.give_write_batch(std::mem::replace(&mut self.write_batch, new));
         Ok(())
+    }
+
+    fn new_batch(&self) -> WriteBatch {
+        WriteBatch::new(self.shared.segments.extents())
+    }
+
+    /// Put a large value where it stays, and its place into the batch. False if the value has to go
+    /// the way of all others.
+    fn put_large(
+        &mut self,
+        tree: Tree,
+        key: HashedKey<'_>,
+        parts: &[&[u8]],
+        is_new: Option<bool>,
+    ) -> Result<bool, EngineError> {
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        if size < SIZE_MIN || self.bulk.is_some() {
+            return Ok(false);
+        }
+        self.make_room(Self::size_of(key.bytes, &[&[0; Place::SIZE]]))?;
+        if self.bulk.is_some() {
+            return Ok(false);
+        }
+        let until = in_a_while(self.patience);
+        let held = (&self.lock, &mut self.base);
+        let Some(place) = self.shared.place(held, &mut self.taken, parts, until)? else {
+            return Ok(false);
+        };
+        self.write_batch.put_placed(tree, key, place, is_new);
+        Ok(true)
     }
 
     /// Append although the log cannot grow or the memtable cannot: once the tree has everything,
@@ -320,6 +355,9 @@ impl WriteTxn for LoggedWrite {
             return txn.replace_found(tree, key, parts);
         }
         self.take_found(tree, key)?;
+        if self.put_large(tree, HashedKey::of(key), parts, Some(false))? {
+            return Ok(());
+        }
         self.make_room(Self::size_of(key, parts))?;
         if let Some(txn) = &mut self.bulk {
             return txn.put(tree, key, parts);
@@ -343,6 +381,9 @@ impl WriteTxn for LoggedWrite {
 
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.check_key(key)?;
+        if self.put_large(tree, HashedKey::of(key), parts, None)? {
+            return Ok(());
+        }
         self.make_room(Self::size_of(key, parts))?;
         if let Some(txn) = &mut self.bulk {
             return txn.put(tree, key, parts);
@@ -360,7 +401,8 @@ impl WriteTxn for LoggedWrite {
     ) -> Result<Option<bool>, EngineError> {
         // A long key, or a change that goes into the tree, takes the general path.
         let size = self.write_batch.size() + Self::size_of(key.bytes, &parts);
-        if self.bulk.is_some() || size > self.size_max || key.bytes.len() > self.key_size_max {
+        let is_large = size >= SIZE_MIN && parts.iter().map(|part| part.len()).sum::<usize>() >= SIZE_MIN;
+        if self.bulk.is_some() || size > self.size_max && !is_large || key.bytes.len() > self.key_size_max {
             return Ok(None);
         }
         let old = match self.write_batch.find_hashed(Tree::Rows, key) {
@@ -371,6 +413,13 @@ impl WriteTxn for LoggedWrite {
         if !old.is_none_or(may_replace) {
             return Ok(None);
         }
+        if is_large && self.put_large(Tree::Rows, key, &parts, Some(!was_there))? {
+            self.found.clear();
+            return Ok(Some(was_there));
+        }
+        if self.bulk.is_some() || size > self.size_max {
+            return Ok(None);
+        }
         self.write_batch.put_row(key, parts, !was_there);
         self.found.clear();
         Ok(Some(was_there))
@@ -378,15 +427,14 @@ impl WriteTxn for LoggedWrite {
 
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
         self.check_key(key)?;
-        self.make_room(Self::size_of(key, parts))?;
         if let Some(txn) = &mut self.bulk {
             return txn.append(tree, key, parts);
         }
-        if self.is_above(tree, key)? {
-            self.write_batch.put(tree, key, parts);
-            return Ok(true);
+        if !self.is_above(tree, key)? {
+            return Ok(false);
         }
-        Ok(false)
+        self.put(tree, key, parts)?;
+        Ok(true)
     }
 
     fn prefers_append(&self) -> bool {

@@ -10,10 +10,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Direction, HashedKey, Tree};
+use crate::engine::{Direction, Extents, HashedKey, Tree};
 use crate::sys::short::is_same;
+use crate::wal::extents::Place;
 use crate::wal::memtable::{Said, Saying};
 use crate::wal::record::{self, Change};
 use hashbrown::HashTable;
@@ -42,6 +43,8 @@ pub(crate) struct WriteBatch {
     uncounted: usize,
     /// Whether the entries are counted.
     counts: bool,
+    /// The data file, for the large values that are there already.
+    extents: Option<Arc<dyn Extents>>,
 }
 
 /// The state at a savepoint.
@@ -65,7 +68,7 @@ struct Ordered {
 }
 
 impl WriteBatch {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(extents: Option<&Arc<dyn Extents>>) -> Self {
         Self {
             bytes: record::begin(0),
             changes: Vec::new(),
@@ -75,6 +78,7 @@ impl WriteBatch {
             savepoints: Vec::new(),
             uncounted: 0,
             counts: false,
+            extents: extents.cloned(),
         }
     }
 
@@ -82,7 +86,7 @@ impl WriteBatch {
     /// is freed.
     pub(crate) fn cleared(mut self) -> Self {
         if self.bytes.capacity() > SPARE_SIZE_MAX || self.changes.capacity() > SPARE_COUNT_MAX {
-            return Self::new();
+            return Self::new(self.extents.as_ref());
         }
         record::begin_again(&mut self.bytes);
         self.changes.clear();
@@ -98,6 +102,14 @@ impl WriteBatch {
         self.uncounted += 1;
         let change = record::push_put(&mut self.bytes, tree, key, parts);
         self.add(change, HashedKey::of(key).hash);
+    }
+
+    /// Put a large value that is in the data file already. `is_new`: whether the key is, if that
+    /// is known.
+    pub(crate) fn put_placed(&mut self, tree: Tree, key: HashedKey<'_>, place: Place, is_new: Option<bool>) {
+        self.uncounted += usize::from(is_new.is_none());
+        let change = record::push_placed(&mut self.bytes, tree, key.bytes, place, is_new.unwrap_or(false));
+        self.add(change, key.hash);
     }
 
     /// Put a value for a key that exists.
@@ -341,6 +353,9 @@ impl WriteBatch {
 
     fn said(&self, change: &Change) -> Said<'_> {
         match &change.value {
+            Some(value) if change.is_placed => {
+                Said::placed(self.bytes.get(value.clone()).unwrap_or_default(), self.extents.as_ref())
+            }
             Some(value) => Said::Value(self.bytes.get(value.clone()).unwrap_or_default()),
             None => Said::Deleted,
         }

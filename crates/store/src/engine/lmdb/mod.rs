@@ -22,6 +22,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cursor;
+pub(crate) mod extents;
 pub(crate) mod page;
 pub(crate) mod search;
 pub(crate) mod txn;
@@ -42,9 +43,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use pellucid_lmdb_sys as ffi;
 
 use crate::engine::lmdb::cursor::value_of;
+use crate::engine::lmdb::extents::FileExtents;
 use crate::engine::lmdb::page::MapBounds;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite, empty_stat};
-use crate::engine::{Change, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::engine::{Change, Engine, EngineError, Extents, ReadTxn, Tree, Usage, WriteTxn};
 use crate::file::opening::lock_path_of;
 use crate::file::own_file::OwnFile;
 use crate::file::side_file;
@@ -616,6 +618,11 @@ impl Engine for LmdbEngine {
 
     fn begin_shared_read(&self) -> Result<Arc<dyn ReadTxn>, EngineError> {
         Ok(Arc::new(LmdbRead::begin(Arc::clone(&self.environment))?))
+    }
+
+    fn extents(&self) -> Option<Arc<dyn Extents>> {
+        let is_known_order = cfg!(target_endian = "little");
+        is_known_order.then(|| Arc::new(FileExtents::new(&self.environment)) as Arc<dyn Extents>)
     }
 
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {

@@ -20,13 +20,13 @@ use pellucid_record::encode::copy;
 
 use crate::engine::estimate;
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
+use crate::engine::lmdb::page::{MapBounds, Pages, next_number};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::walk::{self, PageCursor};
-use crate::engine::lmdb::{Environment, Heads, check, error_of};
+use crate::engine::lmdb::{Environment, Heads, check, error_of, extents};
 use crate::engine::parts;
 use crate::engine::{
-    Contents, Cursor, Direction, EngineError, Entry, FileSize, ReadTxn, Start, Tree, WriteTxn,
+    Contents, Cursor, Direction, EngineError, Entry, FileSize, KeepsPages, ReadTxn, Start, Tree, WriteTxn,
 };
 use crate::verify::pages::TreeHead;
 
@@ -172,9 +172,8 @@ impl LmdbRead {
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
         cursor.start(Start::Edge, Direction::Forward)?;
         let mut pages = 0;
-        while let Some((_, list)) = cursor.step()? {
-            // A list of page numbers, its length first.
-            pages += read_u64(list, 0).unwrap_or(0);
+        while let Some(entry) = cursor.step()? {
+            pages += extents::free_pages_in(entry);
         }
         Ok(pages)
     }
@@ -417,7 +416,7 @@ impl LmdbWrite {
 
     /// The current transaction, if this thread may use it.
     #[inline]
-    fn txn(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+    pub(super) fn txn(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
         if self.owner != current_thread() {
             return Err(EngineError::WrongThread);
         }
@@ -431,7 +430,7 @@ impl LmdbWrite {
     }
 
     #[inline]
-    fn write_cursor(&mut self, tree: Tree) -> Result<*mut ffi::MDB_cursor, EngineError> {
+    pub(super) fn write_cursor(&mut self, tree: Tree) -> Result<*mut ffi::MDB_cursor, EngineError> {
         let txn = self.txn()?;
         let handle = self.environment.handle(tree);
         let Some(cursor) = self.cursors.get_mut(tree.index()) else {
@@ -444,7 +443,11 @@ impl LmdbWrite {
         Ok(*cursor)
     }
 
-    fn close_cursors(&mut self) {
+    pub(super) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    pub(super) fn close_cursors(&mut self) {
         for cursor in &mut self.cursors {
             if !cursor.is_null() {
                 // SAFETY: the cursor is open and its transaction live.
@@ -455,7 +458,7 @@ impl LmdbWrite {
         self.is_found = [false; 3];
     }
 
-    fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
+    pub(super) fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
         let size_max = self.environment.key_size_max();
         if key.is_empty() || key.len() > size_max {
             return Err(EngineError::KeySize { size: key.len(), size_max });
@@ -463,7 +466,7 @@ impl LmdbWrite {
         Ok(())
     }
 
-    fn set_found(&mut self, tree: Tree, is_found: bool) {
+    pub(super) fn set_found(&mut self, tree: Tree, is_found: bool) {
         if let Some(flag) = self.is_found.get_mut(tree.index()) {
             *flag = is_found;
         }
@@ -618,6 +621,10 @@ impl WriteTxn for LmdbWrite {
         self.txns.pop();
         // SAFETY: as above.
         check(unsafe { ffi::mdb_txn_commit(child) })
+    }
+
+    fn keeps_pages(&mut self) -> Option<&mut dyn KeepsPages> {
+        (self.txns.len() == 1).then_some(self as &mut dyn KeepsPages)
     }
 
     fn file_size(&self) -> Result<FileSize, EngineError> {

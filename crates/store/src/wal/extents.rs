@@ -1,0 +1,407 @@
+//! Large values in the log: a WAL record has their place in the data file, not their bytes.
+//!
+//! The contract is docs/internals/large-values.md. The head of the log says which pages of the
+//! tree's reserve are not used yet. The words are written under the writer lock alone:
+//!
+//! ```text
+//! word 56  placed    the position behind the last WAL record that has a place
+//!      57  ranges    how many ranges of pages follow
+//!      58  reserves  1 after a process has made a reserve, until it is freed
+//!      64  next page, end page    of each range
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::catalog::Applied;
+use crate::engine::{EngineError, Extents, Tree, WriteTxn};
+use crate::wal::checkpoint::Done;
+use crate::wal::engine::{Shared, WriterLock};
+use crate::wal::memtable::Memtable;
+use crate::wal::read::LoggedRead;
+use crate::wal::record;
+use crate::wal::segments::Segments;
+use crate::wal::state::applied_of;
+
+/// Values of this size or more are written to the data file once, ahead of their commit. For
+/// smaller ones the log is as quick, and their pages would be more than an eighth longer.
+pub(crate) const SIZE_MIN: usize = 128 << 10;
+/// Bytes that are reserved at a time: a share of what the file has in use, so that a small file
+/// stays small. Each time costs a commit of the tree.
+const RESERVE_MIN: u64 = 2 << 20;
+const RESERVE_MAX: u64 = 64 << 20;
+const RESERVE_SHARE: u64 = 8;
+/// If less is free on the disk, values go through the log, which knows how to fill a disk.
+const DISK_ROOM_MIN: u64 = 4 * RESERVE_MAX;
+
+const PLACED: usize = 56;
+const RANGES: usize = 57;
+const RESERVES: usize = 58;
+const FIRST_RANGE: usize = 64;
+const RANGES_MAX: usize = 200;
+
+/// Where a large value is in the data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its first page.
+    pub(crate) first: u64,
+    pub(crate) size: u64,
+    /// XXH3-64 of its bytes, seeded by its first page.
+    check: u64,
+}
+
+impl Place {
+    pub(crate) const SIZE: usize = 24;
+
+    fn of(first: u64, parts: &[&[u8]]) -> Self {
+        let mut hasher = Xxh3::with_seed(first);
+        let mut size = 0;
+        for part in parts {
+            hasher.update(part);
+            size += part.len() as u64;
+        }
+        Self { first, size, check: hasher.digest() }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        for (target, field) in
+            bytes.as_chunks_mut::<8>().0.iter_mut().zip([self.first, self.size, self.check])
+        {
+            *target = field.to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let fields: &[u8; Self::SIZE] = bytes.try_into().ok()?;
+        let [first, size, check] = fields.as_chunks::<8>().0 else { return None };
+        let [first, size, check] = [first, size, check].map(|field| u64::from_le_bytes(*field));
+        Some(Self { first, size, check })
+    }
+
+    /// Whether the value is there as it was written: not if a power cut took it.
+    pub(crate) fn is_intact(&self, extents: &dyn Extents) -> bool {
+        extents.bytes(self.first, self.size).is_some_and(|bytes| Self::of(self.first, &[bytes]) == *self)
+    }
+
+    /// A copy of the value. `None` if the pages have another content by now.
+    pub(crate) fn copy(&self, extents: &dyn Extents) -> Option<Vec<u8>> {
+        let copy = extents.bytes(self.first, self.size)?.to_vec();
+        // Verified afterwards, since the pages may be used again meanwhile.
+        (Self::of(self.first, &[&copy]) == *self).then_some(copy)
+    }
+
+    fn pages(&self, extents: &dyn Extents) -> Range<u64> {
+        self.first..self.first + extents.pages_for(self.size)
+    }
+}
+
+/// Take this many pages of the smallest range that has them.
+fn take(ranges: &mut [Range<u64>], pages: u64) -> Option<u64> {
+    let fits = ranges.iter_mut().filter(|range| range.end - range.start >= pages);
+    let range = fits.min_by_key(|range| range.end - range.start)?;
+    let first = range.start;
+    range.start += pages;
+    Some(first)
+}
+
+impl Segments {
+    /// The pages of the reserve that are not used yet. The caller holds the writer lock.
+    pub(crate) fn reserve(&self) -> Vec<Range<u64>> {
+        let count = (self.load(RANGES) as usize).min(RANGES_MAX);
+        let word = |number: usize| self.load(FIRST_RANGE + number);
+        (0..count).map(|number| word(2 * number)..word(2 * number + 1)).collect()
+    }
+
+    /// Replace the reserve. The caller holds the writer lock, or is alone with the log.
+    pub(crate) fn set_reserve(&self, ranges: &[Range<u64>]) {
+        // If this process dies in between there is none.
+        self.store(RANGES, 0);
+        let ranges = ranges.get(..ranges.len().min(RANGES_MAX)).unwrap_or_default();
+        for (number, range) in ranges.iter().enumerate() {
+            self.store(FIRST_RANGE + 2 * number, range.start);
+            self.store(FIRST_RANGE + 2 * number + 1, range.end);
+        }
+        self.word(RANGES).store(ranges.len() as u64, Ordering::Release);
+    }
+
+    /// Whether the large values of a WAL record are in the data file.
+    pub(crate) fn has_values_of(&self, wal_record: &[u8]) -> bool {
+        record::places(wal_record)
+            .all(|place| self.extents().is_some_and(|extents| place.is_intact(&**extents)))
+    }
+
+    /// Note what is left of each range, before the WAL record that has the rest. It ends at `end`.
+    pub(crate) fn note_taken(&self, ranges: &[Range<u64>], end: u64) {
+        for (number, range) in ranges.iter().enumerate().take(RANGES_MAX) {
+            if self.load(FIRST_RANGE + 2 * number) != range.start {
+                self.store(FIRST_RANGE + 2 * number, range.start);
+            }
+        }
+        self.word(PLACED).store(end, Ordering::Release);
+    }
+
+    /// The position behind the last WAL record that has a place.
+    pub(crate) fn placed(&self) -> u64 {
+        self.word(PLACED).load(Ordering::Acquire)
+    }
+
+    /// Whether the tree has a reserve, as far as the head tells: not if all who knew it have died.
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.load(RESERVES) != 0
+    }
+
+    /// Forget the reserve, whose words a power cut may have changed.
+    pub(crate) fn forget_reserve(&self, tail: u64) {
+        self.set_reserve(&[]);
+        self.store(RESERVES, 0);
+        // Perhaps all of them have places.
+        self.store(PLACED, tail);
+    }
+}
+
+/// The places that a transaction takes, before its commit tells the others.
+#[derive(Default)]
+pub(crate) struct Taken {
+    /// What is left of the reserve.
+    left: Option<Vec<Range<u64>>>,
+    /// The pages with values of this transaction.
+    used: Vec<Range<u64>>,
+}
+
+impl Taken {
+    /// What is left of the reserve. `None` if nothing was taken.
+    pub(crate) fn left(&self) -> Option<&[Range<u64>]> {
+        if self.used.is_empty() { None } else { self.left.as_deref() }
+    }
+}
+
+impl Shared {
+    /// Write a large value into the data file. `None` if it has to go into the log as it is. `base`
+    /// is what the caller's transaction reads.
+    pub(crate) fn place(
+        self: &Arc<Self>,
+        (lock, base): (&WriterLock, &mut LoggedRead),
+        taken: &mut Taken,
+        parts: &[&[u8]],
+        until: Instant,
+    ) -> Result<Option<Place>, EngineError> {
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let Some(extents) = self.segments.extents().filter(|_| size >= SIZE_MIN && self.segments.may_place())
+        else {
+            return Ok(None);
+        };
+        let pages = extents.pages_for(size as u64);
+        let left = taken.left.get_or_insert_with(|| self.segments.reserve());
+        let mut first = take(left, pages);
+        if first.is_none() {
+            let in_use = (&taken.used[..], &left[..]);
+            let Some(new) = self.refill((lock, base), &**extents, in_use, pages, until)? else {
+                return Ok(None);
+            };
+            first = take(taken.left.insert(new), pages);
+        }
+        let Some(first) = first else { return Ok(None) };
+        extents.write(first, parts).map_err(EngineError::of_system)?;
+        taken.used.push(first..first + pages);
+        Ok(Some(Place::of(first, parts)))
+    }
+
+    /// Reserve pages for more values of this many pages. The caller holds the writer lock, has
+    /// values on `used`, and could still take what is `left`, of which the larger ranges stay in the
+    /// reserve. Returns what it can take now. `None` if that is not possible now.
+    fn refill(
+        self: &Arc<Self>,
+        (lock, base): (&WriterLock, &mut LoggedRead),
+        extents: &dyn Extents,
+        (used, left): (&[Range<u64>], &[Range<u64>]),
+        pages: u64,
+        until: Instant,
+    ) -> Result<Option<Vec<Range<u64>>>, EngineError> {
+        if extents.disk_room().is_none_or(|room| room < DISK_ROOM_MIN) {
+            return Ok(None);
+        }
+        // Nothing but the caller's values is in use when nothing is in the log.
+        while !matches!(
+            self.checkpoint_within(lock, until).map_err(EngineError::before_commit)?,
+            Done::Nothing
+        ) {
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+        }
+        if self.is_unproven.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        // The same state, in the newest tree: the older one would keep pages from being used again.
+        *base = self.read()?;
+        let Some((_lock, mut txn)) = self.begin_tree(until).map_err(EngineError::before_commit)? else {
+            return Ok(None);
+        };
+        self.segments.set_reserve(&[]);
+        self.segments.store(RESERVES, 1);
+        let usage = self.tree.usage()?;
+        let used_size = usage.pages.saturating_sub(usage.free_pages) * usage.page_size;
+        let wanted = (used_size / RESERVE_SHARE).clamp(RESERVE_MIN, RESERVE_MAX) / usage.page_size.max(1);
+        let mut left = largest(left, wanted);
+        let missing = wanted.saturating_sub(count_of(&left));
+        let count = (missing / pages.max(1)).clamp(1, RANGES_MAX as u64 / 2);
+        let kept = merged([used, &left].concat());
+        match renew(&mut *txn, kept, pages, count) {
+            Ok(Some(taken)) => left.extend(taken),
+            Ok(None) | Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => return Ok(None),
+            Err(error) => return Err(error.before_commit()),
+        }
+        commit_as_it_is(txn).map_err(EngineError::before_commit)?;
+        let left = merged(left);
+        self.segments.set_reserve(&left);
+        Ok(Some(left))
+    }
+
+    /// Free the whole reserve. The caller is alone with the database, and the tree has everything.
+    pub(crate) fn free_reserve(self: &Arc<Self>, until: Instant) -> Result<(), EngineError> {
+        if self.segments.extents().is_none() || self.pending() > 0 {
+            return Ok(());
+        }
+        // Reading the list of free pages trusts it, as each write of the tree does. So callers look
+        // for a reserve only where there may be one.
+        let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(()) };
+        let Some(keeper) = txn.keeps_pages() else { return Ok(()) };
+        if keeper.reserve()?.is_empty() {
+            return Ok(());
+        }
+        self.segments.set_reserve(&[]);
+        renew(&mut *txn, Vec::new(), 0, 0)?;
+        commit_as_it_is(txn)?;
+        self.segments.store(RESERVES, 0);
+        Ok(())
+    }
+}
+
+/// Commit a transaction that has changed nothing but the reserve.
+fn commit_as_it_is(mut txn: Box<dyn WriteTxn>) -> Result<(), EngineError> {
+    let applied = Applied { version: txn.version(), ..applied_of(&*txn)? };
+    let (key, value) = applied.entry();
+    txn.put(Tree::Meta, &key, &[&value])?;
+    txn.commit()
+}
+
+/// Free the reserve but for what is `kept`, in ascending order, and take pages for `count` values.
+/// Returns these.
+fn renew(
+    txn: &mut dyn WriteTxn,
+    kept: Vec<Range<u64>>,
+    pages: u64,
+    count: u64,
+) -> Result<Option<Vec<Range<u64>>>, EngineError> {
+    let Some(keeper) = txn.keeps_pages() else { return Ok(None) };
+    for range in keeper.reserve()? {
+        for free in without(&range, &kept) {
+            keeper.give_pages(&free)?;
+        }
+    }
+    let mut taken = Vec::new();
+    for _ in 0..count {
+        let Some(range) = keeper.take_pages(pages)? else { return Ok(None) };
+        taken.push(range);
+    }
+    keeper.set_reserve(&merged([kept, taken.clone()].concat()))?;
+    Ok(Some(taken))
+}
+
+/// How many pages some ranges have.
+fn count_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+/// The largest ranges, with so many pages at most: one that is shorter is of use for few values.
+fn largest(ranges: &[Range<u64>], pages_max: u64) -> Vec<Range<u64>> {
+    let mut ranges: Vec<_> = ranges.iter().filter(|range| range.start < range.end).cloned().collect();
+    ranges.sort_unstable_by_key(|range| std::cmp::Reverse(range.end - range.start));
+    let mut sum = 0;
+    ranges
+        .into_iter()
+        .take(RANGES_MAX / 2)
+        .take_while(|range| {
+            sum += range.end - range.start;
+            sum <= pages_max
+        })
+        .collect()
+}
+
+/// The parts of a range that no `used` range covers, which are in ascending order.
+fn without(range: &Range<u64>, used: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (mut parts, mut start) = (Vec::new(), range.start);
+    for one in used.iter().filter(|one| one.start < range.end && one.end > range.start) {
+        if one.start > start {
+            parts.push(start..one.start);
+        }
+        start = start.max(one.end);
+    }
+    if start < range.end {
+        parts.push(start..range.end);
+    }
+    parts
+}
+
+/// Ranges in ascending order; those that touch or overlap are one.
+fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = range.end.max(last.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Take the places of a memtable out of the reserve, in the transaction that has put the newest of
+/// them, `assigned`, into the tree. The pages of the others, whose values were replaced since, are
+/// freed. What a commit took that never came stays in the reserve, until that is taken anew.
+pub(crate) fn settle_reserve(
+    txn: &mut dyn WriteTxn,
+    extents: Option<&dyn Extents>,
+    memtable: &Memtable,
+    assigned: &[Place],
+) -> Result<(), EngineError> {
+    let places = memtable.places();
+    let (Some(extents), Some(keeper)) = (extents.filter(|_| !places.is_empty()), txn.keeps_pages()) else {
+        return Ok(());
+    };
+    let pages_of = |places: &[Place]| {
+        let pages: Vec<_> = places.iter().map(|place| place.pages(extents)).collect();
+        (count_of(&pages), merged(pages))
+    };
+    let ((count, used), (_, assigned)) = (pages_of(&places), pages_of(assigned));
+    let reserve = keeper.reserve()?;
+    let left: Vec<_> = reserve.iter().flat_map(|range| without(range, &used)).collect();
+    // Each page is in the reserve once.
+    if count_of(&reserve) != count_of(&left) + count {
+        let what = "a large value in the log lies outside of the pages reserved for it";
+        return Err(EngineError::Damaged { what, code: 0 });
+    }
+    for free in used.iter().flat_map(|range| without(range, &assigned)) {
+        keeper.give_pages(&free)?;
+    }
+    keeper.set_reserve(&left)
+}
+
+/// Put a value into a tree where it was written, or as a copy where the transaction cannot do that.
+pub(crate) fn put_placed(
+    txn: &mut dyn WriteTxn,
+    (tree, key): (Tree, &[u8]),
+    place: Place,
+    bytes: &[u8],
+) -> Result<(), EngineError> {
+    match txn.keeps_pages() {
+        Some(keeper) => keeper.put_placed(tree, key, place.first, place.size),
+        None => txn.put(tree, key, &[bytes]),
+    }
+}
