@@ -213,7 +213,7 @@ class _Database(BytesMap, MutableMapping):  # type: ignore[type-arg]
             return default
 
     def setdefault(self, key: str | Buffer, default: str | Buffer = b"") -> bytes:  # type: ignore[override]
-        """Return the value of a key, which is `default` from now on if there was none."""
+        """Return the value of a key. If it is missing, store and return `default`."""
         try:
             found: bytes = self._table.setdefault(_as_bytes(key), _as_bytes(default))
         except Error as problem:

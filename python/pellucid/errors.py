@@ -221,7 +221,7 @@ class DiskFull(DatabaseError):
 
 
 class DatabaseWarning(UserWarning):
-    """A database that works, with a problem that you should know.
+    """The database works, but has a problem that you should know about.
 
     Examples: its log stays beside it, it has no lock file, or an old snapshot keeps its pages. The warning is
     also issued for a call that may not do what you mean: `table.update(age=5)`.

@@ -123,7 +123,7 @@ impl Work for GatherInside<'_> {
     }
 }
 
-/// Gathers columns of what an index tells.
+/// Collects columns from the entries of a covering index.
 struct GatherCovered<'a> {
     wanted: &'a Wanted,
     known: &'a Kinds,

@@ -251,7 +251,7 @@ pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult
             Ok(())
         })?;
     }
-    // Appending each value to a Python list took a seventh of the time.
+    // Values are collected first: appending each to a Python list took a seventh of the time.
     PyList::new(table.py(), values)
 }
 

@@ -31,11 +31,11 @@ pub(crate) struct Runs {
     runs: Vec<(u64, u64)>,
 }
 
-/// The error of a sort whose file failed.
+/// The error of a sort that cannot read or write its temporary file.
 pub(crate) fn failed(action: &'static str, source: io::Error) -> StoreError {
     let path = std::env::temp_dir();
     let path = format!(
-        "a temporary file in {} (TMPDIR names the folder), for a sort that memory has no room for",
+        "a temporary file in {} (TMPDIR names the folder), for a sort that does not fit in memory",
         path.display()
     );
     StoreError::Io { action, path, source }

@@ -74,7 +74,7 @@ def opened(path: str, mode: Any = "r") -> Iterator[pellucid.Database]:
 
 
 def the_table(database: pellucid.Database, name: str | None) -> pellucid.Table[Any]:
-    """A table that is there. Without a name, it is the only one of the database."""
+    """Return an existing table. Without a name, the database must have exactly one."""
     names = database.tables()
     if name is None:
         if len(names) == 1:

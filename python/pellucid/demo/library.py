@@ -42,7 +42,7 @@ def source_files() -> list[tuple[str, Path]]:
 def definitions(module: str, source: bytes) -> Iterator[tuple[Key, Record]]:
     """Yield every function and class of a file; SyntaxError if it is not Python (some files test this)."""
     with warnings.catch_warnings():
-        # Old code has escapes for which the parser of today issues warnings. They do not matter here.
+        # The parser warns about escapes in old code, which do not matter here.
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
     # Use a stack and no recursion: some files nest deeper than Python calls can. Calls are in a dict, because

@@ -37,7 +37,7 @@ NEED_A_PATH = ("sqlite", "shelve")
 
 
 class Export(NamedTuple):
-    """The rows to write, and how; what all targets get."""
+    """The rows and options that every target gets."""
 
     rows: Any
     key: str | None

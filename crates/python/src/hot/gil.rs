@@ -165,8 +165,8 @@ impl<T: Shared> GilRc<T> {
         Self::make(|| value)
     }
 
-    /// The first owner of what `make` returns. The block is allocated first, so that the value is
-    /// written straight into it.
+    /// Wraps the value that `make` returns, with a count of one. The block is allocated first, so
+    /// that the value is written straight into it.
     #[inline(always)]
     pub fn make(make: impl FnOnce() -> T) -> Self {
         const { assert!(size_of::<Counted<T>>() > 0) };

@@ -241,7 +241,7 @@ pub fn build<'py>(
     class.py().import("pellucid.instances")?.call_method1("build", (class, value, run_init))
 }
 
-/// Why a table cannot have rows of a class raises.
+/// Raises if a table cannot store instances of this class.
 pub fn check_row_class(class: &Bound<'_, PyType>) -> PyResult<()> {
     class.py().import("pellucid.classes")?.call_method1("check_row_class", (class,)).map(|_| ())
 }
@@ -256,7 +256,7 @@ pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<b
     class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
 }
 
-/// What says why an instance of the class of a table would not come back; None where it always does.
+/// A function that says why an instance cannot be read back; None if every instance can.
 pub fn checker(class: &Bound<'_, PyType>, run_init: bool) -> PyResult<Option<Py<PyAny>>> {
     let checker = class.py().import("pellucid.instances")?.call_method1("checker", (class, run_init))?;
     Ok((!checker.is_none()).then(|| checker.unbind()))

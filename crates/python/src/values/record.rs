@@ -441,8 +441,7 @@ fn union<'py>(left: &Bound<'py, PyAny>, right: &Bound<'py, PyAny>) -> PyResult<B
     left.bitor(right)
 }
 
-/// Converts a handle to plain containers: a value that `pop` returns has no place in a record any
-/// more.
+/// Converts a handle to plain containers: the row that `pop` removed no longer stores the value.
 pub fn detached<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if let Ok(record) = value.cast::<Record>() {
         return to_dict(record);

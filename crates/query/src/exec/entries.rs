@@ -228,7 +228,7 @@ struct ReadEntries {
     condition: Option<Evaluator>,
     /// The number of rows of a range that are wanted.
     wanted: usize,
-    /// The values of the entries were compared by order, which complex numbers do not have.
+    /// Whether the range compares by order. Complex numbers have none.
     has_span: bool,
     /// The largest number of rows of a range.
     row_count_max: usize,
@@ -241,7 +241,7 @@ struct ReadEntries {
     /// The start of the current run of entries with the same parts, and these parts.
     run: (usize, Vec<u8>),
     entry_count: u64,
-    /// False once an entry does not tell its row, or if there are too many.
+    /// False once an entry cannot give its row, or if there are too many.
     is_complete: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Estimates what an access path costs.
 //!
-//! Costs are in nanoseconds, roughly. They only have to tell which access path is faster; paths of
-//! nearly the same cost may be mistaken for each other. The figures are rounded from measurements
-//! of 10 to 10,000 rows of a table of 200,000 in a warm file. To see how well they choose, run
-//! `./dev bench query --only "time of the way"`.
+//! Costs are in nanoseconds, roughly. They only have to tell which access path is faster; they
+//! cannot tell paths of nearly the same cost apart. The figures are rounded from measurements of 10
+//! to 10,000 rows of a table of 200,000 in a warm file. To see how well they choose, run `./dev
+//! bench query --only "time of the way"`.
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
 use super::spans::{is_equality, operand};
@@ -20,7 +20,7 @@ pub(super) struct Costs {
 
 /// Start of an index range: one search in the index's tree.
 const RANGE: f64 = 600.0;
-/// One entry of an index range: go on to it, split it and copy its key. Counting an entry alone
+/// One entry of an index range: step to it, split it and copy its key. Counting an entry alone
 /// costs `COUNTED` (5 to 9 for ints and strings, 11 to 27 for floats).
 const ENTRY: f64 = 65.0;
 const COUNTED: f64 = 12.0;

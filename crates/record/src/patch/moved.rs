@@ -1,10 +1,10 @@
 //! Finds the elements of a list that may have moved, in a record that another writer has changed.
 //!
-//! A program that keeps a place in a list keeps an index. If another writer removes an earlier
+//! A reference to an element of a list stores its index. If another writer removes an earlier
 //! element, the index leads to another element, and a change would silently hit the wrong one.
-//! Nothing in a record identifies an element, so two states of a list are compared. An element that
-//! is where it was, or was changed there, has not moved. An element that is found at another place
-//! has moved, and if the list became shorter, so have all elements after the first difference.
+//! Nothing in a record identifies an element, so two states of a list are compared. An element at
+//! its old index has not moved, changed or not. An element that is found at another place has
+//! moved, and if the list became shorter, so have all elements after the first difference.
 
 use std::collections::HashSet;
 

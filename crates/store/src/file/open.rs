@@ -296,8 +296,8 @@ fn prepare(
         }
     }
     if state.is_new {
-        // No other process has it, so files that are made beside it may be removed again. Files
-        // that were there before may not.
+        // No other process has the file open, so this one may remove the files that it creates
+        // beside it. Files that were there before may not.
         opening.is_open = true;
         let has_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
         opening.keeps_log.store(has_log, Ordering::Relaxed);

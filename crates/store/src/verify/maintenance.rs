@@ -264,7 +264,7 @@ impl Store {
         go_on: &mut dyn FnMut() -> bool,
     ) -> (Option<Arc<Database>>, Result<(), StoreError>) {
         let Some(opening) = &database.opening else { return (Some(database), Ok(())) };
-        // Asking for an exclusive lock gives up our shared lock for moments.
+        // Asking for an exclusive lock releases our shared lock for a moment.
         database.engine.quiet();
         let new_path = beside(&opening.path, "-compact");
         let copied = opening.be_alone(timeout, go_on).and_then(|()| {

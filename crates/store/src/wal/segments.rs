@@ -359,7 +359,7 @@ impl Segments {
     ) -> std::io::Result<()> {
         let offset = (position - head.begin) as usize / 8;
         let words = offset..offset + bytes.len() / 8;
-        debug_assert!(words.end <= self.segment_words, "who writes has looked for room");
+        debug_assert!(words.end <= self.segment_words, "the caller has checked for room");
         let (number, place) = self.piece_of(offset);
         let piece = 2 * number + segment;
         if place + bytes.len() / 8 <= self.piece_words {

@@ -173,7 +173,7 @@ class Text:
                 return value
 
     def error(self, what: str) -> SourceError:
-        """The error for what is at the position."""
+        """The `SourceError` for the current position."""
         before = self.buffer[: self.position]
         line = self.line + before.count("\n")
         column = self.position - (before.rfind("\n") + 1) + 1 + (0 if "\n" in before else self.column)

@@ -64,7 +64,7 @@ def _named(lmdb: Any, environment: Any) -> dict[bytes, Any]:
         try:
             found[name] = environment.open_db(name, create=False)
         except lmdb.Error:
-            # It is a plain row of the same size.
+            # Not a named database, but a row whose value has the same size.
             continue
     return found
 

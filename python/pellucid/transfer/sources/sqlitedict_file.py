@@ -16,7 +16,7 @@ UNNAMED = "unnamed"
 
 
 def parts(job: Job) -> Iterator[Part]:
-    """The tables of a sqlitedict. Values that are not pickles come as they are."""
+    """The tables of a sqlitedict. Values that are not pickles are imported unchanged."""
 
     def read(key: Any, value: Any) -> Any:
         return key, job.unpickle(value) if isinstance(value, bytes) and value[:1] == b"\x80" else value

@@ -78,7 +78,7 @@ impl MapBounds {
         None
     }
 
-    /// On other systems the plain cursor has to do.
+    /// `None` on other systems: reads use LMDB's cursor.
     #[cfg(not(all(target_os = "linux", target_endian = "little")))]
     pub(crate) fn find(_address: usize, _page_size: usize) -> Option<Self> {
         None
