@@ -16,7 +16,7 @@ import click
 
 import pellucid
 
-__all__ = ["Refused", "command", "say"]
+__all__ = ["Refused", "command", "say", "with_options"]
 
 # Each subcommand, with its module and what it does.
 SUBCOMMANDS = {
@@ -130,9 +130,14 @@ def message_of(error: BaseException) -> str:
         message = f"not enough memory {error}".strip()
     else:
         message = str(error) or type(error).__name__
+    return with_options(message)
+
+
+def with_options(text: str) -> str:
+    """A text of the library, with the names that arguments have on the command line."""
     for pattern, option in OPTIONS:
-        message = re.sub(pattern, option, message)
-    return message
+        text = re.sub(pattern, option, text)
+    return text
 
 
 @click.group(cls=Commands, help=HELP, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
