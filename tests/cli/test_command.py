@@ -274,6 +274,27 @@ def test_an_import_of_a_file_that_is_not_there_is_not_taken_for_a_swap(people: R
     assert "is a pellucid database; copy its tables with" in people("import", "p.pel", "p.pel").stderr
 
 
+def test_a_query_that_finds_nothing_says_why(people: Run) -> None:
+    found = people("query", "p.pel", "--where", "city = Bath", "--where", "zip == 1")
+    assert (found.exit_code, found.stdout) == (0, "")
+    assert found.stderr.splitlines() == [
+        "no rows",
+        'note: no record in "people" has "Bath"',
+        'note: no record in "people" has "zip"',
+    ]
+    assert people("query", "p.pel", "--where", "age > 100").stderr == "no rows\n"
+    assert people("query", "p.pel", "--where", "age > 100", "--select", "name").stderr == "no rows\n"
+    assert people("query", "p.pel", "--where", "age > 100", "--json").stderr == ""
+
+
+def test_what_is_typed_almost_right_is_answered_with_what_is_right(people: Run) -> None:
+    assert "did you mean 'query'?" in people("querry", "p.pel").stderr
+    assert "pellucid info p.pel" in people("p.pel").stderr
+    assert "No such command 'nonsense'" in people("nonsense").stderr
+    assert "has no table 'by_age'; it has 'people'" in people("index", "p.pel", "by_age", "age").stderr
+    assert "give a name with expressions" in people("index", "p.pel", "people", "age").stderr
+
+
 def test_export_and_copy(people: Run, tmp_path: Path) -> None:
     people("index", "p.pel", "people", "by_age", "age")
     assert (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import sys
 import warnings
 from typing import Any
@@ -86,6 +87,21 @@ class Commands(click.Group):
         found = getattr(module, f"{cmd_name}_command")
         assert isinstance(found, click.Command)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand of the first word, or say what was perhaps meant."""
+        name = args[0]
+        if name not in SUBCOMMANDS:
+            import difflib
+
+            near = difflib.get_close_matches(name, SUBCOMMANDS, 1)
+            if near:
+                ctx.fail(f"there is no command {name!r}; did you mean {near[0]!r}?")
+            if os.path.exists(name):
+                ctx.fail(f"the command comes before the file, as in: pellucid info {shlex.quote(name)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of subcommands, without importing them."""

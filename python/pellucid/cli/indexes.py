@@ -51,6 +51,9 @@ def index_command(
       pellucid index people.pel people by_age --drop
     """
     if is_drop + is_rebuild + bool(parts) > 1 or bool(name) != bool(parts or is_drop or is_rebuild):
+        with opened(file) as database:
+            # With the table left out, the name is in its place.
+            the_table(database, table)
         raise click.UsageError(
             "give a name with expressions to create an index, a name with --drop or --rebuild, or no name to "
             "list them"
