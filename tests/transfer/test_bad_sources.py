@@ -10,6 +10,7 @@ import os
 import pickle
 import shelve
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import time
 import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import files_of_others as others
 import pellucid
@@ -80,6 +82,42 @@ def test_a_file_that_is_cut_off_in_its_middle_stores_nothing(tmp_path: Path, db:
     with pytest.raises(pellucid.SourceError, match=r"dict\.sqlite cannot be read"):
         pellucid.import_from(path, db)
     assert dict(db) == {"kept": 1}
+
+
+@pytest.mark.parametrize("form", ["sqlitedict", "sqlite", "dbm", "diskcache"])
+def test_a_damaged_page_between_the_rows_is_an_error(
+    form: str, tmp_path: Path, db: pellucid.Database
+) -> None:
+    path = tmp_path / ("cache.db" if form == "diskcache" else "a.sqlite")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE Dict (key TEXT PRIMARY KEY, value BLOB)")
+        rows = [(str(number), b"\x80" + b"x" * 500) for number in range(1000)]
+        connection.executemany("INSERT INTO Dict VALUES (?, ?)", rows)
+        if form == "diskcache":
+            connection.execute("CREATE TABLE Settings (key)")
+            connection.execute(
+                "CREATE TABLE Cache AS SELECT key, 1 AS raw, NULL AS expire_time, 1 AS mode, "
+                "NULL AS filename, value FROM Dict"
+            )
+    connection.close()
+    data = bytearray(path.read_bytes())
+    middle = len(data) * 3 // 4 // 4096 * 4096
+    data[middle : middle + 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    with pytest.raises(pellucid.SourceError, match="cannot be read: database disk image is malformed"):
+        pellucid.import_from(path, db, format=form)
+    assert dict(db) == {"kept": 1}
+
+
+@pytest.mark.parametrize("value", [None, 10**9, "text"])
+def test_a_value_that_is_no_blob_is_skipped(value: Any, tmp_path: Path, db: pellucid.Database) -> None:
+    with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+        connection.execute("CREATE TABLE Dict (key BLOB, value BLOB)")
+        connection.executemany("INSERT INTO Dict VALUES (?, ?)", [(b"a", value), (b"b", b"2"), (value, b"3")])
+    connection.close()
+    report = pellucid.import_from(tmp_path / "a.sqlite", db)
+    assert (report.format, report.rows, report.skipped_count) == ("dbm", 1, 2)
+    assert f"it has a {type(value).__name__} in place of bytes" in str(report)
 
 
 def test_a_name_that_is_no_file() -> None:
