@@ -51,6 +51,11 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
     ),
     "pickle": ("a.pickle", b"\x80\x04\x95\xff", "a.pickle cannot be read: a stored pickle is damaged"),
     "json cut off": ("a.json", b'[{"a": 1},\n {"a"', "line 2, column"),
+    "json that is too deep": (
+        "a.json",
+        b"[" * 100_000,
+        "a.json cannot be read: line 1, column 2: nested too",
+    ),
     "json with more": ("a.json", b"[1]\n5", "line 2, column 1: expected the end"),
     "json with a comma": ("a.json", b'{"a": 1,}', "line 1, column 9"),
     "names of csv": ("a.csv", b"a,,b\n1,2,3\n", "column 2 has no name"),
@@ -164,6 +169,17 @@ def test_rows_of_csv_that_are_too_short_or_too_long(tmp_path: Path, db: pellucid
         ("line 3", "it has 1 cell"),
         ("line 6", "it has 3 cell"),
     ]
+
+
+def test_a_csv_may_have_large_cells_and_many_columns(tmp_path: Path, db: pellucid.Database) -> None:
+    text = "x" * 1_000_000
+    names = [f"c{number}" for number in range(60_000)]
+    (tmp_path / "a.csv").write_text(f"{','.join(names)}\n{text}{',1' * 59_999}\n")
+    begun = time.process_time()
+    assert pellucid.import_from(tmp_path / "a.csv", db, table="t").rows == 1
+    assert time.process_time() - begun < 10
+    row = db.table("t")[0]
+    assert (row["c0"], row["c59999"], len(row)) == (text, 1, 60_000)
 
 
 def test_a_row_that_a_unique_index_refuses_is_skipped(tmp_path: Path, db: pellucid.Database) -> None:
