@@ -348,3 +348,40 @@ def test_a_signal_ends_the_writing_of_one_row_of_lists_that_share_elements(
         ring_soon()
         db.extend(rows)
     assert len(db) == 0
+
+
+def doubled() -> list[Any]:
+    """A list that holds the one before twice, and so on: too large to be written in an hour."""
+    parts: list[Any] = [{"a": 1}]
+    for _ in range(60):
+        parts = [parts, parts]
+    return parts
+
+
+@pytest.mark.parametrize(
+    "value",
+    [doubled(), [{"a": 1}] * 2_000_000, [{"a": [1]}] * 1_000_000, {"a": [[]] * 2_000_000}],
+    ids=["doubled", "dicts", "dicts of lists", "lists"],
+)
+def test_the_encoding_of_a_value_stops_at_a_signal(
+    value: Any, table: Any, ring_soon: Callable[[], None]
+) -> None:
+    for encode in (pellucid.dumps, table.append, lambda value: table.update(a=value)):
+        ring_soon()
+        with pytest.raises(Rang):
+            encode(value)
+    assert len(table) == 0
+
+
+def test_a_list_may_change_where_its_encoding_stops(ring_soon: Callable[[], None]) -> None:
+    rows = [{"a": number} for number in range(1_000_000)]
+
+    def cut(*_: object) -> None:
+        del rows[500:]
+        gc.collect()
+
+    signal.signal(signal.SIGALRM, cut)
+    ring_soon()
+    with pytest.raises(RuntimeError, match="changed size"):
+        pellucid.dumps(rows)
+    assert len(rows) == 500

@@ -138,7 +138,9 @@ def as_error(problem: BaseException, file: object = None) -> error:
             cls = _NotFound
         elif isinstance(problem, PermissionError):
             cls = _NotPermitted
-        return cls(problem.errno, problem.strerror, problem.filename if file is None else file)
+        # Errors of pellucid have a message of their own in place of the system's.
+        what = problem.strerror or str(problem)
+        return cls(problem.errno, what, problem.filename if file is None else file)
     return error(str(problem))
 
 

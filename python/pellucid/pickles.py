@@ -19,6 +19,7 @@ do these checks. Its Python version can, but it is slower.
 
 from __future__ import annotations
 
+import builtins
 import copyreg
 import functools
 import importlib
@@ -587,7 +588,8 @@ for _code in (
 
 # The globals in pickles of values that the record format has. None of them does anything but make a value.
 PLAIN = (
-    *("builtins.complex", "builtins.frozenset", "builtins.set", "collections.OrderedDict", "decimal.Decimal"),
+    *("builtins.complex", "builtins.frozenset", "builtins.set", "decimal.Decimal"),
+    *("collections.Counter", "collections.OrderedDict", "collections.defaultdict"),
     *("datetime.date", "datetime.datetime", "datetime.time", "datetime.timedelta", "datetime.timezone"),
     *("uuid.UUID", "uuid.SafeUUID", "zoneinfo.ZoneInfo", "_codecs.encode"),
 )
@@ -622,6 +624,10 @@ def _checked(data: object) -> bytes:
 STAND_INS = {"getattr": _zone_member, "bytes": _bytes, "bytearray": _bytearray}
 
 
+# What a defaultdict calls for a missing key. A pickle may name these classes, but not call them.
+FACTORIES = frozenset(("bool", "dict", "float", "int", "list", "set", "str", "tuple"))
+
+
 class Foreign(Restricted):
     """An unpickler for plain values, and for the globals of a list."""
 
@@ -629,8 +635,13 @@ class Foreign(Restricted):
         super().__init__(data, (*PLAIN, *names), file=file)
 
     def find_class(self, module: str, name: str) -> object:
-        stand_in = STAND_INS.get(name) if module in ("builtins", "__builtin__") else None
-        if stand_in is None or f"builtins.{name}" in self.globals.in_full:
+        if module not in ("builtins", "__builtin__") or f"builtins.{name}" in self.globals.in_full:
+            return super().find_class(module, name)
+        if name in FACTORIES and not self.globals.has_match("builtins", name):
+            # What is not among the given cannot be called.
+            return getattr(builtins, name)
+        stand_in = STAND_INS.get(name)
+        if stand_in is None:
             return super().find_class(module, name)
         self.given[id(stand_in)] = stand_in
         return stand_in

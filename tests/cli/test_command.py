@@ -254,8 +254,45 @@ def test_messages_name_options(run: Run, tmp_path: Path) -> None:
     assert run("export", "p.pel", "default", "a.csv").stderr.endswith(
         "pass --overwrite, or choose another name\n"
     )
-    swapped = run("import", "people.jsonl", "p.pel").stderr
-    assert "the database comes first: pellucid import FILE SOURCE" in swapped
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_import_with_its_arguments_swapped_says_what_to_type(is_there: bool, run: Run) -> None:
+    if is_there:
+        run("import", "p.pel", "people.jsonl")
+    swapped = run("import", "people.jsonl", "p.pel")
+    assert swapped.exit_code == 1
+    assert swapped.stderr == (
+        "pellucid: people.jsonl is not a database, and the database comes first: "
+        "pellucid import p.pel people.jsonl\n"
+    )
+
+
+def test_an_import_of_a_file_that_is_not_there_is_not_taken_for_a_swap(people: Run) -> None:
+    for name in ("p.pel", "new.pel"):
+        assert people("import", name, "none.jsonl").stderr.startswith("pellucid: none.jsonl: there is no")
+    assert "is a pellucid database; copy its tables with" in people("import", "p.pel", "p.pel").stderr
+
+
+def test_a_query_that_finds_nothing_says_why(people: Run) -> None:
+    found = people("query", "p.pel", "--where", "city = Bath", "--where", "zip == 1")
+    assert (found.exit_code, found.stdout) == (0, "")
+    assert found.stderr.splitlines() == [
+        "no rows",
+        'note: no record in "people" has "Bath"',
+        'note: no record in "people" has "zip"',
+    ]
+    assert people("query", "p.pel", "--where", "age > 100").stderr == "no rows\n"
+    assert people("query", "p.pel", "--where", "age > 100", "--select", "name").stderr == "no rows\n"
+    assert people("query", "p.pel", "--where", "age > 100", "--json").stderr == ""
+
+
+def test_what_is_typed_almost_right_is_answered_with_what_is_right(people: Run) -> None:
+    assert "did you mean 'query'?" in people("querry", "p.pel").stderr
+    assert "pellucid info p.pel" in people("p.pel").stderr
+    assert "No such command 'nonsense'" in people("nonsense").stderr
+    assert "has no table 'by_age'; it has 'people'" in people("index", "p.pel", "by_age", "age").stderr
+    assert "give a name with expressions" in people("index", "p.pel", "people", "age").stderr
 
 
 def test_export_and_copy(people: Run, tmp_path: Path) -> None:
@@ -337,7 +374,7 @@ def test_completion_of_tables(people: Run) -> None:
 
 def command(*words: str, environment: dict[str, str] | None = None, **options: Any) -> Any:
     return subprocess.run(
-        [sys.executable, "-m", "pellucid.cli", *words],
+        [sys.executable, "-m", "pellucid", *words],
         capture_output=True,
         check=False,
         text=True,

@@ -20,7 +20,7 @@ from typing import Any
 import pellucid
 import pytest
 
-COMMAND = [sys.executable, "-m", "pellucid.cli"]
+COMMAND = [sys.executable, "-m", "pellucid"]
 
 
 def lines(count: int) -> str:
@@ -101,6 +101,25 @@ def test_a_terminal_of_40_columns(large: Path, tmp_path: Path) -> None:
     code, text = on_terminal(["query", large, "--limit", "3"], 40)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert max(len(line) for line in shown if "of 20,000" not in line) <= 40
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "{file}"],
+        ["compact", "{file}"],
+        ["backup", "{file}", "{folder}/copy.pel"],
+        ["restore", "{file}", "{folder}/copy.pel"],
+        ["restore", "{file}", "{file}", "--replace"],
+    ],
+    ids=lambda words: " ".join(words).replace("{", "").replace("}", ""),
+)
+def test_work_on_a_whole_file_shows_how_far_it_is(words: list[str], large: Path, tmp_path: Path) -> None:
+    code, text = on_terminal([word.format(file=large, folder=tmp_path) for word in words], 80)
+    assert code == 0, text
+    *frames, result = text.split("\r\x1b[K")
+    assert re.fullmatch(r"#+  100%  20,\d+ (\w+)  0:00 left  [\d,]+ \1/s", frames[-1]), frames
+    assert "%" not in result
 
 
 def test_ctrl_c_imports_nothing(tmp_path: Path) -> None:

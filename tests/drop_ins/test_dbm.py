@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -158,6 +160,29 @@ def test_a_closed_database_says_so(path: Path) -> None:
         with pytest.raises(dbm.error, match="already been closed"):
             use()
     assert "closed" in repr(db)
+
+
+def test_a_full_disk_says_so_in_the_error(path: Path) -> None:
+    program = """
+import resource, signal, sys
+from pellucid import dbm
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+db = dbm.open(sys.argv[1], "c")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+try:
+    for number in range(10_000):
+        db[str(number)] = b"x" * 1000
+except dbm.error as error:
+    print(error.errno, error)
+assert 0 < len(db) < 10_000
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+db.close()
+with dbm.open(sys.argv[1], "r") as again:
+    assert all(len(value) == 1000 for value in again.values())
+"""
+    ran = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert re.match(r"(27|28) \[Errno \1\] no room on the disk", ran.stdout)
 
 
 def test_reorganize_gives_space_back_and_wants_to_be_alone(path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import pickle
 import shelve
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import time
 import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import files_of_others as others
 import pellucid
@@ -49,6 +51,11 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
     ),
     "pickle": ("a.pickle", b"\x80\x04\x95\xff", "a.pickle cannot be read: a stored pickle is damaged"),
     "json cut off": ("a.json", b'[{"a": 1},\n {"a"', "line 2, column"),
+    "json that is too deep": (
+        "a.json",
+        b"[" * 100_000,
+        "a.json cannot be read: line 1, column 2: nested too",
+    ),
     "json with more": ("a.json", b"[1]\n5", "line 2, column 1: expected the end"),
     "json with a comma": ("a.json", b'{"a": 1,}', "line 1, column 9"),
     "names of csv": ("a.csv", b"a,,b\n1,2,3\n", "column 2 has no name"),
@@ -80,6 +87,42 @@ def test_a_file_that_is_cut_off_in_its_middle_stores_nothing(tmp_path: Path, db:
     with pytest.raises(pellucid.SourceError, match=r"dict\.sqlite cannot be read"):
         pellucid.import_from(path, db)
     assert dict(db) == {"kept": 1}
+
+
+@pytest.mark.parametrize("form", ["sqlitedict", "sqlite", "dbm", "diskcache"])
+def test_a_damaged_page_between_the_rows_is_an_error(
+    form: str, tmp_path: Path, db: pellucid.Database
+) -> None:
+    path = tmp_path / ("cache.db" if form == "diskcache" else "a.sqlite")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE Dict (key TEXT PRIMARY KEY, value BLOB)")
+        rows = [(str(number), b"\x80" + b"x" * 500) for number in range(1000)]
+        connection.executemany("INSERT INTO Dict VALUES (?, ?)", rows)
+        if form == "diskcache":
+            connection.execute("CREATE TABLE Settings (key)")
+            connection.execute(
+                "CREATE TABLE Cache AS SELECT key, 1 AS raw, NULL AS expire_time, 1 AS mode, "
+                "NULL AS filename, value FROM Dict"
+            )
+    connection.close()
+    data = bytearray(path.read_bytes())
+    middle = len(data) * 3 // 4 // 4096 * 4096
+    data[middle : middle + 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    with pytest.raises(pellucid.SourceError, match="cannot be read: database disk image is malformed"):
+        pellucid.import_from(path, db, format=form)
+    assert dict(db) == {"kept": 1}
+
+
+@pytest.mark.parametrize("value", [None, 10**9, "text"])
+def test_a_value_that_is_no_blob_is_skipped(value: Any, tmp_path: Path, db: pellucid.Database) -> None:
+    with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+        connection.execute("CREATE TABLE Dict (key BLOB, value BLOB)")
+        connection.executemany("INSERT INTO Dict VALUES (?, ?)", [(b"a", value), (b"b", b"2"), (value, b"3")])
+    connection.close()
+    report = pellucid.import_from(tmp_path / "a.sqlite", db)
+    assert (report.format, report.rows, report.skipped_count) == ("dbm", 1, 2)
+    assert f"it has a {type(value).__name__} in place of bytes" in str(report)
 
 
 def test_a_name_that_is_no_file() -> None:
@@ -126,6 +169,17 @@ def test_rows_of_csv_that_are_too_short_or_too_long(tmp_path: Path, db: pellucid
         ("line 3", "it has 1 cell"),
         ("line 6", "it has 3 cell"),
     ]
+
+
+def test_a_csv_may_have_large_cells_and_many_columns(tmp_path: Path, db: pellucid.Database) -> None:
+    text = "x" * 1_000_000
+    names = [f"c{number}" for number in range(60_000)]
+    (tmp_path / "a.csv").write_text(f"{','.join(names)}\n{text}{',1' * 59_999}\n")
+    begun = time.process_time()
+    assert pellucid.import_from(tmp_path / "a.csv", db, table="t").rows == 1
+    assert time.process_time() - begun < 10
+    row = db.table("t")[0]
+    assert (row["c0"], row["c59999"], len(row)) == (text, 1, 60_000)
 
 
 def test_a_row_that_a_unique_index_refuses_is_skipped(tmp_path: Path, db: pellucid.Database) -> None:

@@ -6,7 +6,10 @@ import datetime
 import importlib
 import io
 import json
+import pickle
+import shelve
 import sqlite3
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,6 +174,70 @@ def test_columns(write: Callable[[Path], None], verify: bool, tmp_path: Path, db
     write(tmp_path / "data")
     pellucid.import_from(tmp_path / "data", db, verify=verify)
     assert [row.to_dict() for row in db.values()] == TABLE.to_pylist()
+
+
+def dicts_of_other_classes() -> dict[str, Any]:
+    return {
+        "plain": {"b": 1, "a": 2},
+        "ordered": OrderedDict(b=1, a=[defaultdict(list, x=[1])]),
+        "default": defaultdict(int, n=1),
+        "counter": Counter("abba"),
+        "many": {"at": (OrderedDict(z=1, a=2), 5)},
+    }
+
+
+def shelf_of_other_dicts(folder: Path) -> Path:
+    with shelve.Shelf(importlib.import_module("dbm.dumb").open(folder / "shelf", "c")) as shelf:
+        shelf.update(dicts_of_other_classes())
+    return folder / "shelf"
+
+
+def test_dicts_of_other_classes_become_plain_where_pickles_are_refused(
+    tmp_path: Path, db: pellucid.Database
+) -> None:
+    report = pellucid.import_from(shelf_of_other_dicts(tmp_path), db, verify=True)
+    assert (report.rows, report.skipped_count, report.made_dicts, report.verified) == (5, 0, 4, True)
+    assert "4 rows got a dict in place of an OrderedDict, defaultdict or Counter" in str(report)
+    for key, value in dicts_of_other_classes().items():
+        stored = db[key].to_dict()
+        assert stored == value
+        assert (type(stored), list(stored)) == (dict, list(value))
+    assert type(db["ordered"].to_dict()["a"][0]) is dict
+
+
+def test_dicts_of_other_classes_stay_what_they_are_where_pickles_are_allowed(tmp_path: Path) -> None:
+    db = pellucid.open(":memory:", pickle="allow")
+    report = pellucid.import_from(shelf_of_other_dicts(tmp_path), db, verify=True)
+    assert (report.rows, report.made_dicts) == (5, 0)
+    assert "in place of" not in str(report)
+    ordered = db["ordered"]
+    assert ordered == dicts_of_other_classes()["ordered"]
+    assert type(ordered) is OrderedDict
+    assert type(ordered["a"][0]) is defaultdict
+    assert ordered["a"][0].default_factory is list
+    assert type(db["counter"]) is Counter
+
+
+def test_a_row_that_is_refused_for_another_reason_is_skipped(tmp_path: Path, db: pellucid.Database) -> None:
+    itself: Any = OrderedDict()
+    itself["me"] = itself
+    doubled: Any = [OrderedDict(), list]
+    for _ in range(60):
+        doubled = [doubled, doubled]
+    rows = {"itself": itself, "range": OrderedDict(a=list), "doubled": doubled, "sound": OrderedDict(a=1)}
+    (tmp_path / "rows.pickle").write_bytes(pickle.dumps(rows))
+    report = pellucid.import_from(tmp_path / "rows.pickle", db)
+    assert (report.rows, report.made_dicts) == (1, 1)
+    assert [place for place, _ in report.skipped] == ["key 'itself'", "key 'range'", "key 'doubled'"]
+
+
+def test_a_pickle_may_name_the_class_of_a_default_but_not_call_it(
+    tmp_path: Path, db: pellucid.Database
+) -> None:
+    calls_list = b"\x80\x04cbuiltins\nlist\n)R."
+    (tmp_path / "rows.pickle").write_bytes(calls_list)
+    with pytest.raises(pellucid.PickleDenied, match="calls a type"):
+        pellucid.import_from(tmp_path / "rows.pickle", db)
 
 
 def test_a_data_frame_in_a_pickle_needs_leave(tmp_path: Path, db: pellucid.Database) -> None:

@@ -14,6 +14,7 @@ use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::open;
+use crate::progress::Entries;
 use crate::signals::Signals;
 use crate::snapshot::SnapshotHandle;
 use crate::store_errors;
@@ -357,39 +358,55 @@ impl Database {
     }
 
     /// Read and check the whole database; return a list of the problems found, which is empty if
-    /// there are none.
+    /// there are none. `progress` is called now and then with the number of entries that are done,
+    /// and about how many there are.
     ///
     /// >>> import pellucid
     /// >>> pellucid.open(":memory:").check()
     /// []
-    fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    #[pyo3(signature = (*, progress=None))]
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
         self.core.check_open(py)?;
-        let mut signals = Signals::new();
-        let findings = callbacks::released(py, || self.core.store.check_while(&mut || signals.go_on()));
-        let findings = findings.map_err(|error| store_errors::of_store(py, error))?;
+        // Once as entries, and once more with the row of each.
+        let mut entries = Entries::new(progress, &self.core.store, 3)?;
+        let findings = callbacks::released(py, || self.core.store.check_while(&mut || entries.go_on()));
+        let findings = entries.end(findings.map_err(|error| store_errors::of_store(py, error)))?;
         PyList::new(py, crate::report::findings(py, &self.core, &findings))
     }
 
     /// Copy the database to a new file while it is in use; the copy equals a snapshot. If Ctrl-C
-    /// interrupts it, there is no new file.
-    fn backup(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// interrupts it, there is no new file. `progress` is called as by `check`.
+    #[pyo3(signature = (path, *, progress=None))]
+    fn backup(
+        &self,
+        py: Python<'_>,
+        path: &Bound<'_, PyAny>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         self.core.check_open(py)?;
         let path = path_of(path)?;
-        let mut signals = Signals::new();
-        callbacks::released(py, || {
-            self.core.store.backup_while(std::path::Path::new(&path), &mut || signals.go_on())
-        })
-        .map_err(|error| store_errors::of_store(py, error))
+        let mut entries = Entries::new(progress, &self.core.store, 1)?;
+        let made = callbacks::released(py, || {
+            self.core.store.backup_while(std::path::Path::new(&path), &mut || entries.go_on())
+        });
+        entries.end(made.map_err(|error| store_errors::of_store(py, error)))
     }
 
     /// Rewrite the file without its free space. Raises `Busy` if the file is open anywhere else. If
-    /// Ctrl-C interrupts it, the file stays as it was.
-    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+    /// Ctrl-C interrupts it, the file stays as it was. `progress` is called as by `check`.
+    #[pyo3(signature = (*, progress=None))]
+    fn compact(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.check_writable(py)?;
-        let (timeout, mut signals) = (self.core.timeout, Signals::new());
+        let mut entries = Entries::new(progress, &self.core.store, 1)?;
+        let timeout = self.core.timeout;
         let mut compact =
-            || callbacks::released(py, || self.core.store.compact_while(timeout, &mut || signals.go_on()));
-        self.core.without_hold(py, &mut compact).map_err(|error| store_errors::of_store(py, error))
+            || callbacks::released(py, || self.core.store.compact_while(timeout, &mut || entries.go_on()));
+        let done = self.core.without_hold(py, &mut compact);
+        entries.end(done.map_err(|error| store_errors::of_store(py, error)))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

@@ -29,6 +29,7 @@ mod hot;
 mod index;
 mod numpy;
 mod open;
+mod progress;
 mod put;
 mod query;
 mod report;

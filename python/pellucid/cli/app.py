@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import sys
 import warnings
 from typing import Any
@@ -16,7 +17,7 @@ import click
 
 import pellucid
 
-__all__ = ["Refused", "command", "say"]
+__all__ = ["Refused", "command", "say", "with_options"]
 
 # Each subcommand, with its module and what it does.
 SUBCOMMANDS = {
@@ -87,6 +88,21 @@ class Commands(click.Group):
         assert isinstance(found, click.Command)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand of the first word, or say what was perhaps meant."""
+        name = args[0]
+        if name not in SUBCOMMANDS:
+            import difflib
+
+            near = difflib.get_close_matches(name, SUBCOMMANDS, 1)
+            if near:
+                ctx.fail(f"there is no command {name!r}; did you mean {near[0]!r}?")
+            if os.path.exists(name):
+                ctx.fail(f"the command comes before the file, as in: pellucid info {shlex.quote(name)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of subcommands, without importing them."""
         with formatter.section("Commands"):
@@ -130,9 +146,14 @@ def message_of(error: BaseException) -> str:
         message = f"not enough memory {error}".strip()
     else:
         message = str(error) or type(error).__name__
+    return with_options(message)
+
+
+def with_options(text: str) -> str:
+    """A text of the library, with the names that arguments have on the command line."""
     for pattern, option in OPTIONS:
-        message = re.sub(pattern, option, message)
-    return message
+        text = re.sub(pattern, option, text)
+    return text
 
 
 @click.group(cls=Commands, help=HELP, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,7 +12,7 @@ import click
 import pellucid
 from pellucid.cli import show
 from pellucid.cli.app import Refused
-from pellucid.cli.parameters import database_argument, opened, the_table
+from pellucid.cli.parameters import database_argument, opened, progress_line, the_table
 from pellucid.transfer.progress import Line
 
 __all__ = [
@@ -147,7 +147,8 @@ def check_command(file: str) -> None:
     The exit code is 1 if there is any. Nothing is changed.
     """
     with opened(file) as database:
-        problems = database.check()
+        with progress_line("entries") as progress:
+            problems = database.check(progress=progress)
         for problem in problems:
             click.echo(problem)
         if problems:
@@ -161,7 +162,8 @@ def compact_command(file: str) -> None:
     """Rewrite FILE without its free space. No other process may have it open."""
     with opened(file, "w") as database:
         before = database.stats()["file_size"]
-        database.compact()
+        with progress_line("entries") as progress:
+            database.compact(progress=progress)
         after = database.stats()["file_size"]
     click.echo(f"{file}: {show.human_size(before)} before, {show.human_size(after)} now")
 
@@ -176,8 +178,8 @@ def backup_command(file: str, target: str) -> None:
     Example:
       pellucid backup people.pel people-$(date +%F).pel
     """
-    with opened(file) as database:
-        database.backup(target)
+    with opened(file) as database, progress_line("entries") as progress:
+        database.backup(target, progress=progress)
     click.echo(f"{target}: {show.human_size(os.path.getsize(target))}")
 
 
@@ -198,11 +200,13 @@ def restore_command(backup: str, file: str, replace: bool) -> None:
       pellucid restore people-2026-01-31.pel people.pel --replace
     """
     with opened(backup) as source:
-        problems = source.check()
+        with progress_line("entries") as progress:
+            problems = source.check(progress=progress)
         if problems:
             raise Refused(f"{backup} is damaged, and {file} is as it was: {problems[0]}")
         if not os.path.exists(file):
-            source.backup(file)
+            with progress_line("entries") as progress:
+                source.backup(file, progress=progress)
         elif not replace:
             raise Refused(f"{file} exists already; pass --replace to replace its tables, or move it away")
         else:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 import pellucid
 from pellucid.cli import show
-from pellucid.cli.parameters import database_argument, opened, read_order, table_argument, the_table
-from pellucid.transfer.progress import Line
+from pellucid.cli.parameters import (
+    database_argument,
+    opened,
+    progress_line,
+    read_order,
+    table_argument,
+    the_table,
+)
 
 __all__ = ["index_command"]
 
@@ -47,6 +51,9 @@ def index_command(
       pellucid index people.pel people by_age --drop
     """
     if is_drop + is_rebuild + bool(parts) > 1 or bool(name) != bool(parts or is_drop or is_rebuild):
+        with opened(file) as database:
+            # With the table left out, the name is in its place.
+            the_table(database, table)
         raise click.UsageError(
             "give a name with expressions to create an index, a name with --drop or --rebuild, or no name to "
             "list them"
@@ -55,30 +62,24 @@ def index_command(
         with opened(file) as database:
             _list(the_table(database, table), is_json)
         return
-    line = Line(sys.stderr)
-    try:
-        with opened(file, "w") as database:
-            rows = the_table(database, table)
-            if is_drop:
-                rows.drop_index(name)
-                line.clear()
-                click.echo(f"dropped index {name}")
-                return
+    with opened(file, "w") as database:
+        rows = the_table(database, table)
+        if is_drop:
+            rows.drop_index(name)
+            click.echo(f"dropped index {name}")
+            return
+        with progress_line("rows") as progress:
             if is_rebuild:
-                rows.rebuild_index(
-                    name, progress=lambda done, total: line(done, done / total if total else None)
-                )
+                rows.rebuild_index(name, progress=progress)
             else:
                 rows.create_index(
                     name,
                     tuple(map(read_order, parts)),
                     unique=unique,
                     where=None if where is None else pellucid.parse(where),
-                    progress=lambda done, total: line(done, done / total if total else None),
+                    progress=progress,
                 )
-            entries = next(index.entries for index in rows.indexes() if index.name == name)
-    finally:
-        line.clear()
+        entries = next(index.entries for index in rows.indexes() if index.name == name)
     click.echo(f"index {name} has {entries:,} entries")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -11,12 +12,14 @@ import click
 
 import pellucid
 from pellucid.cli.app import Refused
+from pellucid.transfer.progress import Line
 
 __all__ = [
     "database_argument",
     "named",
     "opened",
     "pieces",
+    "progress_line",
     "read_key",
     "read_order",
     "table_argument",
@@ -71,6 +74,19 @@ def opened(path: str, mode: Any = "r") -> Iterator[pellucid.Database]:
     context = click.get_current_context()
     with pellucid.open(path, mode, pickle=context.find_root().obj or "deny") as database:
         yield database
+
+
+@contextmanager
+def progress_line(unit: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A function that draws how many of all are done, on a line that is removed at the end.
+
+    It is None if stderr is no terminal.
+    """
+    line = Line(sys.stderr, unit)
+    try:
+        yield (lambda done, total: line(done, done / total if total else None)) if line.is_shown else None
+    finally:
+        line.clear()
 
 
 def the_table(database: pellucid.Database, name: str | None) -> pellucid.Table[Any]:

@@ -67,6 +67,7 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
     """
     with opened(file) as database:
         query: Any = the_table(database, table).where(*map(pellucid.parse, options["conditions"]))
+        matching = query
         selected = list(map(named, pieces(options["select"]))) if options["select"] else []
         if options["is_explain"] and options["group"]:
             click.echo(query.explain())
@@ -89,7 +90,8 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
             show.write_for_programs(query, output, options["key"])
         else:
             is_whole = bool(options["group"] or selected)
-            _for_people(query, LIMIT if options["limit"] is None else options["limit"], is_whole)
+            if not _for_people(query, LIMIT if options["limit"] is None else options["limit"], is_whole):
+                _say_why_empty(matching)
 
 
 def _grouped(query: Any, group: str | None, selected: list[tuple[str, str]]) -> Any:
@@ -127,19 +129,31 @@ def _aggregate(text: str) -> Any:
     raise Refused(f"--select {text!r}: {function}() needs an expression, as in {function}(age)")
 
 
-def _for_people(query: Any, limit: int, is_whole: bool) -> None:
-    """Write a table for people; one that was selected has no keys."""
+def _say_why_empty(query: Any) -> None:
+    """Say that nothing was found, and what is strange about the query, such as a field that no row has."""
+    click.echo("no rows", err=True)
+    for line in query.explain().splitlines():
+        if line.startswith("note: "):
+            click.echo(line, err=True)
+
+
+def _for_people(query: Any, limit: int, is_whole: bool) -> bool:
+    """Write a table for people, and say whether there is any row; one that was selected has no keys."""
     if not is_whole:
         # One row more than shown says whether there are more, without a count of all.
         pairs = list(islice(query.items(), limit + 1 if limit else None))
-        show_rows(iter(pairs), limit, len(pairs) if len(pairs) <= limit or not limit else query.count())
-        return
+        if pairs:
+            show_rows(iter(pairs), limit, len(pairs) if len(pairs) <= limit or not limit else query.count())
+        return bool(pairs)
     found = [plain(row) for row in islice(query, limit or None)]
+    if not found:
+        return False
     names = list(dict.fromkeys(name for row in found for name in row))
     show.rows(names, [[row.get(name) for name in names] for row in found])
     total = query.count() if limit and len(found) == limit else len(found)
     if total > len(found):
         click.echo(f"{len(found):,} of {total:,} rows; --limit N shows more, --limit 0 all", err=True)
+    return True
 
 
 @click.command("fields")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from typing import Any
 
 import click
 
 import pellucid
-from pellucid.cli.app import Refused, say
+from pellucid.cli.app import Refused, say, with_options
 from pellucid.cli.parameters import database_argument, opened, table_argument, the_table
 from pellucid.transfer.detect import FORMATS as SOURCES
 from pellucid.transfer.outgoing import FORMATS as TARGETS
@@ -27,6 +29,17 @@ def _types(given: tuple[str, ...]) -> Any:
     if len(given) > 1:
         raise click.UsageError("--type takes NAME=TYPE for each field, or one TYPE for whole values")
     return whole[0]
+
+
+def _is_of_others(path: str) -> bool:
+    """Whether there is a file that is not empty, and not a database of pellucid."""
+    try:
+        with pellucid.open(path, "r"):
+            return False
+    except pellucid.NotADatabase:
+        return os.path.getsize(path) > 0
+    except (pellucid.Error, OSError):
+        return False
 
 
 @click.command("import")
@@ -101,18 +114,15 @@ def import_command(
             batch=options["batch"],
             progress=not options["quiet"],
         )
-    except pellucid.NotADatabase as error:
-        raise Refused(f"{error}; the database comes first: pellucid import FILE SOURCE") from error
-    except pellucid.SourceError as error:
-        if "is a pellucid database" not in str(error):
+    except (pellucid.NotADatabase, pellucid.SourceError, FileNotFoundError):
+        if source == "-" or not _is_of_others(file) or _is_of_others(source):
             raise
-        raise Refused(
-            f"{error}. To import into it, the database comes first: pellucid import FILE SOURCE"
-        ) from error
+        swapped = f"pellucid import {shlex.quote(source)} {shlex.quote(file)}"
+        raise Refused(f"{file} is not a database, and the database comes first: {swapped}") from None
     except KeyboardInterrupt as stopped:
         say("; ".join(["stopped", *map(str, stopped.args)]))
         ctx.exit(130)
-    click.echo(str(report), err=bool(report.skipped_count))
+    click.echo(with_options(str(report)), err=bool(report.skipped_count))
     if report.skipped_count:
         ctx.exit(SKIPPED)
 

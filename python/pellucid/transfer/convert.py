@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["TYPES", "converter", "from_cell", "number"]
+__all__ = ["TYPES", "converter", "from_cell", "number", "with_dicts"]
 
 Convert = Callable[[Any], Any]
 
@@ -16,6 +18,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 DATETIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII)
 INT = re.compile(r"-?(0|[1-9]\d*)\Z", re.ASCII)
 FLOAT = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z", re.ASCII)
+CONTAINERS = (dict, list, tuple, Counter, OrderedDict, defaultdict)
 SPECIAL_FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 BOOLS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
@@ -50,6 +53,31 @@ def converter(types: str | Mapping[str, str] | None, dates: bool, unpickle: Conv
         return value
 
     return convert
+
+
+def with_dicts(value: Any) -> Any:
+    """The value with a dict in place of each OrderedDict, defaultdict and Counter, at any depth.
+
+    It is the same object if there is none. A value that contains itself raises `RecursionError`.
+    """
+    # By address, because a pickle may have one part in very many places.
+    made: dict[int, Any] = {}
+
+    def convert(part: Any) -> Any:
+        kind = type(part)
+        if kind not in CONTAINERS:
+            return part
+        if id(part) not in made:
+            if issubclass(kind, dict):
+                pairs = {name: convert(inner) for name, inner in part.items()}
+                is_same = kind is dict and all(map(operator.is_, pairs.values(), part.values()))
+                made[id(part)] = part if is_same else pairs
+            else:
+                parts = kind(map(convert, part))
+                made[id(part)] = part if all(map(operator.is_, parts, part)) else parts
+        return made[id(part)]
+
+    return convert(value)
 
 
 def number(text: str) -> Any:

@@ -136,7 +136,7 @@ def _of_json(text: bytes, suffix: str) -> str:
 def _is_value(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pellucid
 from pellucid import errors
-from pellucid.transfer.convert import converter
+from pellucid.transfer.convert import converter, with_dicts
 from pellucid.transfer.detect import FORMATS, detect
 from pellucid.transfer.job import Chunk, Input, Job, Part
 from pellucid.transfer.progress import Pace
@@ -271,6 +271,7 @@ class _Writer:
         self.first_key: int | None = None
         self.count = 0
         self.refused: set[int] = set()
+        self.is_plain = False
 
     def store(self, chunk: Chunk) -> int:
         """Store a chunk, and return how many of its rows were stored."""
@@ -291,17 +292,35 @@ class _Writer:
         self.count += len(chunk.rows)
         return len(chunk.rows)
 
+    def add(self, row: Any) -> None:
+        """Store one row. If its class is a reason to refuse it, a plain dict is stored instead."""
+        try:
+            self.add_exactly(row)
+        except (errors.UnsupportedValue, errors.PickleDenied) as refused:
+            try:
+                plain = with_dicts(row)
+            except RecursionError:
+                raise refused from None
+            if plain is row:
+                raise
+            self.add_exactly(plain)
+            self.is_plain = True
+            self.work.report.made_dicts += 1
+
+    def add_exactly(self, row: Any) -> None:
+        if self.is_keyed:
+            self.table[row[0]] = row[1]
+            return
+        key = self.table.append(row)
+        self.first_key = key if self.first_key is None else self.first_key
+
     def one_by_one(self, chunk: Chunk) -> int:
         """Store rows one by one, so that one which is refused does not keep out the others."""
         stored = 0
         for position, row in enumerate(chunk.rows):
             self.count += 1
             try:
-                if self.is_keyed:
-                    self.table[row[0]] = row[1]
-                else:
-                    key = self.table.append(row)
-                    self.first_key = key if self.first_key is None else self.first_key
+                self.add(row)
             except REFUSED as error:
                 self.skip(chunk.place(position), str(error))
                 self.refused.add(self.count - 1)
@@ -349,9 +368,7 @@ class _Writer:
                     stored = self.table.get(key, MISSING)
                 else:
                     key, stored = count, next(stored_rows, MISSING)
-                if stored is not MISSING and pellucid.dumps(stored, pickle="allow") == pellucid.dumps(
-                    row, pickle="allow"
-                ):
+                if stored is not MISSING and self.is_same(stored, row):
                     # A later row may be under the same key, and is the one that is stored.
                     differing.pop(key, None)
                 else:
@@ -361,6 +378,13 @@ class _Writer:
             raise errors.SourceError(
                 f"{self.work.source.name}: what was stored is not what was read again: {where}"
             )
+
+    def is_same(self, stored: Any, row: Any) -> bool:
+        """Whether the stored value is the row, or a plain dict for it if there are such."""
+        data = pellucid.dumps(stored, pickle="allow")
+        return data == pellucid.dumps(row, pickle="allow") or (
+            self.is_plain and data == pellucid.dumps(with_dicts(row), pickle="allow")
+        )
 
 
 def _each(chunk: Chunk, change: Callable[[Any], Any], skip: Callable[[str, str], None]) -> Chunk:

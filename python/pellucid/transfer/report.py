@@ -36,8 +36,11 @@ class _Report:
     def _end(self) -> str:
         return f", {self.skipped_count:,} skipped" if self.skipped_count else ""
 
+    def _notes(self) -> list[str]:
+        return []
+
     def __str__(self) -> str:
-        lines = [repr(self)[1:-1].partition(": ")[2]]
+        lines = [repr(self)[1:-1].partition(": ")[2], *self._notes()]
         lines += [f"  skipped {place}: {reason}" for place, reason in self.skipped[:SHOWN]]
         if self.skipped_count > SHOWN:
             lines.append(f"  and {self.skipped_count - SHOWN:,} more")
@@ -51,6 +54,7 @@ class ImportReport(_Report):
         super().__init__(name)
         self.tables: dict[str, int] = {}
         self.replaced = 0
+        self.made_dicts = 0
         self.dry_run = False
         self.verified = False
 
@@ -62,6 +66,14 @@ class ImportReport(_Report):
         notes += " (dry run: nothing was stored)" if self.dry_run else ""
         head = f"{_rows(self.rows)} of {self.name} ({self.format}) in {tables}"
         return f"<ImportReport: {head}{self._end()}{notes}>"
+
+    def _notes(self) -> list[str]:
+        if not self.made_dicts:
+            return []
+        return [
+            f"  {_rows(self.made_dicts)} got a dict in place of an OrderedDict, defaultdict or Counter; "
+            'these stay what they are in a database opened with pickle="allow"'
+        ]
 
 
 class ExportReport(_Report):

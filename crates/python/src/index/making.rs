@@ -9,6 +9,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::errors;
 use crate::expression::operand::node_of;
 use crate::hot::callbacks;
+use crate::progress::Progress;
 use crate::query::plan::sort_part;
 use crate::store_errors;
 use crate::table::handle::Table;
@@ -40,40 +41,6 @@ fn definition_of(
     Ok(text)
 }
 
-/// The function that reports progress, and the exception that it raised.
-struct Progress {
-    function: Option<Py<PyAny>>,
-    raised: Option<PyErr>,
-}
-
-impl Progress {
-    fn new(function: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        if let Some(function) = function
-            && !function.is_callable()
-        {
-            let kind = function.get_type();
-            return Err(errors::type_error(format!(
-                "progress has to be a function of (rows done, rows), not {}",
-                kind.name()?
-            )));
-        }
-        Ok(Self { function: function.map(|function| function.clone().unbind()), raised: None })
-    }
-
-    /// Reports progress; false if the work should stop.
-    fn tell(&mut self, done: u64, total: u64) -> bool {
-        let told = Python::attach(|py| {
-            callbacks::check_signals(py)?;
-            match &self.function {
-                Some(function) => function.call1(py, (done, total)).map(|_| ()),
-                None => Ok(()),
-            }
-        });
-        self.raised = told.err();
-        self.raised.is_none()
-    }
-}
-
 /// Does `work` in the caller's transaction, or in its own one with the GIL released.
 fn within(
     table: &Bound<'_, Table>,
@@ -83,17 +50,14 @@ fn within(
 ) -> PyResult<()> {
     let (py, this) = (table.py(), table.get());
     this.check_writable(py)?;
-    let mut progress = Progress::new(progress)?;
+    let mut progress = Progress::new(progress, "rows")?;
     let core = this.core();
     let done = core.write_released(
         py,
         |transaction| this.id_for_writing(py, transaction),
         |transaction, id| work(transaction, id, &mut |done, total| progress.tell(done, total)),
     );
-    match progress.raised.take() {
-        Some(raised) => Err(raised),
-        None => done,
-    }
+    progress.end(done)
 }
 
 /// `table.create_index(...)`.
@@ -116,7 +80,7 @@ pub fn create(
         });
     }
     this.check_writable(py)?;
-    let mut progress = Progress::new(progress)?;
+    let mut progress = Progress::new(progress, "rows")?;
     let core = this.core();
     let id = core.write(py, |transaction| this.id_for_writing(py, transaction))?;
     this.identity().stand_for(py, id);
@@ -125,10 +89,7 @@ pub fn create(
             progress.tell(done, total)
         })
     });
-    match progress.raised.take() {
-        Some(raised) => Err(raised),
-        None => made.map_err(|error| store_errors::of_store(py, error)),
-    }
+    progress.end(made.map_err(|error| store_errors::of_store(py, error)))
 }
 
 /// `table.rebuild_index(name)`.

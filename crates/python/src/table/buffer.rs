@@ -37,7 +37,7 @@ pub fn buffer<'py>(
         let bytes = match find(py, &row, row.bytes(), &steps)? {
             Place::Here(bytes) => text::bytes(py, bytes)?,
             Place::Apart(of) => {
-                let large = row.apart(py, of.id, of.size)?;
+                let large = row.apart(py, None, of.id, of.size)?;
                 text::bytes(py, content_apart(py, &row, of.tag, large.bytes())?)?
             }
         };
@@ -59,7 +59,7 @@ pub fn buffer<'py>(
         }
         Place::Apart(of) => {
             row.attach(py, snapshot.clone());
-            let large = row.apart(py, of.id, of.size)?;
+            let large = row.apart(py, None, of.id, of.size)?;
             let bytes = large.bytes();
             let start = bytes.len() - content_apart(py, &row, of.tag, bytes)?.len();
             HeldBytes::view(py, large, |large: &Large| large.bytes().get(start..).unwrap_or_default())

@@ -18,7 +18,7 @@ use pyo3::ffi;
 use crate::counters;
 use crate::hot::item::{Item, Object, simple};
 use crate::hot::prefetch::ask_for;
-use crate::values::encode::{Encoding, Outcome};
+use crate::values::encode::{Encoding, Outcome, SIGNAL_STEPS};
 use crate::values::names::{Names, ShapeNames, is_same_name};
 
 /// How far ahead the head of an element, the table of a dict, and its values are prefetched.
@@ -115,6 +115,11 @@ impl Encoding<'_, '_> {
                     gathered = index + 1;
                 }
                 index += 1;
+                if index % SIGNAL_STEPS as isize == 0 {
+                    self.hear_signals()?;
+                    // Python code may have run.
+                    gathered = index;
+                }
             }
         }
         Ok(index)

@@ -182,7 +182,13 @@ pub struct Encoding<'a, 'py> {
     pub(super) seen: Seen,
     // How many stand-ins (see `stand_in`) are nested at the moment.
     stand_in_count: u32,
+    // How many dicts and lists were begun: signals are looked for after each `SIGNAL_STEPS`.
+    steps: u32,
 }
+
+/// Dicts and lists between two looks for signals: some milliseconds. A value of 60 lists, each of
+/// which holds the one before twice, takes minutes before it is too large.
+pub(super) const SIGNAL_STEPS: u32 = 1 << 14;
 
 /// The sizes of the lists beside the bytes: shapes used, shapes pending, values stored apart.
 #[derive(Clone, Copy)]
@@ -252,6 +258,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             manner,
             seen: Seen::default(),
             stand_in_count: 0,
+            steps: 0,
         }
     }
 
@@ -309,6 +316,20 @@ impl<'a, 'py> Encoding<'a, 'py> {
     #[inline]
     pub(super) fn names(&self) -> &'a Names {
         self.names
+    }
+
+    /// Counts a dict or list, and runs signal handlers now and then. The caller holds what it goes
+    /// on with.
+    #[inline]
+    pub(super) fn step(&mut self) -> Outcome {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(SIGNAL_STEPS) { self.hear_signals() } else { Ok(()) }
+    }
+
+    /// Runs pending signal handlers.
+    #[cold]
+    pub(super) fn hear_signals(&self) -> Outcome {
+        Ok(callbacks::check_signals(self.py)?)
     }
 
     /// Writes `object`; `depth` counts the containers around it.
@@ -476,6 +497,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
     #[inline(never)]
     unsafe fn list(&mut self, list: Object, depth: u32) -> Outcome {
         Self::check_depth(depth)?;
+        self.step()?;
         counters::container_encoded();
         // SAFETY: an exact list, live during the call.
         unsafe {

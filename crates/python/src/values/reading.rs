@@ -11,6 +11,8 @@
 //! sees what the program has written meanwhile.
 #![allow(unsafe_code)]
 
+use std::mem::ManuallyDrop;
+
 use crate::hot::gil::GilRc;
 use crate::values::row::Row;
 
@@ -48,6 +50,39 @@ impl<'a> Reading<'a> {
     #[inline]
     pub fn version(&self) -> u32 {
         self.version
+    }
+}
+
+/// A reading that lasts from one call of Python code to the next.
+pub struct Held {
+    row: GilRc<Row>,
+    data: *const u8,
+    size: usize,
+    version: u32,
+}
+
+// SAFETY: the pointer leads into memory that `row` keeps; both are used only with the GIL held.
+unsafe impl Send for Held {}
+// SAFETY: as above.
+unsafe impl Sync for Held {}
+
+impl Held {
+    /// A reading of the current bytes of `row`.
+    pub fn new(row: &GilRc<Row>) -> Self {
+        let (data, size) = row.begin_reading();
+        Self { row: row.clone(), data, size, version: row.version() }
+    }
+
+    /// The reading, which the drop of `self` ends.
+    #[inline]
+    pub fn reading(&self) -> ManuallyDrop<Reading<'_>> {
+        ManuallyDrop::new(Reading { row: &self.row, data: self.data, size: self.size, version: self.version })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.row.end_reading(self.data);
     }
 }
 

@@ -9,11 +9,14 @@ use pellucid_record::view::{Container, Slot, Walker};
 use pyo3::exceptions::{PyAttributeError, PyException, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors;
+use crate::hot::gil::GilValue;
 use crate::values::handles::Record;
+use crate::values::names::ShapeNames;
 use crate::values::node::Step;
-use crate::values::reading::Reading;
+use crate::values::reading::{Held, Reading};
 use crate::values::row::Row;
 use crate::values::views::{DictItems, DictKeys, DictValues, Shows, Viewed};
 use crate::values::{change, decode, field, path, row_errors};
@@ -69,78 +72,16 @@ pub fn to_dict<'py>(record: &Bound<'py, Record>) -> PyResult<Bound<'py, PyAny>> 
 
 /// The keys of the fields that are present, in order.
 pub fn keys<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let node = &record.get().node;
-    let place = node.container(record.py())?;
-    let mut keys = Vec::new();
-    for_each(record, &Reading::new(&node.row), &place, |key, _| {
-        keys.push(key);
-        Ok(())
-    })?;
-    Ok(keys)
-}
-
-/// Calls `visit` with the key and the slot of each field that is present, all from one state of the
-/// record.
-fn for_each<'py>(
-    record: &Bound<'py, Record>,
-    reading: &Reading<'_>,
-    place: &Container,
-    mut visit: impl FnMut(Bound<'py, PyAny>, Slot<'_>) -> PyResult<()>,
-) -> PyResult<()> {
     let py = record.py();
-    let (row, bytes) = (reading.row(), reading.bytes());
-    // No two values may share bytes, so copies of all of them take no more than the record does.
-    let mut walker = Walker::new(*place);
-    let mut next =
-        || walker.next_bounded(bytes, &*row.names).map_err(|error| row_errors::corrupt_row(py, row, &error));
-    if place.kind == Kind::Shaped {
-        let Some(shape) = row.names.named(py, place.shape) else {
-            return Err(errors::corrupt_record(py, "the record's shape is unknown".to_owned()));
-        };
-        for name in shape.shape.names() {
-            let Some(slot) = next()? else { break };
-            if slot != Slot::Absent {
-                visit(PyString::intern(py, name).into_any(), slot)?;
-            }
-        }
-        return Ok(());
-    }
-    while let (Some(key), Some(value)) = (next()?, next()?) {
-        if value != Slot::Absent {
-            visit(hashable(decode::plain(py, reading, &key)?, &key, row)?, value)?;
-        }
-    }
-    Ok(())
-}
-
-/// A key, which has a hash where it was written from a dict: a dict of the record would need it.
-fn hashable<'py>(key: Bound<'py, PyAny>, slot: &Slot<'_>, row: &Row) -> PyResult<Bound<'py, PyAny>> {
-    if let Slot::Container(_) | Slot::Heap { .. } = slot
-        && let Err(error) = key.hash()
-    {
-        return Err(decode::unhashable(key.py(), row, error));
-    }
-    Ok(key)
-}
-
-/// The values that are present, in order.
-pub fn values<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    items(record).map(|items| items.into_iter().map(|(_, value)| value).collect())
-}
-
-/// The keys and values that are present, in order.
-pub fn items<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     let node = &record.get().node;
-    let place = node.container(record.py())?;
+    let place = node.container(py)?;
     let reading = Reading::new(&node.row);
-    let mut items = Vec::new();
-    for_each(record, &reading, &place, |key, slot| {
-        let step = path::field_step(&key)?;
-        let value = decode::handle(record.as_any(), &reading, slot, || step.unwrap_or(Step::Index(0)))?;
-        items.push((key, value));
-        Ok(())
-    })?;
-    Ok(items)
+    let names = names_of(py, reading.row(), &place)?;
+    let (mut walker, mut keys) = (Walker::new(place), Vec::new());
+    while let Some((key, _)) = next_field(py, &reading, names, &mut walker)? {
+        keys.push(key);
+    }
+    Ok(keys)
 }
 
 /// How many fields are present.
@@ -415,10 +356,12 @@ impl Viewed for Fields {
 
     fn iterate<'py>(&self, py: Python<'py>, shows: Shows, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
         let record = self.0.bind(py);
+        if shows != Shows::Keys && !reverse {
+            return Ok(Bound::new(py, FieldIterator::new(record, shows)?)?.into_any());
+        }
         let list = match shows {
             Shows::Keys => PyList::new(py, keys(record)?)?,
-            Shows::Values => PyList::new(py, values(record)?)?,
-            Shows::Items => PyList::new(py, items(record)?)?,
+            _ => PyList::new(py, FieldIterator::new(record, shows)?.rest(py)?)?,
         };
         if reverse {
             list.reverse()?;
@@ -428,6 +371,123 @@ impl Viewed for Fields {
 
     fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         get_item(self.0.bind(py), key)
+    }
+}
+
+/// An iterator over the values or items of a record. It shows the state of the record at its start.
+#[pyclass(frozen, module = "pellucid", name = "FieldIterator")]
+struct FieldIterator {
+    record: Py<Record>,
+    held: Held,
+    /// What comes next; None after the end.
+    next: GilValue<Option<Walker>>,
+    shows: Shows,
+}
+
+impl FieldIterator {
+    /// An iterator over the current state of `record`.
+    fn new(record: &Bound<'_, Record>, shows: Shows) -> PyResult<Self> {
+        let node = &record.get().node;
+        let walker = Walker::new(node.container(record.py())?);
+        Ok(Self {
+            record: record.clone().unbind(),
+            held: Held::new(&node.row),
+            next: GilValue::new(Some(walker)),
+            shows,
+        })
+    }
+
+    /// Everything that is left.
+    fn rest<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut elements = Vec::new();
+        while let Some(element) = self.element(py)? {
+            elements.push(element);
+        }
+        Ok(elements)
+    }
+
+    fn element<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(mut walker) = self.next.get() else { return Ok(None) };
+        let record = self.record.bind(py);
+        record.get().node.check_open(py)?;
+        let reading = self.held.reading();
+        let names = names_of(py, reading.row(), walker.container())?;
+        let Some((key, slot)) = next_field(py, &reading, names, &mut walker)? else {
+            self.next.set(None);
+            return Ok(None);
+        };
+        // What makes a value may run Python code, which may ask for the next one.
+        self.next.set(Some(walker));
+        let step = if key.is_exact_instance_of::<PyString>() { None } else { path::field_step(&key)? };
+        let name = || Step::Field(key.extract::<&str>().unwrap_or_default().into());
+        let value = decode::handle(record.as_any(), &reading, slot, || step.unwrap_or_else(name))?;
+        Ok(Some(match self.shows {
+            Shows::Values => value,
+            _ => PyTuple::new(py, [key, value])?.into_any(),
+        }))
+    }
+}
+
+/// The names of a dict's fields; None if it has its keys in its own bytes.
+fn names_of<'r>(py: Python<'_>, row: &'r Row, place: &Container) -> PyResult<Option<&'r ShapeNames>> {
+    if place.kind != Kind::Shaped {
+        return Ok(None);
+    }
+    let found = row.names.named(py, place.shape);
+    found.map(Some).ok_or_else(|| errors::corrupt_record(py, "the record's shape is unknown".to_owned()))
+}
+
+/// The key and the slot of the next field that is present.
+fn next_field<'py, 'r>(
+    py: Python<'py>,
+    reading: &'r Reading<'_>,
+    names: Option<&ShapeNames>,
+    walker: &mut Walker,
+) -> PyResult<Option<(Bound<'py, PyAny>, Slot<'r>)>> {
+    let (row, bytes) = (reading.row(), reading.bytes());
+    // No two values may share bytes, so copies of all of them take no more than the record does.
+    let step = |walker: &mut Walker| {
+        walker.next_bounded(bytes, &*row.names).map_err(|error| row_errors::corrupt_row(py, row, &error))
+    };
+    loop {
+        let index = walker.index();
+        let Some(first) = step(walker)? else { return Ok(None) };
+        let Some(names) = names else {
+            let Some(slot) = step(walker)? else { return Ok(None) };
+            if slot != Slot::Absent {
+                return Ok(Some((hashable(decode::plain(py, reading, &first)?, &first, row)?, slot)));
+            }
+            continue;
+        };
+        let Some(name) = names.shape.name(index) else { return Ok(None) };
+        if first != Slot::Absent {
+            return Ok(Some((PyString::intern(py, name).into_any(), first)));
+        }
+    }
+}
+
+/// A key, which has a hash where it was written from a dict: a dict of the record would need it.
+fn hashable<'py>(key: Bound<'py, PyAny>, slot: &Slot<'_>, row: &Row) -> PyResult<Bound<'py, PyAny>> {
+    if let Slot::Container(_) | Slot::Heap { .. } = slot
+        && let Err(error) = key.hash()
+    {
+        return Err(decode::unhashable(key.py(), row, error));
+    }
+    Ok(key)
+}
+
+#[pymethods]
+impl FieldIterator {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.record)
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.element(py)
     }
 }
 

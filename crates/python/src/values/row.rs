@@ -28,6 +28,7 @@ use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::names::Names;
 use crate::values::node::Step;
+use crate::values::reading::Reading;
 use crate::values::row_errors;
 
 /// Arrays of this many bytes or more are read where they lie.
@@ -121,6 +122,25 @@ pub enum Holder {
     /// As `Apart`, for a change that a watch reports: it brings the large values that its commit
     /// wrote, since the snapshot may not have them any more.
     Told(Box<Told>),
+}
+
+impl Holder {
+    fn snapshot(&self) -> Option<&Snapshot> {
+        match self {
+            Holder::Snapshot(snapshot) => Some(snapshot),
+            Holder::Apart(held) => Some(&held.1),
+            Holder::Told(told) => Some(&told.snapshot),
+            Holder::Owned(_) | Holder::Buffer(_) | Holder::Bytes(_) => None,
+        }
+    }
+
+    /// The bytes of a large value that the change of a watch brings along.
+    fn told(&self, id: u64) -> Option<Arc<[u8]>> {
+        match self {
+            Holder::Told(told) => told.large.iter().find(|large| large.id == id)?.bytes.clone(),
+            _ => None,
+        }
+    }
 }
 
 /// The row that a commit wrote, with its large values.
@@ -475,11 +495,27 @@ impl Row {
 
     /// The snapshot that the row was read from, if the row still has it.
     pub fn snapshot(&self, py: Python<'_>) -> Option<Snapshot> {
-        self.holder.with(py, |holder| match holder {
-            Holder::Snapshot(snapshot) => Some(snapshot.clone()),
-            Holder::Apart(held) => Some(held.1.clone()),
-            Holder::Told(told) => Some(told.snapshot.clone()),
-            _ => None,
+        self.holder.with(py, |holder| holder.snapshot().cloned())
+    }
+
+    /// Runs `work` on the holder of what `reading` reads, which may be older than what the row has
+    /// now. Without a reading, it is what the row has now.
+    fn with_holder_of<R>(
+        &self,
+        py: Python<'_>,
+        reading: Option<&Reading<'_>>,
+        work: impl FnOnce(&Holder) -> R,
+    ) -> R {
+        let data = reading.map_or(self.data.get(), |reading| reading.bytes().as_ptr());
+        if data == self.data.get() {
+            return self.holder.with(py, |holder| work(holder));
+        }
+        self.aside.with(py, |aside| {
+            let retired = aside.iter().flat_map(|aside| &aside.retired).find(|old| old.data == data);
+            match retired {
+                Some(old) => work(&old.holder),
+                None => self.holder.with(py, |holder| work(holder)),
+            }
         })
     }
 
@@ -488,26 +524,26 @@ impl Row {
         self.holder.with(py, |holder| matches!(holder, Holder::Told(_)))
     }
 
-    /// The bytes of a large value that the change of a watch brings along.
-    fn told(&self, py: Python<'_>, id: u64) -> Option<Arc<[u8]>> {
-        self.holder.with(py, |holder| match holder {
-            Holder::Told(told) => told.large.iter().find(|large| large.id == id)?.bytes.clone(),
-            _ => None,
-        })
-    }
-
-    /// A value stored outside of the record.
+    /// A value stored outside of the record that `reading` reads, or that the row has now.
     ///
     /// # Errors
     /// `StaleRecord` if the database no longer has it; `ValueError` if its size differs from the
     /// record's.
-    pub fn apart(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Large> {
+    pub fn apart(
+        &self,
+        py: Python<'_>,
+        reading: Option<&Reading<'_>>,
+        id: u64,
+        size: u64,
+    ) -> PyResult<Large> {
         let Some(table) = &self.table else {
             return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
         };
-        let found = match self.told(py, id) {
+        let (told, snapshot) =
+            self.with_holder_of(py, reading, |holder| (holder.told(id), holder.snapshot().cloned()));
+        let found = match told {
             Some(bytes) => Some(Large::Told(bytes)),
-            None => table.large_value(py, self.snapshot(py).as_ref(), id)?,
+            None => table.large_value(py, snapshot.as_ref(), id)?,
         };
         match found {
             Some(data) if data.bytes().len() as u64 == size => Ok(data),
@@ -552,16 +588,21 @@ impl Row {
         self.table.as_ref().is_some_and(|table| table.lends(py))
     }
 
-    /// Bytes of this row as a buffer that keeps them in memory. None if they are few, or lie in no
-    /// snapshot: then they are copied.
+    /// Bytes of what `reading` reads, as a buffer that keeps them in memory. None if they are few,
+    /// or lie in no snapshot: then they are copied.
     ///
     /// # Errors
     /// `MemoryError`.
-    pub fn lend<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub fn lend<'py>(
+        &self,
+        py: Python<'py>,
+        reading: &Reading<'_>,
+        bytes: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         if bytes.len() < LENT_SIZE_MIN {
             return Ok(None);
         }
-        let snapshot = self.holder.with(py, |holder| match holder {
+        let snapshot = self.with_holder_of(py, Some(reading), |holder| match holder {
             Holder::Snapshot(snapshot) => Some(snapshot.clone()),
             // Either the record lies in the snapshot, or in the copy.
             Holder::Apart(held) if !held.0.as_ptr_range().contains(&bytes.as_ptr()) => Some(held.1.clone()),
@@ -602,7 +643,6 @@ struct Retired {
     data: *const u8,
     /// How many `Reading`s of these bytes exist; never 0.
     readers: u32,
-    #[expect(dead_code, reason = "it keeps the bytes where they are")]
     holder: Holder,
 }
 

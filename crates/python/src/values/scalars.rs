@@ -211,7 +211,7 @@ fn from_payload<'py>(
             hooks::decode_registered(&parts.get_item(0)?, &parts.get_item(1)?)
         }
         tag::PICKLE => hooks::decode_pickle(py, payload, None, &reading.row().policy(py)),
-        tag::APART => apart(py, reading.row(), payload, depth),
+        tag::APART => apart(py, reading, payload, depth),
         _ => Err(damaged()),
     }
 }
@@ -284,7 +284,7 @@ fn array<'py>(
     let row = reading.row();
     let array = pellucid_record::payload::ndarray(reading.bytes(), &*row.names, offset, payload_size as u32)
         .map_err(|error| row_errors::corrupt_row(py, row, &error))?;
-    let lent = if lends { row.lend(py, array.data)? } else { None };
+    let lent = if lends { row.lend(py, reading, array.data)? } else { None };
     let data = match lent {
         Some(lent) => lent,
         None => text::bytes(py, array.data)?.into_any(),
@@ -306,16 +306,21 @@ fn array_apart<'py>(
 
 /// A value stored outside of the record: reads its bytes from the database, then decodes them by
 /// its tag.
-fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> PyResult<Bound<'py, PyAny>> {
+fn apart<'py>(
+    py: Python<'py>,
+    reading: &Reading<'_>,
+    payload: &[u8],
+    depth: u32,
+) -> PyResult<Bound<'py, PyAny>> {
     let Reference { tag, id, size } = Reference::parse(payload)?;
-    let data = row.apart(py, id, size)?;
+    let data = reading.row().apart(py, Some(reading), id, size)?;
     match tag {
         tag::STR => text::utf8(py, data.bytes()),
         tag::APART | tag::REGISTERED => {
             Err(errors::value_error("a value apart is of a kind that cannot lie there"))
         }
-        tag::NDARRAY => array_apart(py, row, &data, depth),
-        _ => from_payload(py, &Reading::new(row), tag, data.bytes(), 0, depth),
+        tag::NDARRAY => array_apart(py, reading.row(), &data, depth),
+        _ => from_payload(py, reading, tag, data.bytes(), 0, depth),
     }
 }
 

@@ -243,30 +243,36 @@ fn base_for(element: &Staged, base: u64) -> u64 {
 /// their sizes, in the upper half of the bits, are cut off.
 #[inline]
 fn write_slots<const W: usize>(out: &mut [u8], staged: &[Staged], base: u64) {
-    let block_size = BLOCK_SLOTS as usize * (1 + W);
-    for (block, elements) in out.chunks_mut(block_size).zip(staged.chunks(BLOCK_SLOTS as usize)) {
-        let Some((tags, slots)) = block.split_at_mut_checked(elements.len()) else { return };
-        for ((tag, slot), element) in tags.iter_mut().zip(slots.as_chunks_mut::<W>().0).zip(elements) {
-            *tag = element.tag;
-            set_slot(slot, element.bits.wrapping_add(base_for(element, base)));
-        }
-    }
+    write_blocks::<W>(out, staged, |element| element.bits.wrapping_add(base_for(element, base)));
 }
 
 /// Writes blocks of slots of 8 bytes, which refer to the payload itself. In a nested container the
 /// payload's size comes before it.
 #[inline]
 fn write_wide_slots<const IS_ROOT: bool>(out: &mut [u8], staged: &[Staged], base: u64) {
-    let block_size = BLOCK_SLOTS as usize * 9;
-    for (block, elements) in out.chunks_mut(block_size).zip(staged.chunks(BLOCK_SLOTS as usize)) {
-        let Some((tags, slots)) = block.split_at_mut_checked(elements.len()) else { return };
-        for ((tag, slot), element) in tags.iter_mut().zip(slots.as_chunks_mut::<8>().0).zip(elements) {
-            *tag = element.tag;
-            let mut bits = element.bits.wrapping_add(base_for(element, base));
-            if !IS_ROOT && element.tag >= tag::HEAP && element.tag != tag::CONTAINER {
-                bits += varint_size((element.bits >> 32) as u32) as u64;
-            }
-            set_slot(slot, bits);
+    write_blocks::<8>(out, staged, |element| {
+        let mut bits = element.bits.wrapping_add(base_for(element, base));
+        if !IS_ROOT && element.tag >= tag::HEAP && element.tag != tag::CONTAINER {
+            bits += varint_size((element.bits >> 32) as u32) as u64;
         }
+        bits
+    });
+}
+
+/// Writes blocks of tags and slots of `W` bytes. Most containers are one block: what prepares an
+/// iterator over blocks took as long as the block.
+#[inline]
+fn write_blocks<const W: usize>(mut out: &mut [u8], mut staged: &[Staged], bits_of: impl Fn(&Staged) -> u64) {
+    while !staged.is_empty() {
+        let (elements, rest) = staged.split_at(staged.len().min(BLOCK_SLOTS as usize));
+        let Some((tags, behind)) = out.split_at_mut_checked(elements.len()) else { return };
+        let Some((slots, behind)) = behind.split_at_mut_checked(elements.len() * W) else { return };
+        for (tag, element) in tags.iter_mut().zip(elements) {
+            *tag = element.tag;
+        }
+        for (slot, element) in slots.as_chunks_mut::<W>().0.iter_mut().zip(elements) {
+            set_slot(slot, bits_of(element));
+        }
+        (out, staged) = (behind, rest);
     }
 }

@@ -15,6 +15,8 @@ from pellucid.transfer.sources.jsonl import BOMS_UTF16, reason_of
 __all__ = ["parts"]
 
 DELIMITERS = ",;\t|"
+# Large texts are values like others. A quote that is never closed makes the rest of the file one cell.
+CELL_SIZE_MAX = 1 << 28
 
 
 def parts(job: Job) -> Iterator[Part]:
@@ -23,6 +25,8 @@ def parts(job: Job) -> Iterator[Part]:
 
 
 def _rows(job: Job) -> Iterator[tuple[int, dict[str, Any]]]:
+    # The limit belongs to the process, so it is only raised.
+    csv.field_size_limit(max(csv.field_size_limit(), CELL_SIZE_MAX))
     encoding = job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8-sig")
     with job.input.text(encoding) as text:
         try:
@@ -48,13 +52,15 @@ def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, 
     first = text.readline()
     cells = csv.reader(chain([first], text), delimiter=max(DELIMITERS, key=first.count), strict=True)
     names = _next(job, cells) or []
+    seen: set[str] = set()
     for column, name in enumerate(names, 1):
         if not name.strip():
             raise job.damaged(
                 f"column {column} has no name; the first line must have the names of the columns"
             )
-        if name in names[: column - 1]:
+        if name in seen:
             raise job.damaged(f"two columns have the name {name!r}")
+        seen.add(name)
     readers = [_reader(job.types, name) for name in names]
     place = cells.line_num + 1
     while (row := _next(job, cells)) is not None:

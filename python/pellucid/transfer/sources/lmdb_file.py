@@ -38,21 +38,21 @@ def parts(job: Job) -> Iterator[Part]:
             create=False,
             max_dbs=NAMES_MAX,
         ) as environment:
-            yield from _parts(lmdb, environment)
+            yield from _parts(job, lmdb, environment)
     except lmdb.Error as error:
         raise job.damaged(error) from error
 
 
-def _parts(lmdb: Any, environment: Any) -> Iterator[Part]:
+def _parts(job: Job, lmdb: Any, environment: Any) -> Iterator[Part]:
     named = _named(lmdb, environment)
     with environment.begin() as transaction:
         count = transaction.stat()["entries"]
         if count > len(named) or not named:
-            pairs = _pairs(transaction, None, frozenset(named))
+            pairs = _pairs(job, lmdb, transaction, None, frozenset(named))
             yield Part(None if not named else "default", "pairs", in_chunks(pairs, "key", count))
         for name, database in named.items():
             count = transaction.stat(database)["entries"]
-            pairs = _pairs(transaction, database, frozenset())
+            pairs = _pairs(job, lmdb, transaction, database, frozenset())
             yield Part(name.decode("utf-8", "replace"), "pairs", in_chunks(pairs, "key", count))
 
 
@@ -69,7 +69,14 @@ def _named(lmdb: Any, environment: Any) -> dict[bytes, Any]:
     return found
 
 
-def _pairs(transaction: Any, database: Any, without: frozenset[bytes]) -> Iterator[Any]:
+def _pairs(job: Job, lmdb: Any, transaction: Any, database: Any, without: frozenset[bytes]) -> Iterator[Any]:
+    try:
+        yield from _rows(transaction, database, without)
+    except lmdb.Error as error:
+        raise job.damaged(error) from error
+
+
+def _rows(transaction: Any, database: Any, without: frozenset[bytes]) -> Iterator[Any]:
     cursor = transaction.cursor(database) if database is not None else transaction.cursor()
     is_multiple = bool(database is not None and database.flags(transaction).get("dupsort"))
     for key in cursor.iternext_nodup(values=False) if is_multiple else cursor.iternext(values=False):

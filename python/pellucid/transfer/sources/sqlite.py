@@ -12,19 +12,25 @@ from typing import Any
 from pellucid.errors import SourceError
 from pellucid.transfer.job import CHUNK_ROWS, Chunk, Input, Job, Part
 
-__all__ = ["kind_of", "opened", "parts", "quoted"]
+__all__ = ["errors_of", "kind_of", "opened", "parts", "quoted"]
 
 
 @contextmanager
 def opened(name: str, path: str, encoding: str | None = None) -> Iterator[sqlite3.Connection]:
     """A connection that only reads, in one transaction: it sees one state, whatever others write."""
     uri = pathlib.Path(path).absolute().as_uri() + "?mode=ro"
+    with errors_of(name), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        if encoding is not None:
+            connection.text_factory = lambda data: data.decode(encoding)
+        connection.execute("BEGIN")
+        yield connection
+
+
+@contextmanager
+def errors_of(name: str) -> Iterator[None]:
+    """Make what SQLite raises a `SourceError`. A generator of rows needs this too: it runs elsewhere."""
     try:
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            if encoding is not None:
-                connection.text_factory = lambda data: data.decode(encoding)
-            connection.execute("BEGIN")
-            yield connection
+        yield
     except UnicodeDecodeError as error:
         raise SourceError(f"{name} cannot be read: a text is not {error.encoding}") from error
     except sqlite3.Error as error:
@@ -54,8 +60,10 @@ def kind_of(source: Input) -> str:
 
 
 def _has_pickles(connection: sqlite3.Connection, table: str) -> bool:
-    values = [bytes(value) for (value,) in connection.execute(f"SELECT value FROM {quoted(table)} LIMIT 8")]
-    return bool(values) and all(value[:1] == b"\x80" and value[-1:] == b"." for value in values)
+    values = [value for (value,) in connection.execute(f"SELECT value FROM {quoted(table)} LIMIT 8")]
+    return bool(values) and all(
+        isinstance(value, bytes) and value[:1] == b"\x80" and value[-1:] == b"." for value in values
+    )
 
 
 def quoted(name: str) -> str:
@@ -87,10 +95,15 @@ def parts(job: Job) -> Iterator[Part]:
         for table in tables(connection):
             found = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
             key = tuple(row[1] for row in sorted(found, key=lambda row: row[5]) if row[5])
-            yield Part(table, "rows", _chunks(connection, table), key)
+            yield Part(table, "rows", _chunks(job.input.name, connection, table), key)
 
 
-def _chunks(connection: sqlite3.Connection, table: str) -> Iterator[Chunk]:
+def _chunks(name: str, connection: sqlite3.Connection, table: str) -> Iterator[Chunk]:
+    with errors_of(name):
+        yield from _chunks_of(connection, table)
+
+
+def _chunks_of(connection: sqlite3.Connection, table: str) -> Iterator[Chunk]:
     count = connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0]
     cursor = connection.execute(f"SELECT * FROM {quoted(table)}")
     names = [column[0] for column in cursor.description]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pellucid.transfer.job import Job, Part, in_chunks
-from pellucid.transfer.sources.sqlite import opened, quoted, tables
+from pellucid.transfer.sources.sqlite import errors_of, opened, quoted, tables
 
 __all__ = ["parts", "parts_of_dbm", "parts_of_shelf"]
 
@@ -29,7 +29,7 @@ def parts(job: Job) -> Iterator[Part]:
 def parts_of_dbm(job: Job) -> Iterator[Part]:
     """The one table of a dbm.sqlite3."""
     with opened(job.input.name, job.input.path) as connection:
-        yield _part(job, connection, "Dict", None, lambda key, value: (bytes(key), bytes(value)))
+        yield _part(job, connection, "Dict", None, lambda key, value: (_blob(key), _blob(value)))
 
 
 def parts_of_shelf(job: Job) -> Iterator[Part]:
@@ -40,8 +40,14 @@ def parts_of_shelf(job: Job) -> Iterator[Part]:
             connection,
             "Dict",
             None,
-            lambda key, value: (bytes(key).decode("utf-8"), job.unpickle(value)),
+            lambda key, value: (_blob(key).decode("utf-8"), job.unpickle(_blob(value))),
         )
+
+
+def _blob(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError(f"it has a {type(value).__name__} in place of bytes")
+    return value
 
 
 def _part(job: Job, connection: sqlite3.Connection, table: str, name: str | None, read: Any) -> Part:
@@ -50,10 +56,11 @@ def _part(job: Job, connection: sqlite3.Connection, table: str, name: str | None
 
 
 def _pairs(job: Job, connection: sqlite3.Connection, table: str, read: Any) -> Iterator[tuple[object, Any]]:
-    for key, value in connection.execute(f"SELECT key, value FROM {quoted(table)} ORDER BY rowid"):
-        try:
-            pair = read(key, value)
-        except (ValueError, ImportError, AttributeError) as error:
-            job.skip(f"key {key!r}", str(error))
-            continue
-        yield pair[0], pair
+    with errors_of(job.input.name):
+        for key, value in connection.execute(f"SELECT key, value FROM {quoted(table)} ORDER BY rowid"):
+            try:
+                pair = read(key, value)
+            except (ValueError, ImportError, AttributeError) as error:
+                job.skip(f"key {key!r}", str(error))
+                continue
+            yield pair[0], pair

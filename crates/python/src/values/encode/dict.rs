@@ -89,6 +89,7 @@ impl<'py> Encoding<'_, 'py> {
     #[inline(never)]
     pub(super) unsafe fn dict(&mut self, dict: Object, depth: u32) -> Outcome {
         Self::check_depth(depth)?;
+        self.step()?;
         counters::container_encoded();
         // SAFETY: an exact dict, live during the call.
         unsafe {

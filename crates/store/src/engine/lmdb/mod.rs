@@ -129,8 +129,8 @@ pub(crate) struct Heads {
     pub(crate) page_count: u64,
 }
 
-/// A read transaction that was reset.
-struct IdleReader(*mut ffi::MDB_txn);
+/// A read transaction that was reset, and the heads of the version that it read.
+struct IdleReader(*mut ffi::MDB_txn, Option<Arc<Heads>>);
 
 // SAFETY: with NOTLS a reset read transaction belongs to no thread; the thread that takes it out of
 // the pool is its only user.
@@ -469,22 +469,24 @@ impl Environment {
         self.is_broken.store(true, Ordering::Relaxed);
     }
 
-    /// A read transaction of the newest version.
-    pub(crate) fn take_reader(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+    /// A read transaction of the newest version, and the heads of that version if they are at hand.
+    pub(crate) fn take_reader(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>), EngineError> {
         self.check_usable()?;
         let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(IdleReader(txn)) = idle {
+        if let Some(IdleReader(txn, heads)) = idle {
             // SAFETY: the transaction was reset before it came into the pool, and is ours alone
             // now.
             let code = unsafe { ffi::mdb_txn_renew(txn) };
             if code == 0 {
-                return Ok(txn);
+                // SAFETY: the transaction is live.
+                let version = unsafe { ffi::mdb_txn_id(txn) as u64 };
+                return Ok((txn, heads.filter(|heads| heads.version == version)));
             }
             // SAFETY: a transaction that could not be renewed may only be aborted.
             unsafe { ffi::mdb_txn_abort(txn) };
             return Err(self.begin_error(code));
         }
-        self.begin_reader()
+        Ok((self.begin_reader()?, None))
     }
 
     fn begin_reader(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
@@ -509,8 +511,8 @@ impl Environment {
         check(unsafe { ffi::mdb_reader_check(self.raw, ptr::null_mut()) })
     }
 
-    /// Return a read transaction that has no user any more.
-    pub(crate) fn give_reader(&self, txn: *mut ffi::MDB_txn) {
+    /// Return a read transaction that has no user any more, with the heads of its version.
+    pub(crate) fn give_reader(&self, txn: *mut ffi::MDB_txn, heads: Option<Arc<Heads>>) {
         const IDLE_MAX: usize = 64;
         if !self.is_ours() {
             // The reader place belongs to the parent, which still uses it: leak our copy.
@@ -520,7 +522,7 @@ impl Environment {
         unsafe { ffi::mdb_txn_reset(txn) };
         let mut idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_MAX {
-            idle.push(IdleReader(txn));
+            idle.push(IdleReader(txn, heads));
         } else {
             drop(idle);
             // SAFETY: as above; aborting gives its reader place back.
@@ -588,7 +590,7 @@ impl Drop for Environment {
             return;
         }
         let idle = std::mem::take(self.idle_readers.get_mut().unwrap_or_else(PoisonError::into_inner));
-        for IdleReader(txn) in idle {
+        for IdleReader(txn, _) in idle {
             // SAFETY: transactions in the pool have no other user.
             unsafe { ffi::mdb_txn_abort(txn) };
         }

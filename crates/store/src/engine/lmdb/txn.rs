@@ -73,8 +73,8 @@ unsafe impl Sync for LmdbRead {}
 
 impl LmdbRead {
     pub(crate) fn begin(environment: Arc<Environment>) -> Result<Self, EngineError> {
-        let txn = environment.take_reader()?;
-        let heads = OnceLock::new();
+        let (txn, heads) = environment.take_reader()?;
+        let heads = heads.map_or_else(OnceLock::new, |heads| OnceLock::from(Some(heads)));
         Ok(Self { txn, environment, is_warm: Default::default(), warming: Mutex::new(()), heads })
     }
 
@@ -192,7 +192,7 @@ pub(crate) fn empty_stat() -> ffi::MDB_stat {
 
 impl Drop for LmdbRead {
     fn drop(&mut self) {
-        self.environment.give_reader(self.txn);
+        self.environment.give_reader(self.txn, self.heads.take().flatten());
     }
 }
 

@@ -1,0 +1,118 @@
+//! Reports the progress of long work to a function of the caller.
+
+use std::time::{Duration, Instant};
+
+use pellucid_store::Store;
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::hot::callbacks;
+use crate::signals::Signals;
+
+/// Time between two reports of work that is counted step by step.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The function that reports progress, and the exception that it raised.
+pub struct Progress {
+    function: Option<Py<PyAny>>,
+    raised: Option<PyErr>,
+}
+
+impl Progress {
+    /// Progress that is reported to `function`, which gets the number of `what` that are done, and
+    /// of all.
+    ///
+    /// # Errors
+    /// `TypeError` if `function` cannot be called.
+    pub fn new(function: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Self> {
+        if let Some(function) = function
+            && !function.is_callable()
+        {
+            let kind = function.get_type();
+            return Err(errors::type_error(format!(
+                "progress has to be a function of ({what} done, {what}), not {}",
+                kind.name()?
+            )));
+        }
+        Ok(Self { function: function.map(|function| function.clone().unbind()), raised: None })
+    }
+
+    /// Reports progress; false if the work should stop.
+    pub fn tell(&mut self, done: u64, total: u64) -> bool {
+        let told = Python::attach(|py| {
+            callbacks::check_signals(py)?;
+            match &self.function {
+                Some(function) => function.call1(py, (done, total)).map(|_| ()),
+                None => Ok(()),
+            }
+        });
+        self.raised = told.err();
+        self.raised.is_none()
+    }
+
+    /// What the work came to, or the exception that ended it.
+    ///
+    /// # Errors
+    /// What the function or a signal handler raised, or the error of the work.
+    pub fn end<T>(&mut self, done: PyResult<T>) -> PyResult<T> {
+        match self.raised.take() {
+            Some(raised) => Err(raised),
+            None => done,
+        }
+    }
+}
+
+/// Work on every entry of a database: counts the entries, handles signals, and reports progress.
+pub struct Entries {
+    signals: Signals,
+    progress: Progress,
+    done: u64,
+    total: u64,
+    told: Option<Instant>,
+}
+
+impl Entries {
+    /// Counts the entries of `store`, those of its indexes `index_passes` times, and reports to
+    /// `function`.
+    ///
+    /// # Errors
+    /// `TypeError` if `function` cannot be called.
+    pub fn new(function: Option<&Bound<'_, PyAny>>, store: &Store, index_passes: u64) -> PyResult<Self> {
+        let progress = Progress::new(function, "entries")?;
+        // If the catalog cannot be read, the work itself says so. The total is only what is shown.
+        let total = function.and_then(|_| store.stats().ok()).map_or(0, |stats| {
+            stats.rows + stats.index_entries * index_passes + stats.blobs + stats.shapes + 2 * stats.tables
+        });
+        Ok(Self { signals: Signals::new(), progress, done: 0, total, told: None })
+    }
+
+    /// Counts an entry, and says whether to go on.
+    #[inline]
+    pub fn go_on(&mut self) -> bool {
+        self.done += 1;
+        self.signals.go_on() && (self.progress.function.is_none() || self.report())
+    }
+
+    fn report(&mut self) -> bool {
+        let now = Instant::now();
+        if self.told.is_some_and(|told| now - told < INTERVAL) {
+            return true;
+        }
+        self.told = Some(now);
+        // What was stored meanwhile is not in the total.
+        self.total = self.total.max(self.done);
+        self.progress.tell(self.done, self.total)
+    }
+
+    /// Reports the end of work that has succeeded, and returns its result or what was raised.
+    ///
+    /// # Errors
+    /// What the function or a signal handler raised, or the error of the work.
+    pub fn end<T>(&mut self, done: PyResult<T>) -> PyResult<T> {
+        if done.is_ok() && self.progress.function.is_some() {
+            let total = self.total.max(self.done);
+            self.progress.tell(total, total);
+        }
+        self.progress.end(done)
+    }
+}

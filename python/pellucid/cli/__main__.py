@@ -1,6 +1,0 @@
-"""This module makes `python -m pellucid.cli` the same as `pellucid`."""
-
-from pellucid.cli import main
-
-if __name__ == "__main__":
-    main()
