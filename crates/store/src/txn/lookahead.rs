@@ -79,10 +79,17 @@ impl Lookahead {
         self.next += 1;
     }
 
-    /// The table and the key at which the list stands, and where the row is.
-    pub(crate) fn current(&self) -> Option<(TableId, &[u8], EntryPlace)> {
-        let (key, _) = self.key()?;
-        Some((self.table, key, self.rows.get(self.next)?.place))
+    /// The key at which the list stands, with the table before it and alone, and where the row is.
+    #[inline]
+    pub(crate) fn current(&self) -> Option<(&[u8], &[u8], EntryPlace)> {
+        let row = self.rows.get(self.next)?;
+        let row_key = self.bytes.get(row.row_key.clone())?;
+        Some((row_key, row_key.get(Prefix::of(self.table).size()..)?, row.place))
+    }
+
+    /// The table of the rows.
+    pub(crate) fn table(&self) -> TableId {
+        self.table
     }
 
     /// Find where the rows are, once for each list.

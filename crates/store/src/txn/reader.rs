@@ -197,7 +197,7 @@ impl Reader for Transaction {
 
     fn get_next(&self, rows: &mut Lookahead) -> Result<Option<Cell<'_>>, StoreError> {
         match rows.current() {
-            Some((table, key, _)) => self.get(table, key),
+            Some((_, key, _)) => self.get(rows.table(), key),
             None => Ok(None),
         }
     }

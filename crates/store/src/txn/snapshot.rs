@@ -128,10 +128,12 @@ impl Snapshot {
         self.check_usable()?;
         let database = &self.inner.database;
         rows.find(&*self.inner.txn, database.key_size_max);
-        let Some((table, key, place)) = rows.current() else { return Ok(None) };
-        let row_key = RowKey::new(table, key, database.key_size_max);
-        match self.inner.txn.get_at(Tree::Rows, row_key.as_bytes(), place) {
-            Ok(Some(bytes)) => database.cell(table, key, row_key.as_bytes(), bytes),
+        let Some((row_key, key, place)) = rows.current() else { return Ok(None) };
+        if row_key.len() >= database.key_size_max {
+            return self.get(rows.table(), key);
+        }
+        match self.inner.txn.get_at(Tree::Rows, row_key, place) {
+            Ok(Some(bytes)) => database.cell(rows.table(), key, row_key, bytes),
             Ok(None) => Ok(None),
             Err(error) => Err(database.error(error)),
         }
