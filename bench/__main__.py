@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import machine, report
+from bench import child, machine, report
 from bench.experiments import dicts, queries, records, writes
 from bench.run import QUICK, Run, Scale
 from bench.runner import Pace
@@ -24,6 +24,7 @@ PROGRAMS = {
     "dropins": "dropins.py",
     "json-lines": "json_lines.py",
     "megabyte": "megabyte.py",
+    "scale": "experiments/scale.py",
 }
 
 
@@ -32,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in PROGRAMS:
         program = Path(__file__).parent / PROGRAMS[arguments[0]]
-        return subprocess.run([sys.executable, str(program), *arguments[1:]], check=False).returncode
+        words = [sys.executable, str(program), *arguments[1:]]
+        return subprocess.run(words, env=child.environment(), check=False).returncode
     parser = _parser()
     options = parser.parse_args(arguments)
     try:

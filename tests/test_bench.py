@@ -29,7 +29,7 @@ from bench.contenders.dicts import Player, Session, players
 from bench.contenders.queries import Ours, Queried, queried
 from bench.contenders.stores import InFile, Pellucid, Store, stores
 from bench.contenders.writers import Writer
-from bench.experiments import access_paths, columns, dicts, indexes, pending_commits, queries
+from bench.experiments import access_paths, columns, dicts, indexes, pending_commits, queries, scale
 from bench.measures import Measure, Result, Target, Unit, Verdict
 from bench.rivals import Rivals
 from bench.run import QUICK, Run
@@ -616,6 +616,45 @@ def test_a_quick_run_measures_everything(
     assert found["command"].startswith("python -m bench")
     assert found["machine"]["cpu"] in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_the_experiment_with_many_rows_measures_everything(tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    given = ["--rows", "3000", "--soak", "0.2", "--only", "pellucid", "--only", "lmdb", "--only", "sqlite3"]
+    done = bench("scale", *given, "--directory", str(tmp_path), "--json", str(out))
+    [run] = json.loads(out.read_text())["runs"]
+    assert set(run["figures"]) == {"pellucid", "lmdb", "sqlite3"}
+    titles = {title.partition(",")[0] for title in run["figures"]["pellucid"]}
+    assert titles == set(scale.FORMATS)
+    for title in run["figures"]["pellucid"]:
+        assert title in done.stdout
+    assert "index range, of sqlite3" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_a_library_that_is_not_installed_has_a_column_that_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scale.show({"pellucid": {"load": 1e6}, "rocksdict": None}, 1_000, "random")
+    shown = capsys.readouterr().out
+    assert "rocksdict" in shown
+    assert scale.NOT_INSTALLED in shown
+    assert "of rocksdict" not in shown, "there is no target without a rival"
+
+
+def test_the_keys_of_many_rows_are_distinct_and_come_in_the_order_asked_for() -> None:
+    random, sequential = scale.Rows(5_000, "random"), scale.Rows(5_000, "sequential")
+    assert len({random.key(number) for number in range(5_000)}) == 5_000
+    keys = [sequential.key(number) for number in range(5_000)]
+    assert keys == sorted(keys)
+    assert [random.key(number) for number in range(100)] != sorted(
+        random.key(number) for number in range(100)
+    )
+    assert sorted(random.shuffled(3)) == list(range(5_000))
+    more_than_a_batch = range(scale.COMMIT * 2 + 1)
+    assert [len(batch) for batch in scale.batches(iter(more_than_a_batch))] == [100_000, 100_000, 1]
+    assert random.row(7) == random.row(7)
+    assert random.row(7) != random.row(7, version=1)
 
 
 def test_the_installed_benchmark_times_pellucid_alone(

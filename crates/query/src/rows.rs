@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
-use pellucid_store::{Range, Reader, Row, StoreError, TableId, range_of_parts};
+use pellucid_store::{Lookahead, Range, Reader, Row, StoreError, TableId, range_of_parts};
 
 use crate::fault::Fault;
 use crate::index::Keys;
@@ -41,17 +41,73 @@ impl<R: Reader, L: Lookups<R>> Walk for LookedUp<'_, L, R> {
     }
 }
 
+/// Looks up the rows under keys that come one by one.
+struct Ahead {
+    rows: Lookahead,
+    /// What ended the keys, for the step behind the last of them.
+    failure: Option<StoreError>,
+}
+
+impl Ahead {
+    fn new(table: TableId) -> Self {
+        Self { rows: Lookahead::new(table), failure: None }
+    }
+
+    /// Calls `visit` with the row under the next key that has one. None if there is no further key.
+    /// `push_next` adds the next key to the list; it returns false at the end.
+    fn next<R: Reader, T>(
+        &mut self,
+        reader: &R,
+        mut push_next: impl FnMut(&mut Lookahead) -> Result<bool, StoreError>,
+        visit: impl FnOnce(Row<'_>, bool) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        let rows = &mut self.rows;
+        loop {
+            if rows.key().is_none() {
+                // A transaction may change what comes next while it walks.
+                let count = if R::IS_COMMITTED { rows.restart() } else { rows.restart().min(1) };
+                for _ in 0..count {
+                    if self.failure.is_some() {
+                        break;
+                    }
+                    match push_next(rows) {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(error) => self.failure = Some(error),
+                    }
+                }
+            }
+            let found = reader.get_next(rows);
+            let Some((key, spelling)) = rows.key() else {
+                return self.failure.take().map_or(Ok(None), Err);
+            };
+            let done = match found {
+                Ok(Some(cell)) => {
+                    Ok(Some(visit(Row { key, spelling, record: cell.record }, cell.has_blobs())))
+                }
+                Ok(None) => {
+                    rows.pass();
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            rows.pass();
+            return done;
+        }
+    }
+}
+
 /// The rows under a list of keys, in the order of the list.
 pub struct RowsByKey {
-    table: TableId,
     keys: SortedKeys,
+    ahead: Box<Ahead>,
 }
 
 impl RowsByKey {
     /// The rows of this table under these keys.
     #[must_use]
     pub fn new(table: TableId, keys: SortedKeys) -> Self {
-        Self { table, keys }
+        Self { keys, ahead: Box::new(Ahead::new(table)) }
     }
 }
 
@@ -62,31 +118,24 @@ impl<R: Reader> Lookups<R> for RowsByKey {
         visit: impl FnOnce(Row<'_>, bool) -> T,
     ) -> Result<Option<T>, StoreError> {
         // The row exists: it did when the list was made, by the same reader.
-        let table = self.table;
-        look_up(reader, table, || self.keys.next().transpose(), visit)
+        let keys = &mut self.keys;
+        self.ahead.next(reader, |rows| push(rows, keys.next().transpose()), visit)
     }
 }
 
-/// Calls `visit` with the row under the next key that has one. None if there is no further key.
-fn look_up<R: Reader, T>(
-    reader: &R,
-    table: TableId,
-    mut next: impl FnMut() -> Result<Option<RowKey>, StoreError>,
-    visit: impl FnOnce(Row<'_>, bool) -> T,
-) -> Result<Option<T>, StoreError> {
-    while let Some(key) = next()? {
-        if let Some(cell) = reader.get(table, &key.code)? {
-            let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
-            return Ok(Some(visit(row, cell.has_blobs())));
-        }
+/// Adds a key to a list. False if there is none.
+fn push(rows: &mut Lookahead, key: Result<Option<RowKey>, StoreError>) -> Result<bool, StoreError> {
+    let key = key?;
+    if let Some(key) = &key {
+        rows.push(&key.code, &key.spelling);
     }
-    Ok(None)
+    Ok(key.is_some())
 }
 
 /// The rows to which entries of an index lead, in the order of the entries.
 pub struct RowsByIndex<R: Reader> {
     entries: R::Scan,
-    table: TableId,
+    ahead: Box<Ahead>,
     keys: Keys,
     reversed: Option<Reversed<R>>,
 }
@@ -109,7 +158,7 @@ impl<R: Reader> RowsByIndex<R> {
     /// The rows of this table to which these entries lead.
     #[must_use]
     pub fn new(entries: R::Scan, table: TableId, keys: Keys) -> Self {
-        Self { entries, table, keys, reversed: None }
+        Self { entries, ahead: Box::new(Ahead::new(table)), keys, reversed: None }
     }
 
     /// The rows of this table to which the entries of an index in a range lead. In reverse, entries
@@ -142,26 +191,26 @@ impl<R: Reader> Lookups<R> for RowsByIndex<R> {
         reader: &R,
         visit: impl FnOnce(Row<'_>, bool) -> T,
     ) -> Result<Option<T>, StoreError> {
-        let (table, keys) = (self.table, &self.keys);
+        let (entries, keys) = (&mut self.entries, &self.keys);
         if let Some(reversed) = &mut self.reversed {
-            return look_up(reader, table, || reversed.next(&mut self.entries, keys, reader), visit);
+            let push_next = |rows: &mut Lookahead| push(rows, reversed.next(entries, keys, reader));
+            return self.ahead.next(reader, push_next, visit);
         }
-        let mut visit = Some(visit);
-        loop {
-            let found = reader.next(&mut self.entries, |entry| {
-                // Bytes that are no entry are skipped here; `check` reports them. It also reports
-                // an entry without a row, unless a transaction deletes rows while it walks.
-                let Some(parts) = keys.split(&entry) else { return Ok(None) };
-                let Some(cell) = reader.get(table, parts.key)? else { return Ok(None) };
-                let row = Row { key: parts.key, spelling: parts.key_spelling, record: cell.record };
-                Ok(visit.take().map(|visit| visit(row, cell.has_blobs())))
-            })?;
-            match found {
-                None => return Ok(None),
-                Some(Ok(None)) => {}
-                Some(done) => return done,
+        let push_next = |rows: &mut Lookahead| {
+            // Bytes that are no entry are skipped here; `check` reports them. It also reports an entry
+            // without a row, unless a transaction deletes rows while it walks.
+            loop {
+                let pushed = reader.next(entries, |entry| {
+                    keys.split(&entry).map(|parts| rows.push(parts.key, parts.key_spelling))
+                })?;
+                match pushed {
+                    None => return Ok(false),
+                    Some(Some(())) => return Ok(true),
+                    Some(None) => {}
+                }
             }
-        }
+        };
+        self.ahead.next(reader, push_next, visit)
     }
 }
 

@@ -32,6 +32,7 @@ pub use index::{
 };
 pub use store::{Durability, Mode, OpenOptions, Store};
 pub use sys::os::{is_first_thread, system_number, thread_number};
+pub use txn::lookahead::Lookahead;
 pub use txn::reader::Reader;
 pub use txn::scan::{Range, Row, Scan};
 pub use txn::single::{Hold, Known};

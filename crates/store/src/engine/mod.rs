@@ -70,6 +70,22 @@ pub type Change<'k> = (Tree, &'k [u8], bool);
 /// A key and its value, in the engine's own memory.
 pub type Entry<'t> = (&'t [u8], &'t [u8]);
 
+/// Where `Contents::find_many` has found an entry. It is a hint, which is verified before it is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryPlace {
+    /// A number for the version of the tree, which no other version in this process has; 0: not found.
+    pub(crate) version: u64,
+    pub(crate) page: u64,
+    pub(crate) index: usize,
+}
+
+impl EntryPlace {
+    /// Whether both entries are on one page.
+    pub(crate) fn is_near(self, other: Self) -> bool {
+        self.version != 0 && self.page == other.page
+    }
+}
+
 /// The result of one `fill`: some entries in walking order, at least one unless the walk is over.
 #[derive(Default)]
 pub struct Batch<'t> {
@@ -371,6 +387,18 @@ pub trait Contents: Send + Sync {
     /// # Errors
     /// When the engine finds its pages damaged.
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
+
+    /// Find where the entries of several keys are, for calls of `get_at` that follow: together they
+    /// take less time than one by one. It finds what is easily found.
+    fn find_many(&self, _tree: Tree, _keys: &[&[u8]], _places: &mut [EntryPlace]) {}
+
+    /// As `get`, for a key that `find_many` has perhaps found.
+    ///
+    /// # Errors
+    /// As `get`.
+    fn get_at(&self, tree: Tree, key: &[u8], _place: EntryPlace) -> Result<Option<&[u8]>, EngineError> {
+        self.get(tree, key)
+    }
 
     /// A new cursor over one tree.
     ///

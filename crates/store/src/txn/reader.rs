@@ -9,6 +9,7 @@ use crate::catalog::row_key::TableId;
 use crate::catalog::shapes::TransactionShapes;
 use crate::error::StoreError;
 use crate::index::IndexInfo;
+use crate::txn::lookahead::Lookahead;
 use crate::txn::scan::{Range, Row, Scan};
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
@@ -31,6 +32,13 @@ pub trait Reader: Large + Sized {
     /// # Errors
     /// As [`Snapshot::get`].
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError>;
+
+    /// The row at which a list of keys stands, found together with those after it where that is of
+    /// use.
+    ///
+    /// # Errors
+    /// As `get`.
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<Cell<'_>>, StoreError>;
 
     /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
     ///
@@ -153,6 +161,10 @@ impl Reader for Snapshot {
 
     own_methods!(Snapshot);
 
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<Cell<'_>>, StoreError> {
+        Snapshot::get_next(self, rows)
+    }
+
     #[inline]
     fn next<T>(&self, scan: &mut Scan, use_row: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>, StoreError> {
         Ok(scan.next()?.map(use_row))
@@ -182,6 +194,13 @@ impl Reader for Transaction {
     const IS_COMMITTED: bool = false;
 
     own_methods!(Transaction);
+
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<Cell<'_>>, StoreError> {
+        match rows.current() {
+            Some((_, key, _)) => self.get(rows.table(), key),
+            None => Ok(None),
+        }
+    }
 
     fn next<T>(
         &self,

@@ -17,6 +17,7 @@ use crate::engine::estimate::in_share;
 use crate::engine::{Direction, ReadTxn, Start, Tree};
 use crate::error::StoreError;
 use crate::index::{NotUnique, is_of_parts, range_of_parts};
+use crate::txn::lookahead::Lookahead;
 use crate::txn::scan::{Range, Row, RowRange, Scan};
 
 /// One version of a database. Clones see the same version and share its reader place.
@@ -114,6 +115,25 @@ impl Snapshot {
         let row_key = RowKey::new(table, key, database.key_size_max);
         match self.inner.txn.get(Tree::Rows, row_key.as_bytes()) {
             Ok(Some(bytes)) => database.cell(table, key, row_key.as_bytes(), bytes),
+            Ok(None) => Ok(None),
+            Err(error) => Err(database.error(error)),
+        }
+    }
+
+    /// The next row of a list of keys, which is found with those after it where that is of use.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub(crate) fn get_next<'s>(&'s self, rows: &mut Lookahead) -> Result<Option<Cell<'s>>, StoreError> {
+        self.check_usable()?;
+        let database = &self.inner.database;
+        rows.find(&*self.inner.txn, database.key_size_max);
+        let Some((row_key, key, place)) = rows.current() else { return Ok(None) };
+        if row_key.len() >= database.key_size_max {
+            return self.get(rows.table(), key);
+        }
+        match self.inner.txn.get_at(Tree::Rows, row_key, place) {
+            Ok(Some(bytes)) => database.cell(rows.table(), key, row_key, bytes),
             Ok(None) => Ok(None),
             Err(error) => Err(database.error(error)),
         }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use crate::catalog::row_key::TableId;
 use crate::catalog::{APPLIED_KEY, table_key};
-use crate::engine::{Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree};
+use crate::engine::{
+    Contents, Cursor, Direction, EngineError, Entry, EntryPlace, HashedKey, ReadTxn, Start, Tree,
+};
 use crate::sys::memory;
 use crate::wal::history;
 use crate::wal::memtable::{Memtable, Said, Saying};
@@ -172,6 +174,21 @@ impl Contents for LoggedRead {
             return self.tree.get(tree, key);
         }
         self.get_hashed(tree, HashedKey::of(key))
+    }
+
+    fn find_many(&self, tree: Tree, keys: &[&[u8]], places: &mut [EntryPlace]) {
+        self.tree.find_many(tree, keys, places);
+    }
+
+    #[inline]
+    fn get_at(&self, tree: Tree, key: &[u8], place: EntryPlace) -> Result<Option<&[u8]>, EngineError> {
+        if self.memtables.iter().all(Option::is_none) {
+            return self.tree.get_at(tree, key, place);
+        }
+        match self.find_over(tree, HashedKey::of(key)) {
+            Some(said) => Ok(said.value()),
+            None => self.tree.get_at(tree, key, place),
+        }
     }
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {

@@ -25,6 +25,7 @@ pub(crate) mod cursor;
 pub(crate) mod extents;
 pub(crate) mod page;
 pub(crate) mod search;
+pub(crate) mod search_many;
 pub(crate) mod txn;
 pub(crate) mod walk;
 
@@ -45,7 +46,7 @@ use pellucid_lmdb_sys as ffi;
 use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::FileExtents;
 use crate::engine::lmdb::page::MapBounds;
-use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite, empty_stat};
+use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
 use crate::engine::{Change, Engine, EngineError, Extents, ReadTxn, Tree, Usage, WriteTxn};
 use crate::file::opening::lock_path_of;
 use crate::file::own_file::OwnFile;
@@ -705,6 +706,17 @@ impl Environment {
             oldest = Some(oldest.map_or(version, |least: u64| least.min(version)));
         }
         Ok((count, oldest))
+    }
+}
+
+pub(crate) fn empty_stat() -> ffi::MDB_stat {
+    ffi::MDB_stat {
+        ms_psize: 0,
+        ms_depth: 0,
+        ms_branch_pages: 0,
+        ms_leaf_pages: 0,
+        ms_overflow_pages: 0,
+        ms_entries: 0,
     }
 }
 

@@ -159,6 +159,39 @@ impl<'m> Pages<'m> {
     }
 }
 
+/// The nodes of a leaf that are read soon. A leaf that was split is half empty, and its nodes lie in
+/// any order.
+struct NodesAhead<'m> {
+    page: &'m [u8],
+    offsets: std::slice::Iter<'m, [u8; 2]>,
+    part: usize,
+    node_size: usize,
+}
+
+impl<'m> NodesAhead<'m> {
+    #[inline]
+    fn of(page: &'m [u8], count: usize) -> Self {
+        // Many walks read a field or two, and the processor itself looks ahead in longer nodes.
+        const SIZE_MAX: usize = 4 * LINE_SIZE;
+        let end = usize::from(read_u16(page, 12).unwrap_or_default());
+        let upper = usize::from(read_u16(page, 14).unwrap_or_default());
+        let (offsets, _) = page.get(PAGE_HEAD_SIZE..end).unwrap_or_default().as_chunks();
+        let node_size = page.len().saturating_sub(upper) / offsets.len().max(1);
+        let part = offsets.len().div_ceil(count.max(1));
+        Self { page, offsets: offsets.iter(), part, node_size: node_size.min(SIZE_MAX) }
+    }
+
+    #[inline]
+    fn ask(&mut self) {
+        for offset in self.offsets.by_ref().take(self.part) {
+            let node = self.page.as_ptr().wrapping_add(usize::from(u16::from_le_bytes(*offset)));
+            for line in (0..self.node_size).step_by(LINE_SIZE) {
+                prefetch(node.wrapping_add(line));
+            }
+        }
+    }
+}
+
 /// A leaf page in the map, its head checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Leaf<'m> {
@@ -214,41 +247,28 @@ impl<'m> Leaf<'m> {
 
     /// Add these entries in a walk's order, up to the first that is not inside the page or the map.
     ///
-    /// With `asks_ahead`, also prefetch the next page of the file in walking order. Processors look
-    /// ahead only within a page, so a walk over pages that were written in order would otherwise
-    /// wait for memory at each row. A few lines are prefetched with each entry: with all 64 at once
-    /// the walk waited for rows nevertheless, and a sum over them took twice the time. (Why is not
-    /// known; a bare loop over the pages may prefetch all lines at once.)
+    /// Meanwhile prefetch the nodes of the page that comes next, if it is known, some with each entry:
+    /// with all at once the walk waited for rows nevertheless. (Why is not known; a bare loop over the
+    /// pages may prefetch all lines at once.)
     #[inline]
     pub(crate) fn push_entries(
         &self,
         indexes: Range<usize>,
         direction: Direction,
-        asks_ahead: bool,
+        next: Option<&[u8]>,
         entries: &mut Vec<Entry<'m>>,
     ) {
-        let page_size = self.page.len();
-        let neighbour = match direction {
-            Direction::Forward => self.page.as_ptr().wrapping_add(page_size),
-            Direction::Reverse => self.page.as_ptr().wrapping_sub(page_size),
-        };
         let offsets = self.page.get(PAGE_HEAD_SIZE + 2 * indexes.start..PAGE_HEAD_SIZE + 2 * indexes.end);
         let (offsets, _) = offsets.unwrap_or_default().as_chunks();
         entries.reserve(offsets.len());
-        let part = page_size.div_ceil(offsets.len().max(1)).next_multiple_of(LINE_SIZE);
-        let mut ahead = if asks_ahead { page_size } else { 0 };
-        let mut push = |offset: &[u8; 2]| {
-            // From the end of the page on, where its first entries are.
-            let end = ahead.saturating_sub(part);
-            while ahead > end {
-                ahead = ahead.saturating_sub(LINE_SIZE);
-                prefetch(neighbour.wrapping_add(ahead));
-            }
+        let mut ahead = NodesAhead::of(next.unwrap_or_default(), offsets.len());
+        let entry = |offset: &[u8; 2]| {
+            ahead.ask();
             self.entry_at(usize::from(u16::from_le_bytes(*offset)))
         };
         match direction {
-            Direction::Forward => entries.extend(offsets.iter().map_while(&mut push)),
-            Direction::Reverse => entries.extend(offsets.iter().rev().map_while(&mut push)),
+            Direction::Forward => entries.extend(offsets.iter().map_while(entry)),
+            Direction::Reverse => entries.extend(offsets.iter().rev().map_while(entry)),
         }
     }
 

@@ -213,6 +213,14 @@ fn ask_for_leaf(page: &[u8]) {
     }
 }
 
+/// Prefetch the cache lines of these bytes.
+#[inline]
+pub(crate) fn ask_for_bytes(bytes: &[u8]) {
+    for line in bytes.chunks(LINE_SIZE) {
+        prefetch(line.as_ptr());
+    }
+}
+
 /// The way of a search to a leaf, in one tree of one version.
 #[derive(Clone, Copy)]
 struct Way {
@@ -255,7 +263,7 @@ impl Way {
 }
 
 /// A searched key, and what the search knows of it.
-struct Sought<'k> {
+pub(crate) struct Sought<'k> {
     key: &'k [u8],
     /// How many bytes it shares with the nearest known key below it and above it.
     low: usize,
@@ -268,13 +276,19 @@ struct Sought<'k> {
 
 impl<'k> Sought<'k> {
     #[inline]
-    fn new(key: &'k [u8]) -> Self {
+    pub(crate) fn new(key: &'k [u8]) -> Self {
         Self { key, low: 0, high: 0, known: 0, word: first_word(key) }
+    }
+
+    /// How many first bytes of keys in between will not be compared.
+    #[inline]
+    pub(crate) fn known(&self) -> usize {
+        self.known
     }
 
     /// Compare no byte again that it shares with all keys in between.
     #[inline]
-    fn skip_known(&mut self) {
+    pub(crate) fn skip_known(&mut self) {
         let known = self.low.min(self.high);
         if known != self.known {
             self.known = known;
@@ -396,7 +410,7 @@ impl<'m> Nodes<'m> {
     }
 
     #[inline]
-    fn ask_for_node(&self, node: usize, known: usize) {
+    pub(crate) fn ask_for_node(&self, node: usize, known: usize) {
         if let Some(offset) = self.offset(node) {
             let node = self.page.as_ptr().wrapping_add(offset);
             prefetch(node);
@@ -407,7 +421,7 @@ impl<'m> Nodes<'m> {
 
     /// Compare a node's key with the searched key, and note what that says of it.
     #[inline]
-    fn compare(&self, index: usize, sought: &mut Sought<'_>) -> Option<Ordering> {
+    pub(crate) fn compare(&self, index: usize, sought: &mut Sought<'_>) -> Option<Ordering> {
         let (head, rest) = self.page.get(self.offset(index)?..)?.split_first_chunk::<NODE_HEAD_SIZE>()?;
         let size = (u64::from_le_bytes(*head) >> 48) as usize;
         // Mostly the next eight bytes decide, or the end of a key within them. The bytes behind the
@@ -517,12 +531,12 @@ pub(crate) mod tests {
 
     /// Keys of two tables that differ in one byte only; so long that there are branches above
     /// branches.
-    fn key_of(number: u64) -> Vec<u8> {
+    pub(crate) fn key_of(number: u64) -> Vec<u8> {
         format!("{}{:0>160}", number % 2, number / 2 * 3).into_bytes()
     }
 
     /// Values differ in at least two bytes.
-    fn value_of(number: u64) -> Vec<u8> {
+    pub(crate) fn value_of(number: u64) -> Vec<u8> {
         [number.to_be_bytes(), number.to_be_bytes()].concat()
     }
 

@@ -18,15 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use pellucid_lmdb_sys as ffi;
 use pellucid_record::encode::copy;
 
-use crate::engine::estimate;
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
 use crate::engine::lmdb::page::{MapBounds, Pages, next_number};
 use crate::engine::lmdb::search::{self, Unsure};
+use crate::engine::lmdb::search_many;
 use crate::engine::lmdb::walk::{self, PageCursor};
-use crate::engine::lmdb::{Environment, Heads, check, error_of, extents};
-use crate::engine::parts;
+use crate::engine::lmdb::{Environment, Heads, check, empty_stat, error_of, extents};
 use crate::engine::{
-    Contents, Cursor, Direction, EngineError, Entry, FileSize, KeepsPages, ReadTxn, Start, Tree, WriteTxn,
+    Contents, Cursor, Direction, EngineError, Entry, EntryPlace, FileSize, KeepsPages, ReadTxn, Start, Tree,
+    WriteTxn, estimate, parts,
 };
 use crate::verify::pages::TreeHead;
 
@@ -179,17 +179,6 @@ impl LmdbRead {
     }
 }
 
-pub(crate) fn empty_stat() -> ffi::MDB_stat {
-    ffi::MDB_stat {
-        ms_psize: 0,
-        ms_depth: 0,
-        ms_branch_pages: 0,
-        ms_leaf_pages: 0,
-        ms_overflow_pages: 0,
-        ms_entries: 0,
-    }
-}
-
 impl Drop for LmdbRead {
     fn drop(&mut self) {
         self.environment.give_reader(self.txn, self.heads.take().flatten());
@@ -204,6 +193,18 @@ impl Contents for LmdbRead {
         let handle = self.warm(tree)?;
         // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
         unsafe { get(self.txn, handle, key) }
+    }
+
+    fn find_many(&self, tree: Tree, keys: &[&[u8]], places: &mut [EntryPlace]) {
+        if let Some((head, pages)) = self.pages_of(tree) {
+            search_many::find(pages, head, keys, places);
+        }
+    }
+
+    #[inline]
+    fn get_at(&self, tree: Tree, key: &[u8], place: EntryPlace) -> Result<Option<&[u8]>, EngineError> {
+        let found = self.pages_of(tree).and_then(|(_, pages)| search_many::get_at(pages, key, place));
+        if found.is_some() { Ok(found) } else { self.get(tree, key) }
     }
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {

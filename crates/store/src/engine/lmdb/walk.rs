@@ -14,6 +14,7 @@ use std::ops::Range;
 use crate::engine::lmdb::page::{Leaf, PAGE_BRANCH, Pages};
 use crate::engine::lmdb::search::Nodes;
 use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start};
+use crate::sys::os::prefetch;
 use crate::verify::pages::{DEPTH_MAX, Fault, TreeHead};
 
 /// A branch page on the way to a leaf, and which of its children the way leads to.
@@ -180,6 +181,38 @@ impl<'t> PageCursor<'t> {
         Ok(self.leaf)
     }
 
+    /// The leaf that comes next, below the same branch. The heads of those behind it are prefetched,
+    /// so that the head of this one has come.
+    ///
+    /// Several heads are prefetched at once: where leaves are scattered in a large file, most of the
+    /// time is for the address of a page that is touched for the first time. A processor finds the
+    /// addresses of several pages together, but not while it does anything else. One head for each
+    /// leaf took three quarters of the time of a sum.
+    fn next_below(&self) -> Option<&'t [u8]> {
+        const TOGETHER: usize = 8;
+        let Step { nodes, child, .. } = self.way.last()?;
+        let page = |distance: usize| {
+            let child = match self.direction {
+                Direction::Forward => child.checked_add(distance),
+                Direction::Reverse => child.checked_sub(distance),
+            };
+            self.pages.page(nodes.child(child?)?)
+        };
+        let edge = match self.direction {
+            Direction::Forward => 0,
+            Direction::Reverse => nodes.count() - 1,
+        };
+        let asked = match *child {
+            child if child == edge => 1..2 * TOGETHER,
+            child if child % TOGETHER == 0 => TOGETHER..2 * TOGETHER,
+            _ => 0..0,
+        };
+        for page in asked.map_while(page) {
+            prefetch(page.as_ptr());
+        }
+        page(1)
+    }
+
     fn fail(&mut self, fault: Fault) -> EngineError {
         self.fault = Some(fault.clone());
         fault.into()
@@ -222,15 +255,10 @@ impl<'t> Cursor<'t> for PageCursor<'t> {
 
     fn fill(&mut self, batch: &mut Batch<'t>) -> Result<(), EngineError> {
         batch.entries.clear();
-        let page_before = self.leaf.map(|leaf| leaf.number());
         let Some(leaf) = self.leaf()? else { return Ok(()) };
-        let is_next = page_before.is_some_and(|before| match self.direction {
-            Direction::Forward => leaf.number() == before + 1,
-            Direction::Reverse => leaf.number() + 1 == before,
-        });
         let rest = std::mem::replace(&mut self.rest, 0..0);
         let count = rest.len();
-        leaf.push_entries(rest, self.direction, is_next, &mut batch.entries);
+        leaf.push_entries(rest, self.direction, self.next_below(), &mut batch.entries);
         self.last_key = batch.entries.last().map(|entry| entry.0);
         if batch.entries.len() < count {
             // Those ahead of it are given first.

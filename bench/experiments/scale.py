@@ -1,0 +1,547 @@
+"""This module measures many rows of 200 bytes: how speed and file size hold at one to forty million rows.
+
+Each library works in processes of its own, on files that are removed before the next one begins. Rows are
+made as they are needed, outside of the measured times, so no process holds more than one batch of them.
+`./dev bench scale` has a million rows; `--full` has 1, 3, 10 and 40 million, under random and sequential
+keys, and needs 44 GB on the disk and hours. A library that is not installed has a column that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bench import child
+from bench.contenders.big_stores import BIG_STORES, INDEXES, ROW_SIZE, TEXT_SIZE, TOWNS, BigStore, Row
+from bench.rivals import Rivals
+
+ROWS = 1_000_000
+ROWS_FULL = (1_000_000, 3_000_000, 10_000_000, 40_000_000)
+KEY_ORDERS = ("random", "sequential")
+COMMIT = 100_000
+"""Rows of one commit."""
+SAMPLES = 100_000
+"""Single puts and gets."""
+RANGE = 1_000
+SOAK_ROWS = 200_000
+SOAK_RATE = 90_000
+SNAPSHOT_SECONDS = 20.0
+SOAK_SECONDS = 60.0
+STRIDE = 2_654_435_761
+"""A prime number greater than any number of rows: steps of this size come to each row once."""
+SPACE_FACTOR = 5
+"""Files may need this many times the size of the rows."""
+MEGABYTE = 1 << 20
+NOT_INSTALLED = "not installed"
+
+
+def mixed(number: int) -> int:
+    """Return 64 bits that look random, distinct for each number (the last steps of splitmix64)."""
+    number = (number + 1) * 0x9E3779B97F4A7C15 & 0xFFFF_FFFF_FFFF_FFFF
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFF_FFFF_FFFF_FFFF
+    number = (number ^ number >> 27) * 0x94D049BB133111EB & 0xFFFF_FFFF_FFFF_FFFF
+    return number ^ number >> 31
+
+
+class Rows:
+    """The rows of one run, each made from its number."""
+
+    def __init__(self, count: int, order: str) -> None:
+        self.count = count
+        self.is_random = order == "random"
+        chance = random.Random(1)
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        words = ["".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(500)]
+        # Text that compresses by about a half.
+        self.text = " ".join(chance.choices(words, k=150_000))
+
+    def key(self, number: int) -> str:
+        """Return the key of the row with this number."""
+        return f"row:{mixed(number):016x}" if self.is_random else f"row:{number:016}"
+
+    def row(self, number: int, version: int = 0) -> Row:
+        """Make a row. Another version has another age and text."""
+        start = (number * 7919 + version * 104_729) % (len(self.text) - TEXT_SIZE)
+        town = f"town {mixed(number) % TOWNS:04}"
+        text = self.text[start : start + TEXT_SIZE]
+        return Row(self.key(number), number, town, self.age(number, version), text)
+
+    @staticmethod
+    def age(number: int, version: int = 0) -> int:
+        """Return the age in the row with this number."""
+        return (number + version) % 90
+
+    def shuffled(self, seed: int) -> Iterator[int]:
+        """Give each number once, in an order that looks random."""
+        start = mixed(seed)
+        return ((start + place * STRIDE) % self.count for place in range(self.count))
+
+    def picked(self, count: int, seed: int) -> list[int]:
+        """Return random numbers of rows."""
+        chance = random.Random(seed)
+        return [chance.randrange(self.count) for _ in range(count)]
+
+
+def batches(numbers: Iterator[int]) -> Iterator[list[int]]:
+    """Give the numbers in the batches that are committed."""
+    while batch := list(islice(numbers, COMMIT)):
+        yield batch
+
+
+class Watch:
+    """Adds up times, and keeps the greatest anonymous memory that it has seen."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.before = child.anonymous_memory() or 0
+        self.peak = self.before
+
+    def time(self, work: Callable[[], object]) -> None:
+        """Do some work and add its time."""
+        started = time.perf_counter()
+        work()
+        self.seconds += time.perf_counter() - started
+        self.peak = max(self.peak, child.anonymous_memory() or 0)
+
+    @property
+    def memory(self) -> int:
+        """The bytes of anonymous memory that came on top."""
+        return self.peak - self.before
+
+
+def best_of(rounds: int, work: Callable[[], object]) -> float:
+    """Return the least seconds that some work took."""
+    seconds = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def expect(found: object, expected: object) -> None:
+    """Raise if a library gave another answer than that of its rows."""
+    if found != expected:
+        raise ValueError(f"the store says {found!r}, not {expected!r}")
+
+
+def put_all(store: BigStore, rows: Rows, numbers: Iterator[int], version: int) -> Watch:
+    """Commit rows in batches. The rows of a batch are made before its time counts."""
+    watch = None
+    for batch in batches(numbers):
+        made = [rows.row(number, version) for number in batch]
+        # The memory of a batch of rows is not the library's.
+        watch = watch or Watch()
+        watch.time(lambda made=made: store.commit(made))  # type: ignore[misc]
+    return watch or Watch()
+
+
+Figures = dict[str, float]
+
+
+def load(store: BigStore, folder: Path, rows: Rows) -> Figures:
+    """Load all rows into an empty store."""
+    watch = put_all(store, rows, iter(range(rows.count)), 0)
+    figures = {"load": rows.count / watch.seconds, "load: memory": watch.memory}
+    settled = Watch()
+    settled.time(store.settle)
+    return figures | {"load: settle": settled.seconds, "load: file": file_ratio(folder, rows)}
+
+
+def read(store: BigStore, rows: Rows, has_indexes: bool) -> Figures:
+    """Get rows at random, walk over ranges, and add up all rows."""
+    numbers = rows.picked(min(SAMPLES, rows.count), 2)
+    keys = [rows.key(number) for number in numbers]
+    get = store.number_of
+    expect([get(key) for key in keys], numbers)
+    figures = {"get": best_of(3, lambda: [get(key) for key in keys]) / len(keys)}
+    starts = sorted(keys)[: max(1, len(keys) // 2) : max(1, len(keys) // 200)]
+    count = min(RANGE, rows.count // 4)
+    seconds = best_of(3, lambda: [store.key_range(start, count) for start in starts])
+    figures["key range"] = seconds / len(starts) / count
+    expect(store.sum_ages(), sum(map(rows.age, range(rows.count))))
+    figures["sum"] = rows.count / best_of(3, store.sum_ages)
+    if not has_indexes:
+        return figures
+    by_index = store.by_index
+    expect([by_index(number) for number in numbers[:100]], [rows.row(one).text for one in numbers[:100]])
+    figures["index get"] = best_of(3, lambda: [by_index(number) for number in numbers]) / len(numbers)
+    begins = [number for number in numbers if number <= rows.count - count][:200]
+    for begin in begins[:5]:
+        expect(store.index_range(begin, begin + count), sum(map(rows.age, range(begin, begin + count))))
+    seconds = best_of(3, lambda: [store.index_range(begin, begin + count) for begin in begins])
+    figures["index range"] = seconds / len(begins) / count
+    return figures
+
+
+def put_singly(store: BigStore, rows: Rows) -> Figures:
+    """Put rows one by one, each with a commit, over those that are there."""
+    made = [rows.row(number) for number in rows.picked(min(SAMPLES, rows.count), 3)]
+    put, clock = store.putter(), time.perf_counter
+    seconds = []
+    for row in made:
+        started = clock()
+        put(row)
+        seconds.append(clock() - started)
+    seconds.sort()
+    return {
+        "put: median": statistics.median(seconds),
+        "put: p99": seconds[len(seconds) * 99 // 100],
+        "put: worst": seconds[-1],
+    }
+
+
+def churn(store: BigStore, folder: Path, rows: Rows) -> Figures:
+    """Overwrite all rows twice at random, then delete half of them and put them again."""
+    seconds = sum(put_all(store, rows, rows.shuffled(turn), turn).seconds for turn in (1, 2))
+    store.settle()
+    figures = {"overwrite": 2 * rows.count / seconds, "overwrite: file": file_ratio(folder, rows)}
+    half = rows.count // 2
+    deleted = Watch()
+    for batch in batches(islice(rows.shuffled(3), half)):
+        keys = [rows.key(number) for number in batch]
+        deleted.time(lambda keys=keys: store.delete(keys))  # type: ignore[misc]
+    again = put_all(store, rows, islice(rows.shuffled(3), half), 2)
+    store.settle()
+    expect(store.sum_ages(), sum(rows.age(number, 2) for number in range(rows.count)))
+    return figures | {
+        "delete half": half / deleted.seconds,
+        "put half": half / again.seconds,
+        "put half: file": file_ratio(folder, rows),
+    }
+
+
+def work(name: str, folder: Path, rows: Rows, indexes: int) -> Figures:
+    """Take all measures of one library with one number of indexes."""
+    store = BIG_STORES[name](folder)
+    if indexes:
+        store.create_indexes(indexes)
+    figures = load(store, folder, rows) | read(store, rows, indexes > 0) | put_singly(store, rows)
+    if not indexes:
+        figures |= churn(store, folder, rows)
+    store.close()
+    return figures
+
+
+def one_commit(name: str, folder: Path, rows: Rows) -> Figures:
+    """Load all rows in one commit. The time that making the rows takes is measured and taken off."""
+    store = BIG_STORES[name](folder)
+    making = best_of(1, lambda: sum(rows.row(number).age for number in range(rows.count)))
+    seconds = best_of(1, lambda: store.commit(map(rows.row, range(rows.count))))
+    expect(store.number_of(rows.key(rows.count - 1)), rows.count - 1)
+    store.close()
+    return {"load in one commit": rows.count / max(seconds - making, 1e-9)}
+
+
+def soak(name: str, folder: Path, rows: Rows, seconds: float) -> Figures:
+    """Put rows at random, `SOAK_RATE` a second at most, with one snapshot after the other open."""
+    store = BIG_STORES[name](folder)
+    put_all(store, rows, iter(range(rows.count)), 0)
+    put, clock, size, done = store.putter(), time.perf_counter, 0, 0
+    numbers = rows.picked(100_000, 4)
+    started = clock()
+    while (begun := clock()) < started + seconds:
+        with store.snapshot():
+            end = min(begun + SNAPSHOT_SECONDS, started + seconds)
+            while clock() < end:
+                for number in numbers[done % 100_000 :][:1_000]:
+                    put(rows.row(number, done))
+                    done += 1
+                size = max(size, size_of(folder))
+                time.sleep(max(0.0, started + done / SOAK_RATE - clock()))
+    store.settle()
+    figures = {"soak: puts": done / (clock() - started), "soak: file": size}
+    store.close()
+    return figures | {"soak: file at the end": size_of(folder)}
+
+
+def load_until_killed(name: str, folder: Path, rows: Rows) -> None:
+    """Load rows, and say after each commit how many there are."""
+    store = BIG_STORES[name](folder)
+    done = 0
+    for batch in batches(iter(range(rows.count))):
+        store.commit([rows.row(number) for number in batch])
+        done += len(batch)
+        print(done, flush=True)
+
+
+def reopen(name: str, folder: Path, rows: Rows) -> Figures:
+    """Open a store whose writer was killed, and get its first row."""
+    logs = sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if _is_log(path))
+    started = time.perf_counter()
+    store = BIG_STORES[name](folder)
+    number = store.number_of(rows.key(0))
+    seconds = time.perf_counter() - started
+    expect(number, 0)
+    store.close()
+    return {"kill: open": seconds, "kill: log": logs}
+
+
+def _is_log(path: Path) -> bool:
+    return path.name.endswith(("-log", "-wal", ".log"))
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes that the files of a folder take on the disk."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_blocks * 512
+        except FileNotFoundError:
+            continue  # compacted away in between
+    return total
+
+
+def file_ratio(folder: Path, rows: Rows) -> float:
+    """Return the size of the files, as a multiple of keys and rows."""
+    return size_of(folder) / (rows.count * ROW_SIZE)
+
+
+def run_child(*arguments: object) -> Any:
+    """Run one part of the experiment in a process of its own."""
+    done = subprocess.run(_command(*arguments), env=child.environment(), stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def _command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "bench.experiments.scale", "--child", *map(str, arguments)]
+
+
+def kill_in_the_middle(name: str, folder: Path, count: int, order: str) -> Figures:
+    """Kill a process that loads rows, and measure the next one that opens the store."""
+    command = _command("load_until_killed", name, folder, count, order)
+    with subprocess.Popen(command, env=child.environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) >= count // 2:
+                # A moment later, it is in the middle of the next commit.
+                time.sleep(0.05)
+                break
+        process.send_signal(signal.SIGKILL)
+    figures: Figures = run_child("reopen", name, folder, count, order)
+    return figures
+
+
+def measure(name: str, chosen: argparse.Namespace, count: int, order: str) -> Figures:
+    """Take all measures of one library at one size."""
+    found: Figures = {}
+
+    def part(label: str, take: Callable[[Path], Figures]) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="scale-", dir=chosen.directory))
+        print(f"{name}, {count:,} rows, {order} keys: {label}", file=sys.stderr, flush=True)
+        try:
+            found.update(take(folder))
+        finally:
+            shutil.rmtree(folder)
+
+    store = BIG_STORES[name]
+    for indexes in chosen.indexes:
+        if indexes and not store.has_indexes:
+            continue
+
+        def all_measures(folder: Path, indexes: int = indexes) -> Figures:
+            taken = run_child("work", name, folder, count, order, indexes)
+            return {_title(title, indexes): figure for title, figure in taken.items()}
+
+        part(f"{indexes} indexes", all_measures)
+    if store.has_one_commit:
+        part("one commit", lambda folder: run_child("one_commit", name, folder, count, order))
+    part("kill", lambda folder: kill_in_the_middle(name, folder, count, order))
+    if chosen.soak > 0:
+        soaked = min(SOAK_ROWS, count)
+        part("soak", lambda folder: run_child("soak", name, folder, soaked, order, chosen.soak))
+    return found
+
+
+def _title(title: str, indexes: int) -> str:
+    return f"{title}, {indexes} indexes" if indexes and not title.startswith("index ") else title
+
+
+Format = Callable[[float], str]
+RATE: Format = "{:,.0f} rows/s".format
+RATIO: Format = "{:.2f}x".format
+
+
+def short_time(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for unit, factor in (("s", 1), ("ms", 1e3), ("\u00b5s", 1e6)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:,.1f} {unit}"
+    return f"{seconds * 1e9:,.0f} ns"
+
+
+def megabytes(size: float) -> str:
+    """Return a size in units of 2^20 bytes."""
+    return f"{size / MEGABYTE:,.0f} MiB"
+
+
+FORMATS: dict[str, Format] = {
+    "load": RATE,
+    "load: memory": megabytes,
+    "load: settle": short_time,
+    "load: file": RATIO,
+    "load in one commit": RATE,
+    "get": short_time,
+    "key range": short_time,
+    "sum": RATE,
+    "index get": short_time,
+    "index range": short_time,
+    "put: median": short_time,
+    "put: p99": short_time,
+    "put: worst": short_time,
+    "overwrite": RATE,
+    "overwrite: file": RATIO,
+    "delete half": RATE,
+    "put half": RATE,
+    "put half: file": RATIO,
+    "kill: open": short_time,
+    "kill: log": megabytes,
+    "soak: puts": RATE,
+    "soak: file": megabytes,
+    "soak: file at the end": megabytes,
+}
+
+
+def show(results: dict[str, Figures | None], count: int, order: str) -> None:
+    """Print the figures of all libraries at one size, and our targets."""
+    print(f"\n{count:,} rows of {ROW_SIZE} bytes with their keys, {order} keys, commits of {COMMIT:,} rows")
+    print(f"{'':<24}" + "".join(f"{name:>18}" for name in results))
+    titles = list(dict.fromkeys(title for figures in results.values() for title in figures or ()))
+    for title in titles:
+        write = FORMATS[title.partition(",")[0]]
+        cells = [_cell(figures, title, write) for figures in results.values()]
+        print(f"{title:<24}" + "".join(f"{cell:>18}" for cell in cells))
+    ours = results.get("pellucid")
+    if ours:
+        tell_targets(ours, {name: figures for name, figures in results.items() if figures})
+
+
+def _cell(figures: Figures | None, title: str, write: Format) -> str:
+    if figures is None:
+        return NOT_INSTALLED
+    return write(figures[title]) if title in figures else "-"
+
+
+def tell_targets(ours: Figures, everybody: dict[str, Figures]) -> None:
+    """Print how far each target is met; a target needs its rival."""
+    for title, rival, wanted in (
+        ("load", "rocksdict", 1.0),
+        ("load", "lmdb", 2.0),
+        ("get", "lmdb", 1.0),
+        ("get", "rocksdict", 3.0),
+        ("index range", "sqlite3", 1.5),
+    ):
+        theirs = everybody.get(rival, {}).get(title)
+        if theirs and title in ours:
+            is_rate = FORMATS[title] is RATE
+            ratio = ours[title] / theirs if is_rate else theirs / ours[title]
+            _tell(f"{title}, of {rival}", ratio >= wanted, f"{ratio:.2f}x", f"{wanted}x at least")
+    if (with_two := ours.get("load, 2 indexes")) and "load" in ours:
+        ratio = with_two / ours["load"]
+        _tell("load, 2 indexes of none", ratio >= 0.4, f"{ratio:.2f}x", "0.4x at least")
+    for title, least in (("load in one commit", 500_000), ("sum", 60e6)):
+        if title in ours:
+            _tell(title, ours[title] >= least, RATE(ours[title]), f"{RATE(least)} at least")
+    for title, most in (
+        ("put: median", 5e-6),
+        ("put: p99", 50e-6),
+        ("put: worst", 50e-3),
+        ("load: file", 1.4),
+        ("overwrite: file", 1.6),
+        ("put half: file", 1.6),
+        ("soak: file", 300 * MEGABYTE),
+        ("load: memory", 356 * MEGABYTE),
+        ("kill: open", max(1.0, ours.get("kill: log", 0) / (128 * MEGABYTE))),
+    ):
+        if title in ours:
+            write = FORMATS[title]
+            _tell(title, ours[title] <= most, write(ours[title]), f"{write(most)} at most")
+
+
+def _tell(what: str, is_met: bool, found: str, target: str) -> None:
+    print(f"{what}: {found} (target {target}): {'met' if is_met else 'missed'}")
+
+
+def has_space(directory: Path, count: int) -> bool:
+    """Say whether the files of this many rows have room on the disk."""
+    return shutil.disk_usage(directory).free > SPACE_FACTOR * ROW_SIZE * count
+
+
+def _work_as_child(verb: str, name: str, folder: str, count: str, order: str, *more: str) -> None:
+    rows, where = Rows(int(count), order), Path(folder)
+    if verb == "load_until_killed":
+        load_until_killed(name, where, rows)
+        return
+    if verb == "work":
+        figures = work(name, where, rows, int(more[0]))
+    elif verb == "soak":
+        figures = soak(name, where, rows, float(more[0]))
+    else:
+        figures = {"one_commit": one_commit, "reopen": reopen}[verb](name, where, rows)
+    print(json.dumps(figures))
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench scale", description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", metavar="N", help=f"how many ({ROWS:,})")
+    parser.add_argument(
+        "--full", action="store_true", help="1, 3, 10 and 40 million rows, both orders of keys"
+    )
+    parser.add_argument("--keys", choices=KEY_ORDERS, action="append", help="the order of keys (random)")
+    parser.add_argument(
+        "--indexes", type=int, nargs="+", choices=range(len(INDEXES) + 1), default=[0, len(INDEXES)]
+    )
+    parser.add_argument(
+        "--soak", type=float, default=SOAK_SECONDS, metavar="SECONDS", help="of the soak; 0: none (60)"
+    )
+    parser.add_argument(
+        "--only", action="append", choices=BIG_STORES, help="measure this library; may be repeated"
+    )
+    parser.add_argument("--directory", type=Path, default=Path.cwd(), help="where the files go")
+    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure what the command line asks for."""
+    if arguments[:1] == ["--child"]:
+        _work_as_child(*arguments[1:])
+        return 0
+    chosen = _options(arguments)
+    counts = chosen.rows or (ROWS_FULL if chosen.full else (ROWS,))
+    orders = chosen.keys or (KEY_ORDERS if chosen.full else KEY_ORDERS[:1])
+    rivals, report = Rivals(), []
+    for count in counts:
+        for order in orders:
+            if not has_space(chosen.directory, count):
+                needed = megabytes(SPACE_FACTOR * ROW_SIZE * count)
+                print(f"{count:,} rows are left out: {chosen.directory} has less than {needed} free.")
+                continue
+            results = {
+                name: measure(name, chosen, count, order) if rivals.find(store.module) else None
+                for name, store in BIG_STORES.items()
+                if name in (chosen.only or BIG_STORES)
+            }
+            show(results, count, order)
+            report.append({"rows": count, "keys": order, "figures": results})
+    for name, reason in rivals.missing.items():
+        print(f"{name} is not installed: {reason}")
+    if chosen.json:
+        chosen.json.write_text(json.dumps({"versions": rivals.versions, "runs": report}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
