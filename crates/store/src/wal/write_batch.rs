@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Direction, HashedKey, Tree};
+use crate::engine::{Direction, HashedKey, TakeRow, Tree};
 use crate::sys::short::is_same;
 use crate::wal::memtable::{Said, Saying};
 use crate::wal::record::{self, Change};
@@ -271,6 +271,11 @@ impl WriteBatch {
     /// Drop the changes since the innermost savepoint. False if there is none.
     pub(crate) fn rollback(&mut self) -> bool {
         let Some(Saved { size, count, uncounted }) = self.savepoints.pop() else { return false };
+        self.truncate(size, count, uncounted);
+        true
+    }
+
+    fn truncate(&mut self, size: usize, count: usize, uncounted: usize) {
         self.bytes.truncate(size);
         self.changes.truncate(count);
         self.hashes.truncate(count);
@@ -280,12 +285,39 @@ impl WriteBatch {
         if count > FEW {
             self.index_from(0);
         }
-        true
     }
 
     /// Forget the innermost savepoint and keep its changes. False if there is none.
     pub(crate) fn release(&mut self) -> bool {
         self.savepoints.pop().is_some()
+    }
+
+    /// Take the changes of rows since the innermost savepoint out of the batch, in order.
+    pub(crate) fn take_rows(&mut self, take: &mut TakeRow<'_>) {
+        let (size, count) =
+            self.savepoints.last().map_or((record::HEAD_SIZE, 0), |saved| (saved.size, saved.count));
+        let mut others = Vec::new();
+        for change in self.changes.get(count..).unwrap_or_default() {
+            let value = match self.said(change) {
+                Said::Value(value) => Some(value),
+                Said::Deleted => None,
+            };
+            if change.tree == Tree::Rows {
+                take(self.key(change), value);
+            } else {
+                others.push((change.tree, self.key(change).to_vec(), value.map(<[u8]>::to_vec)));
+            }
+        }
+        let uncounted = self.savepoints.last().map_or(0, |saved| saved.uncounted);
+        self.truncate(size, count, uncounted);
+        // What the rows do to row counts is known to the caller alone.
+        self.uncounted += 1;
+        for (tree, key, value) in others {
+            match value {
+                Some(value) => self.put(tree, &key, &[&value]),
+                None => self.delete(tree, &key),
+            }
+        }
     }
 
     /// The number of changes at each savepoint, the outermost first.
