@@ -154,6 +154,10 @@ unsafe extern "C" {
     /// last entry and the page has room for another one. Otherwise it does nothing and returns
     /// `MDB_NOTFOUND`.
     pub fn pellucid_append(cursor: *mut MDB_cursor, key: *mut MDB_val, data: *mut MDB_val) -> c_int;
+
+    /// Split the page behind the entry that the cursor is on, if it has no room for this key, which
+    /// belongs there and not at the page's end. Otherwise it does nothing. The key is not put.
+    pub fn pellucid_split_behind(cursor: *mut MDB_cursor, key: *mut MDB_val, data_size: usize) -> c_int;
 }
 
 /// The user context (`mdb_env_set_userctx`) for an environment that has its locks on this

@@ -553,6 +553,12 @@ impl WriteTxn for LmdbWrite {
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.check_key(key)?;
         self.set_found(tree, false);
+        let cursor = self.write_cursor(tree)?;
+        let mut bytes = value_of(key);
+        // SAFETY: the cursor is open and its transaction live, and LMDB copies nothing of the key.
+        // No other cursor is open in this tree while it is written.
+        let code = unsafe { ffi::pellucid_split_behind(cursor, &raw mut bytes, room_for(parts).mv_size) };
+        self.environment.check(code)?;
         let code = self.put_with(tree, key, parts, 0)?;
         self.environment.check(code)
     }
@@ -678,7 +684,7 @@ mod tests {
     use std::path::PathBuf;
 
     use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
-    use crate::engine::{Engine, Tree, WriteTxn};
+    use crate::engine::{Direction, Engine, Start, Tree, WriteTxn};
 
     thread_local! {
         /// Whether LMDB does all appends itself.
@@ -755,6 +761,50 @@ mod tests {
         let by_lmdb = written("lmdb");
         IS_OFF.set(false);
         assert!(here == by_lmdb, "byte for byte");
+    }
+
+    #[test]
+    fn ascending_keys_in_front_of_others_fill_their_pages() {
+        let path = std::env::temp_dir().join(format!("pellucid-between-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let options = LmdbOptions::default();
+        let engine = LmdbEngine::create(&path, options, &mut |_, _| Vec::new()).unwrap();
+        let mut expected = std::collections::BTreeMap::new();
+        let key = |table: u8, number: u32| [&[table][..], &number.to_be_bytes()].concat();
+        let mut txn = engine.begin_write().unwrap();
+        // Some values take pages of their own.
+        for number in 0..200_u32 {
+            for table in [1, 3, 5] {
+                let value = vec![table; if number % 40 == 7 { 5_000 } else { 60 + number as usize % 50 }];
+                txn.put(Tree::Rows, &key(table, number), &[&value]).unwrap();
+                expected.insert(key(table, number), value);
+            }
+        }
+        txn.commit().unwrap();
+        for (table, count) in [(2, 20_000), (4, 20_000), (0, 3_000)] {
+            let pages = engine.usage().unwrap().pages;
+            let mut txn = engine.begin_write().unwrap();
+            for number in 0..count {
+                let value = vec![7; 100 + number as usize % 21];
+                txn.put(Tree::Rows, &key(table, number), &[&value]).unwrap();
+                expected.insert(key(table, number), value);
+            }
+            txn.commit().unwrap();
+            let size = u64::from(count) * (110 + 5 + 8 + 2) / 4096;
+            let more = engine.usage().unwrap().pages - pages;
+            assert!(more < size * 110 / 100 + 20, "{more} pages for {size}");
+        }
+        let read = engine.begin_read().unwrap();
+        let mut cursor = read.cursor(Tree::Rows).unwrap();
+        cursor.start(Start::Edge, Direction::Forward).unwrap();
+        for (key, value) in &expected {
+            assert_eq!(cursor.step().unwrap(), Some((&key[..], &value[..])));
+        }
+        assert_eq!(cursor.step().unwrap(), None);
+        let [_, rows, _] = engine.usage().unwrap().entries;
+        assert_eq!(rows, expected.len() as u64);
+        std::fs::remove_file(&path).unwrap();
+        let _ = std::fs::remove_file(path.with_extension("-lock"));
     }
 
     #[test]
