@@ -332,6 +332,8 @@ impl Transaction {
         for index in indexes.iter().filter(|index| index.info.is_unique) {
             self.check_unique_outcomes(index, go_on)?;
         }
+        // In the order of the tree: its pages are filled completely only at its end.
+        indexes.sort_by_key(|index| index.info.id);
         while let Some(index) = indexes.first_mut() {
             let is_again = std::mem::replace(&mut index.is_begun, true);
             self.write_outcomes(index, is_again, go_on)?;
