@@ -54,6 +54,8 @@ pub(crate) struct Load {
     ascending: Option<Vec<u8>>,
     /// Whether a gathered row's table has a unique index.
     pub(crate) has_unique: bool,
+    /// Whether the caller settles rows before it reads them.
+    is_used: bool,
     small_merges: u32,
 }
 
@@ -176,6 +178,7 @@ impl Transaction {
     ) -> Result<(), StoreError> {
         let size = key.len() + spelling.len() + record.len();
         Self::check_size(size)?;
+        self.load.is_used = true;
         if !blobs.is_empty() || !self.gathers(table, size)? {
             return self.put(table, key, spelling, record, blobs).map(|_| ());
         }
@@ -305,6 +308,7 @@ impl Transaction {
         self.gathered.end_merge(row);
         match &merged {
             Ok(()) => {
+                self.load.is_used = load.is_used;
                 self.load.small_merges = if is_small { load.small_merges + 1 } else { 0 };
             }
             // To merge rows again does no harm.
@@ -379,7 +383,7 @@ impl Transaction {
     pub(crate) fn savepoint_of_load(&mut self) -> Result<bool, StoreError> {
         if !self.load.is_pending() {
             let is_near = self.saved.is_empty()
-                && self.is_changed
+                && self.load.is_used
                 && self.load.ascending.is_none()
                 && self.load.small_merges < SMALL_MERGES_MAX
                 && self.reader()?.room_in_log().is_some_and(|room| room < ROOM_MIN);
