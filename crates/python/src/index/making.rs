@@ -48,15 +48,7 @@ struct Progress {
 
 impl Progress {
     fn new(function: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        if let Some(function) = function
-            && !function.is_callable()
-        {
-            let kind = function.get_type();
-            return Err(errors::type_error(format!(
-                "progress has to be a function of (rows done, rows), not {}",
-                kind.name()?
-            )));
-        }
+        errors::check_progress(function)?;
         Ok(Self { function: function.map(|function| function.clone().unbind()), raised: None })
     }
 
