@@ -179,6 +179,10 @@ unsafe extern "C" {
 
     /// The address at which the file is mapped.
     pub fn pellucid_map(env: *const MDB_env) -> *const c_void;
+
+    /// Split the page behind the entry that the cursor is on, if it has no room for this key, which
+    /// belongs there and not at the page's end. Otherwise it does nothing. The key is not put.
+    pub fn pellucid_split_behind(cursor: *mut MDB_cursor, key: *mut MDB_val, data_size: usize) -> c_int;
 }
 
 /// The user context (`mdb_env_set_userctx`) for an environment that has its locks on this

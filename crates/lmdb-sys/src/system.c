@@ -306,3 +306,67 @@ const void *pellucid_map(const MDB_env *env)
 {
 	return env->me_map;
 }
+
+/* Split a full leaf behind the entry that the cursor stands on, if a greater key belongs there and in front of the next one. LMDB
+ * splits in the middle: ascending keys in front of others would leave each leaf half full. Split here, they fill the leaf, as those at
+ * its end do. The cursor has no place afterwards. */
+int pellucid_split_behind(MDB_cursor *mc, MDB_val *key, size_t data_size)
+{
+	MDB_env *env = mc->mc_txn->mt_env;
+	MDB_val data, other;
+	MDB_page *page, *copy;
+	MDB_node *node;
+	unsigned at, count, next;
+	size_t size;
+	int rc;
+
+	if ((mc->mc_flags & (C_INITIALIZED | C_EOF | C_DEL | C_SUB)) != C_INITIALIZED ||
+	    mc->mc_txn->mt_flags & (MDB_TXN_BLOCKED | MDB_TXN_RDONLY) || mc->mc_db->md_flags & MDB_DUPSORT)
+		return MDB_SUCCESS;
+	page = mc->mc_pg[mc->mc_top];
+	if (!IS_LEAF(page) || IS_LEAF2(page) || key->mv_size - 1 >= ENV_MAXKEY(env) || data_size > MAXDATASIZE)
+		return MDB_SUCCESS;
+	size = NODESIZE + key->mv_size + data_size;
+	if (size > env->me_nodemax)
+		size = NODESIZE + key->mv_size + sizeof(pgno_t);
+	at = mc->mc_ki[mc->mc_top] + 1U;
+	count = NUMKEYS(page);
+	if (at >= count || EVEN(size) + sizeof(indx_t) <= SIZELEFT(page))
+		return MDB_SUCCESS;
+	for (next = 0; next < 2; next++) {
+		node = NODEPTR(page, at - 1 + next);
+		other.mv_size = NODEKSZ(node);
+		other.mv_data = NODEKEY(node);
+		if (next ? mc->mc_dbx->md_cmp(key, &other) >= 0 : mc->mc_dbx->md_cmp(key, &other) <= 0)
+			return MDB_SUCCESS;
+	}
+	data.mv_size = data_size;
+	data.mv_data = NULL;
+	if ((rc = mdb_page_spill(mc, key, &data)) != MDB_SUCCESS || (rc = mdb_cursor_touch(mc)) != MDB_SUCCESS)
+		return rc;
+	page = mc->mc_pg[mc->mc_top];
+	if ((copy = malloc(env->me_psize)) == NULL)
+		return ENOMEM;
+	memcpy(copy, page, env->me_psize);
+	for (next = count; next > at; next--) {
+		mc->mc_ki[mc->mc_top] = next - 1;
+		mdb_node_del(mc, 0);
+	}
+	mc->mc_ki[mc->mc_top] = at;
+	for (next = at; next < count && rc == MDB_SUCCESS; next++) {
+		node = NODEPTR(copy, next);
+		other.mv_size = NODEKSZ(node);
+		other.mv_data = NODEKEY(node);
+		data.mv_size = NODEDSZ(node);
+		data.mv_data = NODEDATA(node);
+		if (next == at)
+			rc = mdb_page_split(mc, &other, &data, P_INVALID, node->mn_flags | MDB_APPEND);
+		else
+			rc = mdb_node_add(mc, next - at, &other, &data, 0, node->mn_flags);
+	}
+	mc->mc_flags &= ~(C_INITIALIZED | C_EOF);
+	free(copy);
+	if (rc != MDB_SUCCESS)
+		mc->mc_txn->mt_flags |= MDB_TXN_ERROR;
+	return rc;
+}

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pellucid_record::shape::Shapes;
 use pellucid_store::{
@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::hot::{callbacks, modules};
-use crate::signals::is_interrupted;
+use crate::signals::{Signals, is_interrupted};
 use crate::standing::{Fate, Standing};
 use crate::store_errors;
 use crate::values::hooks::PicklePolicy;
@@ -43,6 +43,8 @@ struct Owner {
     fate: GilRc<GilValue<Fate>>,
     thread: u64,
     task: Option<Py<PyAny>>,
+    /// Called while gathered rows are merged.
+    progress: Option<Py<PyAny>>,
 }
 
 /// The shared state of an open database.
@@ -227,6 +229,7 @@ impl Core {
             fate: GilRc::new(GilValue::new(Fate::Open)),
             thread: thread_number(),
             task: current_task(py),
+            progress: None,
         };
         // Both are empty, since this thread has the writer lock.
         let old = self.running.with(py, |slot| slot.replace(transaction));
@@ -286,29 +289,35 @@ impl Core {
     /// Ends the caller's transaction: commits it or rolls it back.
     pub fn end(&self, py: Python<'_>, commit: bool) -> PyResult<()> {
         self.check_not_lent(py)?;
+        // Long work, which signals can stop as long as the transaction is still the caller's.
+        let settled = if commit { self.lend(py, |transaction| self.settle(py, transaction)) } else { None };
+        let settled = settled.unwrap_or(Ok(())).map_err(|error| store_errors::of_store(py, error));
         self.is_running.set(false);
         let transaction = self.running.with(py, Option::take);
         let owner = self.owner.with(py, Option::take);
-        let (Some(transaction), Some(Owner { serial, task, gate, fate, .. })) = (transaction, owner) else {
+        let (Some(transaction), Some(Owner { serial, task, gate, fate, progress, .. })) =
+            (transaction, owner)
+        else {
             return Ok(());
         };
-        drop(task);
+        drop((task, progress));
         // If another thread has closed the database meanwhile, the transaction is rolled back.
         let is_open = self.gate.is_open();
-        let result = self.finish(py, transaction, commit && is_open, serial);
-        if commit && is_open && result.is_ok() {
+        let is_kept = commit && is_open && settled.is_ok();
+        let result = self.finish(py, transaction, is_kept, serial);
+        if is_kept && result.is_ok() {
             fate.set(Fate::Kept);
         } else {
             fate.set(Fate::TakenBack);
             gate.take_back();
         }
-        result?;
+        result.and(settled)?;
         if commit && !is_open { self.check_open(py) } else { Ok(()) }
     }
 
     /// Rolls the caller's transaction back to a savepoint.
     pub fn roll_back_to(&self, py: Python<'_>, savepoint: Savepoint) -> PyResult<()> {
-        self.in_running(py, |transaction| transaction.rollback_to(savepoint))?;
+        self.in_unsettled(py, |transaction| transaction.rollback_to(savepoint))?;
         let gate = self.transaction_gate(py);
         let fate = GilRc::new(GilValue::new(Fate::Open));
         let old = self.owner.with(py, |owner| {
@@ -472,6 +481,18 @@ impl Core {
         py: Python<'_>,
         work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
     ) -> PyResult<R> {
+        self.in_unsettled(py, |transaction| {
+            self.settle(py, transaction)?;
+            work(transaction)
+        })
+    }
+
+    /// As `in_running`, for work that does not read rows: those that are gathered stay so.
+    pub fn in_unsettled<R>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
+    ) -> PyResult<R> {
         self.check_not_lent(py)?;
         match self.lend(py, work) {
             Some(result) => result.map_err(|error| store_errors::of_store(py, error)),
@@ -480,6 +501,7 @@ impl Core {
             None => Err(errors::raise(py, "TransactionError", "no transaction is running")),
         }
     }
+
     /// Runs `work` in the transaction with this serial; None if it is over, or in use further up
     /// the stack. Makes no Python object.
     pub fn in_serial<R>(
@@ -491,7 +513,49 @@ impl Core {
         if self.is_lent.get() || self.serial(py) != Some(serial) {
             return None;
         }
-        self.lend(py, work)
+        self.lend(py, |transaction| {
+            self.settle(py, transaction)?;
+            work(transaction)
+        })
+    }
+
+    /// Merges the rows that the transaction has gathered into their tables.
+    #[inline]
+    fn settle(&self, py: Python<'_>, transaction: &mut Transaction) -> Result<(), StoreError> {
+        if transaction.is_unsettled() { self.settle_slowly(py, transaction) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn settle_slowly(&self, py: Python<'_>, transaction: &mut Transaction) -> Result<(), StoreError> {
+        const PAUSE: Duration = Duration::from_millis(100);
+        const STEPS: u32 = 64;
+        let function = self.owner.with(py, |owner| Some(owner.as_ref()?.progress.as_ref()?.clone_ref(py)));
+        let (mut signals, mut told, mut step) = (Signals::by_turns(), Instant::now(), 0_u32);
+        transaction.settle_rows_while(&mut |done, total| {
+            step = step.wrapping_add(1);
+            if let Some(function) = &function
+                && step.is_multiple_of(STEPS)
+                && told.elapsed() >= PAUSE
+            {
+                told = Instant::now();
+                callbacks::code_may_run(py);
+                if let Err(error) = function.call1(py, (done, total)) {
+                    error.restore(py);
+                    return false;
+                }
+            }
+            signals.go_on()
+        })
+    }
+
+    /// Calls a function with (rows done, rows in all) while gathered rows of the caller's
+    /// transaction are merged.
+    pub fn set_progress(&self, py: Python<'_>, function: &Py<PyAny>) {
+        let function = Some(function.clone_ref(py));
+        let old = self.owner.with(py, |owner| {
+            owner.as_mut().and_then(|owner| std::mem::replace(&mut owner.progress, function))
+        });
+        drop(old);
     }
 
     fn lend<R>(&self, py: Python<'_>, work: impl FnOnce(&mut Transaction) -> R) -> Option<R> {

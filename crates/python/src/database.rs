@@ -242,9 +242,21 @@ impl Database {
 
     /// Return a transaction, as a context manager: all of its writes are stored, or none. Inside of
     /// another transaction, it is a savepoint.
-    fn transaction(&self, py: Python<'_>) -> PyResult<TransactionContext> {
+    ///
+    /// The rows of a large transaction are gathered, and merged into their tables when it ends or
+    /// reads them. `progress` is called with the number of rows merged and of rows to merge, at
+    /// most ten times a second. What it raises ends the merge, and the transaction with it if it is
+    /// at its end.
+    #[pyo3(signature = (*, progress=None))]
+    fn transaction(
+        &self,
+        py: Python<'_>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<TransactionContext> {
         self.check_writable(py)?;
-        Ok(TransactionContext::new(self.core.clone()))
+        errors::check_progress(progress, "rows")?;
+        let progress = progress.map(|function| function.clone().unbind());
+        Ok(TransactionContext::with_progress(self.core.clone(), progress))
     }
 
     /// Return a frozen, consistent view of the whole database, as a context manager.

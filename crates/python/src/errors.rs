@@ -59,6 +59,21 @@ pub fn argument<T>(
     Err(type_error(format!("{name} has to be {wanted}, not {}", kind.name()?)))
 }
 
+/// Refuses an argument `progress` that cannot be called with the number of `what` that are done, and
+/// of all.
+///
+/// # Errors
+/// `TypeError`.
+pub fn check_progress(function: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<()> {
+    match function.filter(|function| !function.is_callable()) {
+        Some(other) => Err(type_error(format!(
+            "progress has to be a function of ({what} done, {what}), not {}",
+            other.get_type().name()?
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Reads the argument `name`, which is True or False.
 fn flag(object: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
     argument(object, object.extract(), name, "True or False")

@@ -29,6 +29,17 @@ pub fn limit_log(segment_size: usize) {
     LOG_AREA_SIZE.store(segment_size, Ordering::Relaxed);
 }
 
+/// See [`limit_sorts`].
+static SORT_MEMORY: AtomicUsize = AtomicUsize::new(0);
+
+/// Give databases that are opened from now on this many bytes of memory to sort many rows or index
+/// entries, so that tests can exceed it quickly. 0 means the usual size.
+#[pyfunction]
+#[pyo3(name = "_limit_sorts")]
+pub fn limit_sorts(memory: usize) {
+    SORT_MEMORY.store(memory, Ordering::Relaxed);
+}
+
 /// Issues a warning of the store at the line that called us.
 pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     let class = match warning {
@@ -120,6 +131,7 @@ pub fn open(
         is_untrusted: untrusted,
         keep,
         log_segment_size,
+        index_memory: SORT_MEMORY.load(Ordering::Relaxed),
         deriver: Some(Arc::new(Expressions)),
         ..OpenOptions::default()
     };

@@ -25,15 +25,7 @@ impl Progress {
     /// # Errors
     /// `TypeError` if `function` cannot be called.
     pub fn new(function: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Self> {
-        if let Some(function) = function
-            && !function.is_callable()
-        {
-            let kind = function.get_type();
-            return Err(errors::type_error(format!(
-                "progress has to be a function of ({what} done, {what}), not {}",
-                kind.name()?
-            )));
-        }
+        errors::check_progress(function, what)?;
         Ok(Self { function: function.map(|function| function.clone().unbind()), raised: None })
     }
 

@@ -29,6 +29,8 @@ use crate::store_errors;
 #[pyclass(frozen, module = "pellucid", name = "TransactionContext")]
 pub struct TransactionContext {
     core: Arc<Core>,
+    /// Called while gathered rows are merged.
+    progress: Option<Py<PyAny>>,
     entered: GilValue<Option<Entered>>,
     has_ended: GilValue<bool>,
     // The line where it was entered, for the warning about a block that was never left.
@@ -47,7 +49,14 @@ struct Entered {
 impl TransactionContext {
     /// A transaction that begins when it is entered.
     pub fn new(core: Arc<Core>) -> Self {
-        Self { core, entered: GilValue::new(None), has_ended: GilValue::new(false), site: GilCell::new(None) }
+        Self::with_progress(core, None)
+    }
+
+    /// The same, with a function that is called with (rows done, rows in all) while the rows of a
+    /// large transaction are merged into their tables.
+    pub fn with_progress(core: Arc<Core>, progress: Option<Py<PyAny>>) -> Self {
+        let (entered, has_ended) = (GilValue::new(None), GilValue::new(false));
+        Self { core, progress, entered, has_ended, site: GilCell::new(None) }
     }
 
     /// Begins the transaction, or a savepoint.
@@ -61,12 +70,15 @@ impl TransactionContext {
         }
         self.core.check_open(py)?;
         let savepoint = if self.core.is_mine(py) {
-            Some(self.core.in_running(py, pellucid_store::Transaction::savepoint)?)
+            Some(self.core.in_unsettled(py, pellucid_store::Transaction::savepoint)?)
         } else {
             self.core.begin(py)?;
             None
         };
         self.entered.set(Some(Entered { serial: self.core.serial(py), savepoint }));
+        if let Some(function) = &self.progress {
+            self.core.set_progress(py, function);
+        }
         Ok(())
     }
 
@@ -145,7 +157,9 @@ impl TransactionContext {
         self.entered.set(None);
         match entered.savepoint {
             None => self.core.end(py, keep),
-            Some(savepoint) if keep => self.core.in_running(py, |transaction| transaction.release(savepoint)),
+            Some(savepoint) if keep => {
+                self.core.in_unsettled(py, |transaction| transaction.release(savepoint))
+            }
             Some(savepoint) => self.core.roll_back_to(py, savepoint),
         }
     }
@@ -210,18 +224,18 @@ pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResu
 pub fn within_batch<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let mut refused = None;
     let done = within(py, core, || {
-        core.in_running(py, |transaction| {
+        core.in_unsettled(py, |transaction| {
             let mut signals = Signals::new();
             transaction.begin_batch(Box::new(move || signals.go_on()));
             Ok(())
         })?;
         let done = work().and_then(|result| {
-            core.in_running(py, pellucid_store::Transaction::end_batch)?;
+            core.in_unsettled(py, pellucid_store::Transaction::end_batch)?;
             Ok(result)
         });
         if done.as_ref().is_err_and(|error| errors::is_of(py, error, "UniqueError")) {
             // The transaction may be over by now.
-            refused = core.in_running(py, |transaction| Ok(transaction.take_refused())).unwrap_or(None);
+            refused = core.in_unsettled(py, |transaction| Ok(transaction.take_refused())).unwrap_or(None);
         }
         done
     });

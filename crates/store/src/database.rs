@@ -82,6 +82,13 @@ pub(crate) struct Begun {
 }
 
 impl Database {
+    /// The folder for the temporary files of sorts: that of the database, where its rows will need
+    /// room anyway.
+    pub(crate) fn folder_for_sorts(&self) -> std::path::PathBuf {
+        let folder = self.opening.as_ref().and_then(|_| std::path::Path::new(&self.path).parent());
+        folder.map_or_else(std::env::temp_dir, std::path::Path::to_owned)
+    }
+
     /// Open the database in an engine.
     pub(crate) fn new(
         engine: Box<dyn Engine>,

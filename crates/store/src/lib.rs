@@ -12,6 +12,7 @@ pub mod engine;
 mod error;
 mod file;
 mod index;
+mod sort;
 mod store;
 mod sys;
 mod txn;

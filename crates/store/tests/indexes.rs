@@ -362,7 +362,7 @@ fn what_a_batch_has_gathered_is_written_until_it_is_stopped() {
         transaction.end_batch().unwrap();
         drop(transaction);
         let count = asked.load(Ordering::Relaxed);
-        assert!(count > 4 * ROWS, "{count}");
+        assert!(count > 3 * ROWS, "{count}");
         for at in [1, 2, count / 2, count - ROWS, count] {
             let mut transaction = store.begin(WAIT).unwrap();
             let savepoint = transaction.savepoint().unwrap();

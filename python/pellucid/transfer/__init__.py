@@ -51,8 +51,9 @@ def import_from(
     A row that cannot be read or stored is skipped, and the report says why; with `strict=True`, it raises
     `SourceError`. `dry_run=True` does everything, and rolls it back. `verify=True` reads the source again,
     and compares each row. The import is one transaction: an error leaves everything as it was. `batch` is a
-    number of rows for each of several transactions, for a source larger than the memory. `progress` is True
-    for a line on stderr, or a function that gets the number of rows and the part done, from 0 to 1 or None.
+    number of rows for each of several transactions, so that other writers need not wait for all of it.
+    `progress` is True for a line on stderr, or a function that gets the number of rows and the part done,
+    from 0 to 1 or None.
 
     A source that is unknown or damaged, or that changes meanwhile, raises `SourceError`.
 

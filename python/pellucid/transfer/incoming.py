@@ -51,6 +51,8 @@ REFUSED = (
     errors.UnregisteredType,
 )
 MISSING = object()
+# The share of reading in an import in one transaction. The rest is merging rows into their tables.
+READING = 0.7
 
 
 class Choices(NamedTuple):
@@ -170,12 +172,16 @@ class _Import:
             self.all_tables()
             return
         try:
-            with self.database.transaction():
+            with self.database.transaction(progress=self.merging):
                 self.all_tables()
                 if self.choices.dry_run:
                     raise _DryRun
         except _DryRun:
             return
+
+    def merging(self, done: int, total: int) -> None:
+        """Say how far the rows that were read are merged into their tables."""
+        self.pace.step(self.report.rows, READING + (1 - READING) * done / max(total, 1))
 
     def parts(self, job: Job) -> Any:
         readers = READERS | (READERS_IN_SQLITE if self.source.head.startswith(b"SQLite format 3\x00") else {})
@@ -237,7 +243,8 @@ class _Import:
         end = None if size is None else self.report.rows + size
         for chunk in chunks:
             self.report.rows += writer.store(chunk)
-            self.pace.step(self.report.rows, chunk.share)
+            share = chunk.share if size is not None or chunk.share is None else chunk.share * READING
+            self.pace.step(self.report.rows, share)
             if end is not None and self.report.rows >= end:
                 return True
         return False

@@ -13,7 +13,7 @@ use pellucid_record::shape::{Shape, Shapes};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pellucid_store::{AtOnce, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 
 use crate::core::Core;
 use crate::counters;
@@ -190,15 +190,17 @@ fn store(
     key: (&[u8], &[u8]),
     encoded: &Encoded,
     keep_drafts: bool,
-) -> Result<bool, StoreError> {
+) -> Result<(), StoreError> {
     core.count_stored();
-    match settle(py, core, transaction, table, encoded, keep_drafts)? {
-        None => {
-            let record = encoded.encoder.bytes();
-            large(py, !keep_drafts, record.len(), || transaction.put(table, key.0, key.1, record, &[]))
-        }
-        Some(settled) => transaction.put(table, key.0, key.1, &settled.record, &settled.blobs),
+    let settled = settle(py, core, transaction, table, encoded, keep_drafts)?;
+    let (record, blobs) = match &settled {
+        None => (encoded.encoder.bytes(), &[][..]),
+        Some(settled) => (&settled.record[..], &settled.blobs[..]),
+    };
+    if keep_drafts {
+        return transaction.put_later(table, key.0, key.1, record, blobs);
     }
+    large(py, true, record.len(), || transaction.put(table, key.0, key.1, record, blobs)).map(|_| ())
 }
 
 /// From this size on the store writes a value to the file at once.
@@ -255,10 +257,10 @@ pub fn put<'py>(
         let put = |transaction: &mut Transaction| {
             let id = this.id_for_writing(py, transaction)?;
             let key = (&stored_key.bytes[..], &stored_key.spelling[..]);
-            store(py, core, transaction, id, key, &encoded, is_mine).map(|_| id)
+            store(py, core, transaction, id, key, &encoded, is_mine).map(|()| id)
         };
         if is_mine {
-            core.in_running(py, put)?;
+            core.in_unsettled(py, put)?;
         } else {
             this.identity().stand_for(py, core.write(py, put)?);
         }
@@ -420,7 +422,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             }
             key.clear();
             key.int(next);
-            core.in_running(py, |transaction| {
+            core.in_unsettled(py, |transaction| {
                 check_same(py, this, transaction, id)?;
                 transaction.set_batch_row(count);
                 store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
@@ -490,6 +492,12 @@ pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) ->
     let pairs = errors::pairs(other)?;
     for (index, pair) in pairs.enumerate() {
         let pair = pair?;
+        if let Ok(pair) = pair.cast_exact::<PyTuple>()
+            && pair.len() == 2
+        {
+            put(table, &pair.get_item(0)?, &pair.get_item(1)?)?;
+            continue;
+        }
         let place = format!("update() element {index}");
         let parts = errors::argument(&pair, pair.try_iter(), &place, "a pair of key and value")?;
         let pair: Vec<Bound<'py, PyAny>> = parts.collect::<PyResult<_>>()?;

@@ -122,6 +122,9 @@ pub enum Choice {
     Leave,
 }
 
+/// Takes a row: its key, and its value unless it is deleted.
+pub type TakeRow<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
+
 /// Decides what to do with a row, and appends its new value to the buffer.
 pub type Choose<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Choice + 'a;
 
@@ -535,6 +538,22 @@ pub trait WriteTxn: Contents {
     /// (`ReadTxn::catalog_version`), if known.
     fn catalog_version(&self) -> Option<u64> {
         None
+    }
+
+    /// How many more bytes the transaction can write before it becomes too large for the log, and
+    /// writes into the tree. `None` if that makes no difference.
+    fn room_in_log(&self) -> Option<usize> {
+        None
+    }
+
+    /// Take back the rows that were written since the last savepoint and are not in the tree yet,
+    /// in the order in which they were written: for each its key and value, or no value for a
+    /// delete.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn take_rows(&mut self, _take: &mut TakeRow<'_>) -> Result<(), EngineError> {
+        Ok(())
     }
 
     /// Make the commit count the rows that came and went, so that row counts need not be written to

@@ -359,7 +359,7 @@ impl Putter<'_> {
             if let Some((code, parts_size, spelling)) = last.as_ref()
                 && code.get(..*parts_size) == Some(entry.parts())
             {
-                let first = SortedEntry { code, parts_size: *parts_size, spelling, ..*entry };
+                let first = SortedEntry { code, parts_size: *parts_size, spelling };
                 return self.refuse(transaction, &first, entry);
             }
             if (notes.is_some() || !self.is_alone)

@@ -95,6 +95,17 @@ impl Prepared {
 impl Transaction {
     /// The indexes of a table, prepared for rows. `None` if it has none.
     pub(crate) fn index_set(&mut self, table: TableId) -> Result<Option<Arc<IndexSet>>, StoreError> {
+        if self.is_unsettled() {
+            self.settle_rows()?;
+        }
+        self.unsettled_index_set(table)
+    }
+
+    /// As `index_set`, before the gathered rows are merged.
+    pub(crate) fn unsettled_index_set(
+        &mut self,
+        table: TableId,
+    ) -> Result<Option<Arc<IndexSet>>, StoreError> {
         match self.entry(table)?.state.index_serial {
             0 => Ok(None),
             serial => self.index_set_of(table, serial).map(Some),
@@ -244,7 +255,7 @@ impl Transaction {
             self.put_entry(*notes, key, &[], false)?;
         }
         if changes.is_gathered {
-            return self.flush_if_full();
+            return self.spill_entries();
         }
         self.entry_writes += changes.list.len() as u64;
         Ok(())

@@ -5,9 +5,6 @@
 
 use std::cmp::Ordering;
 
-/// Entries that are sorted between two calls of `go_on`: some milliseconds.
-const PIECE_SIZE: usize = 1 << 14;
-
 /// Entries of one index, sorted together.
 #[derive(Default)]
 pub(crate) struct Sorter {
@@ -22,21 +19,14 @@ struct Sorted {
     parts_size: u32,
     code_size: u32,
     spelling_size: u32,
-    number: u32,
-    row: u32,
-    mark: u8,
 }
 
-/// An entry: its code, the size of the parts in it, its spelling and mark, and the numbers of the
-/// entry and of its row in the order of arrival.
+/// An entry: its code, the size of the parts in it, and its spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortedEntry<'a> {
     pub(crate) code: &'a [u8],
     pub(crate) parts_size: usize,
     pub(crate) spelling: &'a [u8],
-    pub(crate) mark: u8,
-    pub(crate) number: u32,
-    pub(crate) row: u32,
 }
 
 impl<'a> SortedEntry<'a> {
@@ -54,16 +44,6 @@ impl Sorter {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(parts);
         self.bytes.extend_from_slice(key);
-        self.push_rest(start, parts.len(), spelling, (0, 0));
-    }
-
-    pub(crate) fn push(&mut self, code: &[u8], parts_size: usize, spelling: &[u8], (mark, row): (u8, u32)) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(code);
-        self.push_rest(start, parts_size, spelling, (mark, row));
-    }
-
-    fn push_rest(&mut self, start: usize, parts_size: usize, spelling: &[u8], (mark, row): (u8, u32)) {
         let code_size = self.bytes.len() - start;
         let mut first = [0; 8];
         for (place, byte) in first.iter_mut().zip(self.bytes.get(start..).unwrap_or_default()) {
@@ -73,12 +53,9 @@ impl Sorter {
         self.entries.push(Sorted {
             first: u64::from_be_bytes(first),
             start,
-            parts_size: parts_size as u32,
+            parts_size: parts.len() as u32,
             code_size: code_size as u32,
             spelling_size: spelling.len() as u32,
-            number: self.entries.len() as u32,
-            row,
-            mark,
         });
     }
 
@@ -101,9 +78,8 @@ impl Sorter {
         let mut entries = self.entries.split_off(count.min(self.entries.len()));
         let start = entries.first().map_or(self.bytes.len(), |entry| entry.start);
         let bytes = self.bytes.split_off(start);
-        for (number, entry) in entries.iter_mut().enumerate() {
+        for entry in &mut entries {
             entry.start -= start;
-            entry.number = number as u32;
         }
         Self { bytes, entries }
     }
@@ -122,47 +98,6 @@ impl Sorter {
         self.entries.sort_unstable_by(|one, other| order(bytes, one, other));
     }
 
-    /// As `sort`, in pieces that are merged. `go_on` is called again and again. If it returns
-    /// false, so does this; the entries are then in no order, and more may be added.
-    pub(crate) fn sort_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
-        if self.entries.len() <= PIECE_SIZE {
-            self.sort();
-            return go_on();
-        }
-        let bytes = &self.bytes;
-        for piece in self.entries.chunks_mut(PIECE_SIZE) {
-            piece.sort_unstable_by(|one, other| order(bytes, one, other));
-            if !go_on() {
-                return false;
-            }
-        }
-        let mut size = PIECE_SIZE;
-        let mut merged = Vec::with_capacity(self.entries.len());
-        while size < self.entries.len() {
-            merged.clear();
-            for pair in self.entries.chunks(2 * size) {
-                let (mut one, mut other) = pair.split_at(size.min(pair.len()));
-                while let ([first, one_rest @ ..], [second, other_rest @ ..]) = (one, other) {
-                    if order(bytes, first, second).is_lt() {
-                        merged.push(*first);
-                        one = one_rest;
-                    } else {
-                        merged.push(*second);
-                        other = other_rest;
-                    }
-                    if !go_on() {
-                        return false;
-                    }
-                }
-                merged.extend_from_slice(one);
-                merged.extend_from_slice(other);
-            }
-            std::mem::swap(&mut self.entries, &mut merged);
-            size *= 2;
-        }
-        true
-    }
-
     /// An entry's code, and its first eight bytes as a number.
     pub(crate) fn code(&self, index: usize) -> Option<(u64, &[u8])> {
         let entry = self.entries.get(index)?;
@@ -177,9 +112,6 @@ impl Sorter {
             code: self.bytes.get(entry.start..end)?,
             parts_size: entry.parts_size as usize,
             spelling: self.bytes.get(end..end + entry.spelling_size as usize)?,
-            mark: entry.mark,
-            number: entry.number,
-            row: entry.row,
         })
     }
 }
@@ -188,48 +120,12 @@ impl Sorter {
 fn order(bytes: &[u8], one: &Sorted, other: &Sorted) -> Ordering {
     let code =
         |entry: &Sorted| bytes.get(entry.start..entry.start + entry.code_size as usize).unwrap_or_default();
-    one.first.cmp(&other.first).then_with(|| code(one).cmp(code(other))).then(one.number.cmp(&other.number))
+    one.first.cmp(&other.first).then_with(|| code(one).cmp(code(other))).then(one.start.cmp(&other.start))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sort_in_pieces_is_a_sort_and_stops() {
-        for count in [1, PIECE_SIZE, PIECE_SIZE + 1, 5 * PIECE_SIZE + 7] {
-            let sorters = || {
-                let mut sorter = Sorter::default();
-                for number in 0..count as u64 {
-                    // Some codes twice: the entry that came first stays first.
-                    let code = (number % (count as u64 / 2 + 1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 30;
-                    sorter.push(&[b"shared....", &code.to_be_bytes()[..]].concat(), 4, b"", (0, 0));
-                }
-                sorter
-            };
-            let (mut whole, mut pieces) = (sorters(), sorters());
-            whole.sort();
-            let mut asked = 0;
-            assert!(!sorters().sort_while(&mut || false));
-            assert!(pieces.sort_while(&mut || {
-                asked += 1;
-                true
-            }));
-            assert!(asked >= count / PIECE_SIZE);
-            for place in 0..count {
-                assert_eq!(whole.get(place), pieces.get(place));
-            }
-            // A sorter that was stopped still has all entries.
-            let (mut stopped, mut left) = (sorters(), asked / 2);
-            let is_sorted = stopped.sort_while(&mut || {
-                left = left.saturating_sub(1);
-                left > 0
-            });
-            assert_eq!((is_sorted, stopped.len()), (false, count));
-            stopped.sort();
-            assert!((0..count).all(|place| whole.get(place) == stopped.get(place)));
-        }
-    }
 
     #[test]
     fn entries_are_sorted_as_bytes_however_short() {

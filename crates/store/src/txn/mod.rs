@@ -1,6 +1,7 @@
 //! Transactions, snapshots, the writer lock, and walks over rows.
 
 pub(crate) mod gate;
+pub(crate) mod load;
 pub(crate) mod lookahead;
 pub(crate) mod patch;
 pub(crate) mod reader;

@@ -24,6 +24,7 @@ use crate::error::StoreError;
 use crate::index::{Changes, Gathered, IndexSet};
 use crate::store::Durability;
 use crate::txn::gate::GateGuard;
+use crate::txn::load::Load;
 use crate::txn::scan::{Range, Row, RowRange};
 use crate::txn::single::Known;
 use crate::txn::transaction_scan::{DirtyScan, TransactionScan};
@@ -39,7 +40,7 @@ pub struct Transaction {
     shapes: Arc<TransactionShapes>,
     pub(crate) tables: Vec<TableEntry>,
     pub(crate) counters: Counters,
-    saved: Vec<Saved>,
+    pub(crate) saved: Vec<Saved>,
     /// The last row key of the tree, when known: keys above it are appended.
     tail: Option<Vec<u8>>,
     /// Blobs that no row of this transaction refers to yet.
@@ -53,7 +54,7 @@ pub struct Transaction {
     begun: Counters,
     /// Changes of row counts of tables that are not in `tables`.
     more_rows: Vec<(TableId, i64)>,
-    is_changed: bool,
+    pub(crate) is_changed: bool,
     pub(crate) is_failed: bool,
     is_to_settle: bool,
     scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
@@ -63,6 +64,8 @@ pub struct Transaction {
     pub(crate) changes: Changes,
     /// Index entries that a batch has gathered.
     pub(crate) gathered: Gathered,
+    /// Rows that are not in their tables yet.
+    pub(crate) load: Load,
     /// How many index entries were written or deleted.
     pub(crate) entry_writes: u64,
     pub(crate) head: Vec<u8>,
@@ -94,8 +97,8 @@ impl TableEntry {
 }
 
 /// State of a savepoint that the engine does not roll back by itself.
-struct Saved {
-    batches: u32,
+pub(crate) struct Saved {
+    pub(crate) batches: u32,
     tables: Vec<TableEntry>,
     more_rows: Vec<(TableId, i64)>,
     loose_blobs: Vec<u64>,
@@ -155,6 +158,7 @@ impl Transaction {
             index_sets: Vec::new(),
             changes: Changes::default(),
             gathered: Gathered::default(),
+            load: Load::default(),
             entry_writes: 0,
             head: Vec::new(),
             next_ints: NextInts::default(),
@@ -179,6 +183,14 @@ impl Transaction {
 
     /// The engine's transaction, about to be changed.
     pub(crate) fn writer(&mut self) -> Result<&mut dyn WriteTxn, StoreError> {
+        if self.load.is_pending() {
+            self.settle_rows()?;
+        }
+        self.unsettled_writer()
+    }
+
+    /// As `writer`, before the gathered rows are merged.
+    pub(crate) fn unsettled_writer(&mut self) -> Result<&mut dyn WriteTxn, StoreError> {
         self.reader()?;
         if self.is_failed {
             return Err(StoreError::TransactionFailed);
@@ -201,6 +213,15 @@ impl Transaction {
             Some(write) => Ok((&mut **write, &self.database)),
             None => Err(StoreError::Closed { what: "transaction" }),
         }
+    }
+
+    /// The engine's transaction, to read rows.
+    fn rows(&self) -> Result<&dyn WriteTxn, StoreError> {
+        let write = self.reader()?;
+        if self.load.is_pending() {
+            return Err(self.database.error(EngineError::Misuse("rows are gathered and not merged")));
+        }
+        Ok(write)
     }
 
     /// Note that the engine failed in the middle of a change: its current state must not be
@@ -309,7 +330,7 @@ impl Transaction {
     /// `NoSuchTable` when it was dropped, `Forked` in a child process.
     pub fn count(&self, table: TableId) -> Result<u64, StoreError> {
         // The count is at hand, but a forked child must not read its parent's transaction.
-        self.reader()?;
+        self.rows()?;
         if let Some(entry) = self.tables.iter().rfind(|entry| entry.table == table) {
             return Ok(entry.state.row_count);
         }
@@ -333,7 +354,7 @@ impl Transaction {
     /// As [`crate::Snapshot::get`].
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
-        let found = self.reader()?.get(Tree::Rows, row_key.as_bytes());
+        let found = self.rows()?.get(Tree::Rows, row_key.as_bytes());
         match found.map_err(|error| self.database.error(error))? {
             Some(bytes) => self.database.cell(table, key, row_key.as_bytes(), bytes),
             None => Ok(None),
@@ -354,7 +375,7 @@ impl Transaction {
     /// # Errors
     /// As [`crate::Snapshot::scan`].
     pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<TransactionScan, StoreError> {
-        self.reader()?;
+        self.rows()?;
         if !self.is_changed {
             // No other transaction commits meanwhile, so the newest version is the one that this
             // transaction is based on.
@@ -381,7 +402,7 @@ impl Transaction {
         work: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
         let rows = RowRange::new(table, range, reverse, self.database.key_size_max);
-        let entry = self.reader()?.first_from(Tree::Rows, rows.first(), rows.direction);
+        let entry = self.rows()?.first_from(Tree::Rows, rows.first(), rows.direction);
         let entry = entry.map_err(|error| self.database.error(error))?;
         let mut work = Some(work);
         let mut once = |row: Row<'_>| work.take().map(|work| work(row));
@@ -422,16 +443,22 @@ impl Transaction {
     /// # Errors
     /// When memory is short.
     pub fn savepoint(&mut self) -> Result<Savepoint, StoreError> {
-        self.flush_entries()?;
-        let done = self.writer()?.savepoint();
-        done.map_err(|error| self.failed(error))?;
-        self.saved.push(Saved {
+        if !self.savepoint_of_load()? {
+            self.flush_entries()?;
+            let done = self.writer()?.savepoint();
+            done.map_err(|error| self.failed(error))?;
+        }
+        self.saved.push(self.saved_now());
+        Ok(Savepoint(self.saved.len()))
+    }
+
+    pub(crate) fn saved_now(&self) -> Saved {
+        Saved {
             batches: self.gathered.depth,
             tables: self.tables.clone(),
             more_rows: self.more_rows.clone(),
             loose_blobs: self.loose_blobs.clone(),
-        });
-        Ok(Savepoint(self.saved.len()))
+        }
     }
 
     /// Roll back to a savepoint. That savepoint and later ones are removed.
@@ -440,13 +467,15 @@ impl Transaction {
     /// `NoSuchSavepoint`.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
         self.check_savepoint(savepoint)?;
-        // Entries that were gathered before the savepoint were written when it was set.
-        self.gathered.forget();
         while self.saved.len() >= savepoint.0 {
             // Ids of tables, blobs and shapes made since then are not used again; the shapes
             // themselves stay.
-            let done = self.writer()?.rollback();
-            done.map_err(|error| self.failed(error))?;
+            if !self.load.rollback() {
+                // Entries that were gathered before the savepoint were written when it was set.
+                self.gathered.forget();
+                let done = self.writer()?.rollback();
+                done.map_err(|error| self.failed(error))?;
+            }
             if let Some(saved) = self.saved.pop() {
                 self.gathered.depth = saved.batches;
                 (self.tables, self.more_rows) = (saved.tables, saved.more_rows);
@@ -466,8 +495,10 @@ impl Transaction {
     pub fn release(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
         self.check_savepoint(savepoint)?;
         while self.saved.len() >= savepoint.0 {
-            let done = self.writer()?.release();
-            done.map_err(|error| self.failed(error))?;
+            if !self.release_of_load()? {
+                let done = self.unsettled_writer()?.release();
+                done.map_err(|error| self.failed(error))?;
+            }
             self.saved.pop();
         }
         Ok(())
@@ -501,8 +532,11 @@ impl Transaction {
             self.abort();
             return Ok(());
         }
-        let committed =
-            self.flush_entries().and_then(|()| self.write_books()).and_then(|()| self.commit_engine());
+        let committed = self
+            .settle_rows()
+            .and_then(|()| self.flush_entries())
+            .and_then(|()| self.write_books())
+            .and_then(|()| self.commit_engine());
         if committed.is_ok() {
             self.next_ints.publish(&self.database.int_floors);
             self.database.give_index_sets(std::mem::take(&mut self.index_sets));
@@ -517,7 +551,8 @@ impl Transaction {
     /// disk.
     #[must_use]
     pub fn publishes_at_once(&self) -> bool {
-        !self.is_changed || self.write.as_ref().is_some_and(|write| write.commits_at_once())
+        let commits_at_once = || self.write.as_ref().is_some_and(|write| write.commits_at_once());
+        !self.is_changed || !self.load.is_pending() && commits_at_once()
     }
 
     /// Whether the commit has to wait for the disk after `publish`.
@@ -582,5 +617,6 @@ impl Transaction {
         self.write = None;
         self.gate = None;
         self.saved.clear();
+        self.load = Load::default();
     }
 }

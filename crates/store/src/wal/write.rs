@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::catalog::row_key::TableId;
 use crate::catalog::{Applied, table_key};
 use crate::engine::{
-    Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree, WriteTxn,
+    Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, TakeRow, Tree, WriteTxn,
 };
 use crate::sys::os;
 use crate::wal::checkpoint::{Done, TreeLock, in_a_while, wal_record_size_max, write_said};
@@ -323,6 +323,17 @@ impl WriteTxn for LoggedWrite {
                     && !self.shared.segments.has_found()
                     && self.has_room(size as u64)
                     && self.shared.state_at_once().is_some())
+    }
+
+    fn room_in_log(&self) -> Option<usize> {
+        let size_max = if self.bulk.is_some() { 0 } else { self.size_max };
+        Some(size_max.saturating_sub(self.write_batch.size()))
+    }
+
+    fn take_rows(&mut self, take: &mut TakeRow<'_>) -> Result<(), EngineError> {
+        self.found.clear();
+        self.write_batch.take_rows(take);
+        Ok(())
     }
 
     fn catalog_version(&self) -> Option<u64> {

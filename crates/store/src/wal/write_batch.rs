@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Direction, Extents, HashedKey, Tree};
+use crate::engine::{Direction, Extents, HashedKey, TakeRow, Tree};
 use crate::sys::short::is_same;
 use crate::wal::extents::Place;
 use crate::wal::memtable::{Said, Saying};
@@ -45,6 +45,13 @@ pub(crate) struct WriteBatch {
     counts: bool,
     /// The data file, for the large values that are there already.
     extents: Option<Arc<dyn Extents>>,
+}
+
+/// A change that stays in the batch when rows are taken out of it.
+enum Kept {
+    Value(Vec<u8>),
+    Placed(Place),
+    Deleted,
 }
 
 /// The state at a savepoint.
@@ -283,6 +290,11 @@ impl WriteBatch {
     /// Drop the changes since the innermost savepoint. False if there is none.
     pub(crate) fn rollback(&mut self) -> bool {
         let Some(Saved { size, count, uncounted }) = self.savepoints.pop() else { return false };
+        self.truncate(size, count, uncounted);
+        true
+    }
+
+    fn truncate(&mut self, size: usize, count: usize, uncounted: usize) {
         self.bytes.truncate(size);
         self.changes.truncate(count);
         self.hashes.truncate(count);
@@ -292,12 +304,47 @@ impl WriteBatch {
         if count > FEW {
             self.index_from(0);
         }
-        true
     }
 
     /// Forget the innermost savepoint and keep its changes. False if there is none.
     pub(crate) fn release(&mut self) -> bool {
         self.savepoints.pop().is_some()
+    }
+
+    /// Take the changes of rows since the innermost savepoint out of the batch, in order. Large values
+    /// that are in the data file stay.
+    pub(crate) fn take_rows(&mut self, take: &mut TakeRow<'_>) {
+        let (size, count) =
+            self.savepoints.last().map_or((record::HEAD_SIZE, 0), |saved| (saved.size, saved.count));
+        let changes = || self.changes.get(count..).unwrap_or_default().iter();
+        let is_placed = |said| matches!(said, Said::Placed(..));
+        let has_placed = changes().any(|change| is_placed(self.said(change)));
+        let mut others = Vec::new();
+        for change in changes() {
+            let (key, said) = (self.key(change), self.said(change));
+            if change.tree != Tree::Rows || is_placed(said) {
+                let value = match said {
+                    Said::Value(value) => Kept::Value(value.to_vec()),
+                    Said::Placed(place, _) => Kept::Placed(place),
+                    Said::Deleted => Kept::Deleted,
+                };
+                others.push((change.tree, key.to_vec(), value));
+            } else if !(has_placed && self.find(change.tree, key).is_some_and(is_placed)) {
+                // Otherwise the value that is in the file already, and stays in the batch, is newer.
+                take(key, said.value());
+            }
+        }
+        let uncounted = self.savepoints.last().map_or(0, |saved| saved.uncounted);
+        self.truncate(size, count, uncounted);
+        // What the rows do to row counts is known to the caller alone.
+        self.uncounted += 1;
+        for (tree, key, value) in others {
+            match value {
+                Kept::Value(value) => self.put(tree, &key, &[&value]),
+                Kept::Placed(place) => self.put_placed(tree, HashedKey::of(&key), place, None),
+                Kept::Deleted => self.delete(tree, &key),
+            }
+        }
     }
 
     /// The number of changes at each savepoint, the outermost first.

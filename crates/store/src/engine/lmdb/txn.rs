@@ -557,6 +557,12 @@ impl WriteTxn for LmdbWrite {
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.check_key(key)?;
         self.set_found(tree, false);
+        let cursor = self.write_cursor(tree)?;
+        let mut bytes = value_of(key);
+        // SAFETY: the cursor is open and its transaction live, and LMDB copies nothing of the key.
+        // No other cursor is open in this tree while it is written.
+        let code = unsafe { ffi::pellucid_split_behind(cursor, &raw mut bytes, room_for(parts).mv_size) };
+        self.environment.check(code)?;
         let code = self.put_with(tree, key, parts, 0)?;
         self.environment.check(code)
     }
@@ -681,119 +687,4 @@ impl Drop for LmdbWrite {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-    use std::path::PathBuf;
-
-    use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
-    use crate::engine::{Engine, Tree, WriteTxn};
-
-    thread_local! {
-        /// Whether LMDB does all appends itself.
-        pub(super) static IS_OFF: Cell<bool> = const { Cell::new(false) };
-        /// How many entries `append_here` has appended.
-        pub(super) static ADDED: Cell<u64> = const { Cell::new(0) };
-    }
-
-    fn append(txn: &mut dyn WriteTxn, tree: Tree, number: u64) {
-        // Odd and even sizes, an empty value, and one that takes pages of its own.
-        let size = match number % 97 {
-            0 => 0,
-            1 => 1_500,
-            2 => 9_000,
-            other => other,
-        } as usize;
-        let key = [&number.to_be_bytes()[..], &vec![7; (number % 13) as usize]].concat();
-        let value = vec![number as u8; size];
-        let (first, second) = value.split_at(size / 3);
-        assert!(txn.append(tree, &key, &[first, second]).unwrap());
-    }
-
-    /// The file after appends as checkpoints and bulk loads make them, with other changes between.
-    fn written(name: &str) -> Vec<u8> {
-        let path: PathBuf =
-            std::env::temp_dir().join(format!("pellucid-append-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let options = LmdbOptions::default();
-        let engine = LmdbEngine::create(&path, options, &mut |_, _| vec![(vec![1], vec![2])]).unwrap();
-        let mut next = 0;
-        let mut some = |txn: &mut dyn WriteTxn, tree: Tree, count: u64| {
-            for _ in 0..count {
-                next += 1;
-                append(txn, tree, next);
-            }
-        };
-        let mut entries = 1;
-        for round in 0..4 {
-            entries += 5_000 + 70 + 70 + 500 + 300 + 300 + 200 + u64::from(round == 0);
-            let mut txn = engine.begin_write().unwrap();
-            some(&mut *txn, Tree::Rows, 5_000);
-            txn.put(Tree::Meta, b"between", &[&[round; 40]]).unwrap();
-            some(&mut *txn, Tree::Rows, 70);
-            some(&mut *txn, Tree::Blobs, 200);
-            some(&mut *txn, Tree::Rows, 70);
-            txn.savepoint().unwrap();
-            some(&mut *txn, Tree::Rows, 500);
-            txn.rollback().unwrap();
-            txn.savepoint().unwrap();
-            some(&mut *txn, Tree::Rows, 500);
-            txn.release().unwrap();
-            some(&mut *txn, Tree::Rows, 300);
-            for number in [9_u64, 1_000, 4_800, 5_100] {
-                let key = [&number.to_be_bytes()[..], &vec![7; (number % 13) as usize]].concat();
-                entries -= u64::from(txn.delete(Tree::Rows, &key).unwrap());
-            }
-            some(&mut *txn, Tree::Rows, 300);
-            txn.commit().unwrap();
-        }
-        assert_eq!(engine.usage().unwrap().entries.iter().sum::<u64>(), entries);
-        drop(engine);
-        let bytes = std::fs::read(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let _ = std::fs::remove_file(path.with_extension("-lock"));
-        bytes
-    }
-
-    #[test]
-    fn what_is_appended_here_is_as_lmdb_appends_it() {
-        ADDED.set(0);
-        let here = written("here");
-        assert!(ADDED.get() > 10_000, "nearly all of them are written here: {}", ADDED.get());
-        IS_OFF.set(true);
-        let by_lmdb = written("lmdb");
-        IS_OFF.set(false);
-        assert!(here == by_lmdb, "byte for byte");
-    }
-
-    #[test]
-    fn only_a_greater_key_that_is_not_too_long_is_appended() {
-        let path = std::env::temp_dir().join(format!("pellucid-append-order-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let options = LmdbOptions { key_size_max: 40, ..LmdbOptions::default() };
-        let engine = LmdbEngine::create(&path, options, &mut |_, _| Vec::new()).unwrap();
-        let mut txn = engine.begin_write().unwrap();
-        let key = |number: u64| [&b"all of them begin so "[..], &number.to_be_bytes()].concat();
-        let shorter = key(800)[..key(800).len() - 1].to_vec();
-        let refused = [key(800), key(3), shorter, b"all".to_vec(), vec![0]];
-        for (turn, wrong) in refused.iter().enumerate() {
-            let start = 1_000 * turn as u64 + 100;
-            ADDED.set(0);
-            for number in start..start + 701 {
-                assert!(txn.append(Tree::Rows, &key(number), &[b"first"]).unwrap());
-            }
-            assert!(ADDED.get() > 500, "the last one as well");
-            let wrong = if turn == 0 { &key(start + 700) } else { wrong };
-            assert!(!txn.append(Tree::Rows, wrong, &[b"second"]).unwrap(), "{wrong:?}");
-        }
-        for unfit in [vec![], vec![255; 41]] {
-            assert!(txn.append(Tree::Rows, &unfit, &[b"third"]).is_err());
-        }
-        assert!(txn.append(Tree::Rows, &[255; 40], &[b"last"]).unwrap());
-        assert_eq!(txn.get(Tree::Rows, &key(800)).unwrap(), Some(&b"first"[..]));
-        txn.commit().unwrap();
-        let [_, rows, _] = engine.usage().unwrap().entries;
-        assert_eq!(rows, 701 * refused.len() as u64 + 1);
-        std::fs::remove_file(&path).unwrap();
-        let _ = std::fs::remove_file(path.with_extension("-lock"));
-    }
-}
+mod tests;
