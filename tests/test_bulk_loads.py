@@ -60,6 +60,32 @@ def check(db: pellucid.Database, path: Path, expected: dict[Any, Any]) -> None:
     }
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_large_values_among_the_rows_of_a_batch_are_kept_as_they_were_put_last(path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    # A log that has room for large values' places and for a thousand rows, and a batch that has more.
+    _native._limit_log(1 << 20)
+    try:
+        with pellucid.open(path) as db:
+            model: dict[str, Any] = {}
+            for _ in range(3):
+                with db.transaction():
+                    for number in range(1_500):
+                        key = f"{dice.randrange(900):04}"
+                        size = 100_000 if number % 50 == 0 else dice.randrange(200)
+                        model[key] = {"n": number, "text": dice.randbytes(size)}
+                        if dice.random() < 0.5:
+                            db[key] = model[key]
+                        else:
+                            db.update({key: model[key]})
+                assert {key: value.to_dict() for key, value in db.items()} == model
+                assert db.check() == []
+        with pellucid.open(path) as db:
+            assert {key: value.to_dict() for key, value in db.items()} == model
+    finally:
+        _native._limit_log(0)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_batches_of_any_kind_are_what_a_dict_has(db: pellucid.Database, path: Path, seed: int) -> None:
     dice = random.Random(seed)
