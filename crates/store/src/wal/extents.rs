@@ -29,7 +29,7 @@ use crate::wal::state::applied_of;
 
 /// Values of this size or more are written to the data file once, ahead of their commit. For
 /// smaller ones the log is as quick, and their pages would be more than an eighth longer.
-pub(crate) const SIZE_MIN: usize = 128 << 10;
+pub const SIZE_MIN: usize = 128 << 10;
 /// Bytes that are reserved at a time: a share of what the file has in use, so that a small file
 /// stays small. Each time costs a commit of the tree.
 const RESERVE_MIN: u64 = 2 << 20;
