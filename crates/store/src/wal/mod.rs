@@ -19,6 +19,7 @@ mod newest;
 mod read;
 mod record;
 mod recording;
+mod refill;
 pub(crate) mod room;
 mod segments;
 mod single;
