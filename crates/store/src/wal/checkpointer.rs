@@ -139,7 +139,7 @@ fn keep(kept: &Kept) {
         }
         let since = if pending == 0 { None } else { Some(*unapplied_since.get_or_insert_with(Instant::now)) };
         let is_old = since.is_some_and(|since| since.elapsed() >= CHECKPOINT_INTERVAL);
-        let is_reserve_low = shared.is_reserve_low(&None);
+        let is_reserve_low = shared.is_reserve_low(None);
         if pending >= room / 2 || is_old || is_reserve_low {
             // A failed checkpoint is tried again, and the writer that finds no room gets its error.
             let until = Instant::now() + TICK;

@@ -215,7 +215,7 @@ impl Shared {
             };
             first = take(taken.left.insert(new), pages);
         }
-        if self.is_reserve_low(&taken.left) {
+        if self.is_reserve_low(taken.left.as_deref()) {
             self.segments.wake_checkpointer();
         }
         let Some(first) = first else { return Ok(None) };

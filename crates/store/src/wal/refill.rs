@@ -77,9 +77,9 @@ impl Shared {
 
     /// Whether the checkpointer should take more pages now: this process writes large values, and
     /// half of the reserve is used, of which this is `left`.
-    pub(crate) fn is_reserve_low(&self, left: &Option<Vec<Range<u64>>>) -> bool {
+    pub(crate) fn is_reserve_low(&self, left: Option<&[Range<u64>]>) -> bool {
         let ahead = self.ahead();
-        let left = left.as_deref().map_or_else(|| count_of(&self.segments.reserve()), count_of);
+        let left = left.map_or_else(|| count_of(&self.segments.reserve()), count_of);
         ahead.streams && ahead.new.is_none() && left < ahead.wanted / 2
     }
 
