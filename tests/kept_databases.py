@@ -7,7 +7,9 @@ new contents and a new file. `python tests/kept_databases.py FOLDER` writes such
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import os
+import subprocess
 import sys
 import uuid
 import zoneinfo
@@ -100,6 +102,35 @@ def indexed_tables() -> dict[str, dict[Any, Any]]:
     return {**plain_tables(), "people": {n: person(n) for n in range(300)}}
 
 
+def place_rows() -> dict[Any, Any]:
+    """Rows with values so large that a log has only their places in the file, and one beside a place."""
+    data = bytes(range(256)) * 600
+    return {
+        "row": data,
+        "text": "text " * 40_000,
+        "record": {"n": 1, "image": b"image" + data, "apart": data[:40_000]},
+        "array": {"n": 2, "samples": numpy.arange(20_000, dtype="<f8")},
+        "replaced": b"new" + data,
+    }
+
+
+def placed_tables() -> dict[str, dict[Any, Any]]:
+    """The tables of a database with a log that has places."""
+    return {**indexed_tables(), "places": place_rows()}
+
+
+def write_places(path: Path) -> None:
+    """Puts the large values of a database into its log, in a process that dies."""
+    db = pellucid.open(path)
+    table = db.table("places")
+    table["replaced"] = bytes(200_000)
+    table["deleted"] = bytes(200_000)
+    table.update(place_rows())
+    del table["deleted"]
+    db.sync()
+    os.kill(os.getpid(), 9)
+
+
 def fill(db: pellucid.Database) -> None:
     """Writes the plain tables into an empty database."""
     for name, rows in plain_tables().items():
@@ -129,7 +160,17 @@ def index(db: pellucid.Database) -> None:
 
 
 def main(folder: Path) -> None:
-    """Writes one database of each kind: without indexes, with indexes, and with a killed process's log."""
+    """Writes one database of each kind: without indexes, with indexes, and with logs of killed processes."""
+    if folder.suffix == ".pel":
+        write_places(folder)
+    places = folder / "format-2-places.pel"
+    with pellucid.open(places, "n") as db:
+        fill(db)
+        index(db)
+    subprocess.run([sys.executable, __file__, places], check=False)
+    # Most of it is room that was reserved.
+    Path(f"{places}.gz").write_bytes(gzip.compress(places.read_bytes(), mtime=0))
+    places.unlink()
     with pellucid.open(folder / "format-1.pel", "n") as db:
         fill(db)
     with pellucid.open(folder / "format-2.pel", "n", keep=1 << 20) as db:

@@ -9,7 +9,7 @@ use crate::encode::Encoder;
 use crate::envelope::Tables;
 use crate::error::{Corrupt, Damage, EncodeError};
 use crate::key;
-use crate::layout::{DEPTH_MAX, Kind, tag};
+use crate::layout::{DEPTH_MAX, Kind, SCALAR_HEAD_SIZE, tag};
 use crate::payload::{self, Apart, Aware, Time, Timedelta, Zone};
 use crate::shape::{Dictionary, Shape, Shapes};
 use crate::view::{self, Container, Root, Slot};
@@ -207,11 +207,7 @@ pub fn push_value<A: ShapeAssigner>(
         Value::FrozenSet(elements) => return push_elements(Kind::FrozenSet, elements, shapes, encoder),
         Value::Dict(entries) => return push_dict(entries, shapes, encoder),
         Value::Ndarray { dtype, shape, flags, data } => {
-            encoder.begin_payload(tag::NDARRAY);
-            encoder.begin(Kind::Tuple, 4, 0)?;
-            push_value(dtype, shapes, encoder)?;
-            encoder.packed_ints(shape)?;
-            return encoder.end_ndarray(*flags, data, None);
+            return push_ndarray((dtype, shape, *flags, data), None, shapes, encoder);
         }
         Value::Registered(name, value) => {
             encoder.begin_payload(tag::REGISTERED);
@@ -224,6 +220,32 @@ pub fn push_value<A: ShapeAssigner>(
         _ => push_payload(value, encoder),
     }
     Ok(())
+}
+
+fn push_ndarray<A: ShapeAssigner>(
+    (dtype, shape, flags, data): (&Value, &[i64], u8, &[u8]),
+    behind: Option<usize>,
+    shapes: &mut A,
+    encoder: &mut Encoder,
+) -> Result<(), EncodeError> {
+    encoder.begin_payload(tag::NDARRAY);
+    encoder.begin(Kind::Tuple, 4, 0)?;
+    push_value(dtype, shapes, encoder)?;
+    encoder.packed_ints(shape)?;
+    encoder.end_ndarray(flags, data, behind)
+}
+
+/// The payload of an array (dtype, shape, flags, data) that is stored apart, so many bytes behind a
+/// multiple of 64.
+///
+/// # Errors
+/// It is too deep or too large.
+pub fn ndarray_payload(array: (&Value, &[i64], u8, &[u8]), behind: usize) -> Result<Vec<u8>, EncodeError> {
+    let mut encoder = Encoder::new();
+    push_ndarray(array, Some(behind), &mut NoShapes, &mut encoder)?;
+    let mut payload = encoder.take();
+    payload.drain(..SCALAR_HEAD_SIZE);
+    Ok(payload)
 }
 
 fn push_payload(value: &Value, encoder: &mut Encoder) {

@@ -559,7 +559,7 @@ impl StoreError {
             Self::LogUnwritten { .. } => "open it with mode 'r' to read what is whole, or restore a backup",
             Self::AccessDenied { is_readable: true, .. } => "open it with mode 'r' to read it",
             Self::BesideDenied { .. } => {
-                "all who have the database open write it, readers too: get the right to, or open the database with mode 'r' when nobody else has it open"
+                "all who have the database open write it, readers too: get the right to, or open the database with mode 'r' while no other process has it open"
             }
             Self::Forked { .. } => "begin a new one after a fork",
             Self::WrongThread => "use it there, or begin another one here",
@@ -699,7 +699,7 @@ fn fmt_busy(
         Wanted::Use => {
             return write!(
                 out,
-                "'{path}' is being compacted by this process, and nobody can use it meanwhile; try again when compact() has returned"
+                "'{path}' is being compacted by this process, and cannot be used meanwhile; try again when compact() has returned"
             );
         }
         Wanted::ClosedHere => {

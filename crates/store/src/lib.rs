@@ -43,5 +43,6 @@ pub use txn::transaction_scan::TransactionScan;
 pub use txn::whole::{Large, Whole};
 pub use verify::check::Finding;
 pub use verify::maintenance::Stats;
+pub use wal::LARGE_SIZE_MIN;
 pub use warning::Warning;
 pub use watch::{Change, Changes, Happened, LargeValue, Step, Watch, Watched};

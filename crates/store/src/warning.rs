@@ -86,7 +86,7 @@ impl fmt::Display for Warning {
             ),
             Self::Unregistered { path } => write!(
                 out,
-                "'{path}' is opened without a lock file, which cannot be made there; nobody may write to it meanwhile"
+                "'{path}' is opened without a lock file, which cannot be made there; no process may write to it meanwhile"
             ),
             Self::OldReader { path, lag } => write!(
                 out,

@@ -78,8 +78,8 @@ enum Step {
     Unlock { left: u8 },
     // Checkpointer
     Checkpoint { left: u8 },
-    Commit { left: u8, until: u8 },
-    Tell { left: u8 },
+    Commit { left: u8, until: u8, renewals: u8 },
+    Tell { left: u8, ahead: Option<(u8, Set)> },
     // A process that syncs
     Sync { left: u8 },
     EndSync { left: u8, pages: [u8; PAGES], until: u8 },
@@ -101,6 +101,8 @@ enum Flaw {
     WordsKept,
     /// Against L2: an opener that is alone believes the words.
     WordsBelieved,
+    /// Against L2: a writer takes pages that were reserved ahead, after a refill has freed them.
+    AheadKept,
     /// Against L3: a refill begins while the log has what the tree lacks.
     RefilledEarly,
     /// Against L3: a refill frees what its own transaction has written.
@@ -132,6 +134,13 @@ struct World {
     tree_writer: Option<u8>,
     /// The pages that can be taken, in the head of the log.
     words: Set,
+    /// How often what was left of the reserve was freed, in the head of the log.
+    renewals: u8,
+    /// Pages that a checkpointer has reserved ahead, and `renewals` before that. In the memory of a
+    /// process, whose writers take them.
+    ahead: Option<(u8, Set)>,
+    /// Whether checkpointers do that.
+    takes_ahead: bool,
     pages: [u8; PAGES],
     tree: Tree,
     tree_on_disk: Tree,
@@ -155,6 +164,17 @@ impl Tree {
         if pages != 0 {
             self.freed.push((self.version, pages));
         }
+    }
+
+    /// Take free pages into the reserve, so many at most.
+    fn take(&mut self, count: u32) -> Set {
+        let mut new: Set = 0;
+        while new.count_ones() < count && self.free != 0 {
+            let page = self.free.trailing_zeros();
+            (self.free, new) = (self.free & !(1 << page), new | 1 << page);
+        }
+        self.reserve |= new;
+        new
     }
 
     /// Begin the next version, in which pages of versions that no reader has are free.
@@ -228,6 +248,9 @@ impl World {
             writer: None,
             tree_writer: None,
             words: 0,
+            renewals: 0,
+            ahead: None,
+            takes_ahead: false,
             pages: [0; PAGES],
             tree_on_disk: tree.clone(),
             tree,
@@ -371,6 +394,7 @@ impl World {
         if self.flaw != Flaw::WordsBelieved {
             next.words = 0;
         }
+        next.ahead = None;
         next.tree = applied.clone();
         (next.tree_on_disk, next.synced) = (applied, found as u8);
         (next.writer, next.tree_writer) = (None, None);
@@ -417,22 +441,29 @@ impl World {
                 if !self.is_free(self.tree_writer) {
                     return Vec::new();
                 }
-                let mut next = self.with(process, Step::Commit { left, until: self.published });
+                let renewals = self.renewals;
+                let mut next = self.with(process, Step::Commit { left, until: self.published, renewals });
                 next.tree_writer = Some(process as u8);
                 next
             }
-            Step::Commit { left, until } => {
-                let mut next = self.with(process, Step::Tell { left });
+            Step::Commit { left, until, renewals } => {
+                let mut ahead = None;
+                let mut next = self.clone();
                 if until > self.tree.applied {
                     let mut tree = self.tree.next(self.oldest(), self.flaw);
                     tree.apply(&self.log, until, self.flaw);
+                    if self.takes_ahead && self.ahead.is_none() {
+                        ahead = Some((renewals, tree.take(1)));
+                    }
                     next.commit(tree);
                 }
+                next.steps[process] = Step::Tell { left, ahead };
                 next
             }
-            Step::Tell { left } => {
+            Step::Tell { left, ahead } => {
                 let after = if left == 0 { Step::Done } else { Step::Checkpoint { left: left - 1 } };
                 let mut next = self.with(process, after);
+                next.ahead = ahead.or(next.ahead);
                 next.tell();
                 next.tree_writer = None;
                 next
@@ -512,6 +543,13 @@ impl World {
                 if can_take != 0 {
                     return vec![self.with(process, Step::Write { left, used, can_take })];
                 }
+                if let Some((renewals, new)) = self.ahead {
+                    let is_there = renewals == self.renewals || self.flaw == Flaw::AheadKept;
+                    let new = if is_there { new } else { 0 };
+                    let mut next = self.with(process, Step::Take { left, used, can_take: new });
+                    (next.ahead, next.words) = (None, new);
+                    return vec![next];
+                }
                 if !self.is_free(self.tree_writer) {
                     // [C5] It waits no longer: the value goes into the log.
                     return vec![self.with(process, Step::Note { left, used, is_copied: true })];
@@ -523,6 +561,7 @@ impl World {
                 if self.flaw != Flaw::WordsKept {
                     next.words = 0;
                 }
+                next.renewals += 1;
                 vec![next]
             }
             Step::Refill { left, used } => vec![self.refill(process, left, used)],
@@ -566,32 +605,25 @@ impl World {
         }
     }
 
-    /// Take the tree's lock, and put all that is pending into the tree.
+    /// Take the tree's lock.
     fn begin_refill(&self, process: usize, left: u8, used: Vec<u8>) -> Self {
         let mut next = self.with(process, Step::Empty { left, used });
         next.tree_writer = Some(process as u8);
-        if self.published > self.tree.applied && self.flaw != Flaw::RefilledEarly {
-            let mut tree = self.tree.next(self.oldest(), self.flaw);
-            tree.apply(&self.log, self.published, self.flaw);
-            next.commit(tree);
-            next.tell();
-        }
         next
     }
 
-    /// The transaction of a refill. The writer has values on the pages that are `used`.
+    /// The transaction of a refill, which also applies all that is pending. The writer has values on
+    /// the pages that are `used`.
     fn refill(&self, process: usize, left: u8, used: Vec<u8>) -> Self {
         let mut tree = self.tree.next(self.oldest(), self.flaw);
+        if self.flaw != Flaw::RefilledEarly {
+            tree.apply(&self.log, self.published.max(tree.applied), self.flaw);
+        }
         let kept = if self.flaw == Flaw::UsedFreed { 0 } else { set_of(&used) };
         let lost = tree.reserve & !kept;
         tree.give(lost);
         tree.reserve &= kept;
-        let mut new: Set = 0;
-        while new.count_ones() < REFILL && tree.free != 0 {
-            let page = tree.free.trailing_zeros();
-            (tree.free, new) = (tree.free & !(1 << page), new | 1 << page);
-        }
-        tree.reserve |= new;
+        let new = tree.take(REFILL);
         let mut next = self.with(process, Step::Fill { left, used, new });
         next.commit(tree);
         next
@@ -682,6 +714,17 @@ fn pages_that_are_left_out_come_back() {
 }
 
 #[test]
+fn pages_taken_ahead_are_used_once_or_come_back() {
+    let world = World::new(vec![writer(2), writer(2), Step::Checkpoint { left: 1 }], 1, 0, Flaw::None);
+    let states = explore(World { takes_ahead: true, sizes_vary: true, ..world });
+    assert!(states > 1000, "explored {states} states");
+    let world =
+        World::new(vec![writer(3), Step::Checkpoint { left: 1 }, Step::Open { left: 1 }], 2, 1, Flaw::None);
+    let states = explore(World { takes_ahead: true, ..world });
+    assert!(states > 1000, "explored {states} states");
+}
+
+#[test]
 fn a_snapshot_keeps_the_values_that_it_sees() {
     let steps = vec![writer(3), Step::Begin, Step::Checkpoint { left: 1 }];
     let states = explore(World::new(steps, 0, 0, Flaw::None));
@@ -706,6 +749,7 @@ fn flaws_are_found() {
         (Flaw::NotedLate, vec![writer(2), writer(1)]),
         (Flaw::WordsKept, vec![writer(3), writer(2)]),
         (Flaw::WordsBelieved, vec![writer(2), open()]),
+        (Flaw::AheadKept, vec![writer(3), writer(2), checkpoint()]),
         (Flaw::RefilledEarly, vec![writer(3)]),
         (Flaw::UsedFreed, vec![writer(3)]),
         (Flaw::LeftInReserve, vec![writer(2), checkpoint()]),
@@ -714,7 +758,11 @@ fn flaws_are_found() {
         (Flaw::SyncedLogAlone, vec![writer(2), Step::Sync { left: 0 }]),
         (Flaw::Unverified, vec![writer(2), open()]),
     ] {
-        let world = World { sizes_vary: flaw == Flaw::WordsKept, ..World::new(steps, 1, 1, flaw) };
+        let world = World {
+            sizes_vary: matches!(flaw, Flaw::WordsKept | Flaw::AheadKept),
+            takes_ahead: flaw == Flaw::AheadKept,
+            ..World::new(steps, 1, 1, flaw)
+        };
         let found = std::panic::catch_unwind(|| explore(world));
         assert!(found.is_err(), "{flaw:?} went unnoticed");
     }

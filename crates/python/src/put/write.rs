@@ -11,7 +11,7 @@ use pellucid_record::layout::tag;
 use pellucid_record::patch::{self, PatchError};
 use pellucid_record::shape::{Shape, Shapes};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
-use pellucid_store::{AtOnce, StoreError, TableId, Transaction};
+use pellucid_store::{AtOnce, LARGE_SIZE_MIN, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 
@@ -55,7 +55,7 @@ pub struct Settled {
     pub blobs: Vec<u64>,
 }
 
-/// Encodes a value for `table`; `place` names it in messages.
+/// Encodes a value that becomes a record of `table`; `place` names it in messages.
 ///
 /// # Errors
 /// `UnsupportedValue` and related exceptions; what the value's own code raises; `TransactionError`
@@ -66,19 +66,34 @@ pub fn encode_for<'py>(
     place: impl FnOnce() -> String,
 ) -> PyResult<Encoded> {
     let transaction = table.get().core().running_serial(table.py());
-    encode_within(table, value, transaction, place)
+    encode_within(table, value, transaction, false, place)
 }
 
-/// As `encode_for`, for the caller's transaction with this serial, if there is one.
+/// As `encode_for`, for a value that becomes a part of a record: it is stored outside of the record
+/// if it is large.
+///
+/// # Errors
+/// As `encode_for`.
+pub fn encode_part<'py>(
+    table: &Bound<'py, Table>,
+    value: &Bound<'py, PyAny>,
+    place: impl FnOnce() -> String,
+) -> PyResult<Encoded> {
+    let transaction = table.get().core().running_serial(table.py());
+    encode_within(table, value, transaction, true, place)
+}
+
+/// Encodes for the caller's transaction with this serial, if there is one.
 fn encode_within<'py>(
     table: &Bound<'py, Table>,
     value: &Bound<'py, PyAny>,
     transaction: Option<u64>,
+    is_part: bool,
     place: impl FnOnce() -> String,
 ) -> PyResult<Encoded> {
     let py = table.py();
     let core = table.get().core();
-    let target = Target::Table { table: table.get(), transaction: transaction.unwrap_or(0) };
+    let target = Target::Table { table: table.get(), transaction: transaction.unwrap_or(0), is_part };
     let encoded = encode_object(py, &core.names, target, &core.policy, table.get().manner(), value, place)?;
     // The record may use shapes that this transaction made, and those ended with it. The serial
     // cannot belong to another thread or task by now, since serials are never reused.
@@ -150,11 +165,7 @@ pub(super) fn apart_places<S: Shapes>(record: &[u8], shapes: &S) -> Result<Vec<u
         Root::Container(container) => {
             add_apart_places(record, shapes, container, &mut places)?;
         }
-        Root::Scalar(Slot::Heap { tag: tag::REGISTERED, payload, offset }) => {
-            let end = offset + payload.len() as u32;
-            add_apart_places(record, shapes, Container::nested(record, offset, end, shapes)?, &mut places)?;
-        }
-        Root::Scalar(_) => {}
+        Root::Scalar(slot) => add_apart_place(record, shapes, slot, &mut places)?,
     }
     Ok(places)
 }
@@ -169,16 +180,28 @@ fn add_apart_places<S: Shapes>(
     while let Some(slot) = walker.next(record, shapes)? {
         match slot {
             Slot::Container(inner) => walker.consumed(add_apart_places(record, shapes, inner, places)?)?,
-            // The payload's first byte is the value's own tag; the id follows it.
-            Slot::Heap { tag: tag::APART, offset, .. } => places.push(offset as usize + 1),
-            Slot::Heap { tag: tag::REGISTERED, payload, offset } => {
-                let end = offset + payload.len() as u32;
-                add_apart_places(record, shapes, Container::nested(record, offset, end, shapes)?, places)?;
-            }
-            _ => {}
+            other => add_apart_place(record, shapes, other, places)?,
         }
     }
     Ok(walker.end())
+}
+
+fn add_apart_place<S: Shapes>(
+    record: &[u8],
+    shapes: &S,
+    slot: Slot<'_>,
+    places: &mut Vec<usize>,
+) -> Result<(), Corrupt> {
+    match slot {
+        // The payload's first byte is the value's own tag; the id follows it.
+        Slot::Heap { tag: tag::APART, offset, .. } => places.push(offset as usize + 1),
+        Slot::Heap { tag: tag::REGISTERED, payload, offset } => {
+            let end = offset + payload.len() as u32;
+            add_apart_places(record, shapes, Container::nested(record, offset, end, shapes)?, places)?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Stores an encoded value under a key, in a transaction.
@@ -202,9 +225,6 @@ fn store(
     }
     large(py, true, record.len(), || transaction.put(table, key.0, key.1, record, blobs)).map(|_| ())
 }
-
-/// From this size on the store writes a value to the file at once.
-const LARGE_SIZE_MIN: usize = 128 << 10;
 
 /// Runs `work` on a value of this size: with the GIL released if the value is large, which is
 /// written to the file at once, unless the transaction is one that Python code can use meanwhile.
@@ -250,7 +270,7 @@ pub fn put<'py>(
     let stored_key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
     let place = || place_of(table, key);
     this.check_class(value, place)?;
-    let encoded = encode_within(table, value, running, place)?;
+    let encoded = encode_within(table, value, running, false, place)?;
     if running.is_some() || !try_put(py, this, &stored_key, &encoded)? {
         // The value's own code may have begun a transaction, and not after this.
         let is_mine = running.is_some() || core.is_mine(py);
@@ -534,7 +554,7 @@ fn encode_parts(
             _ => format!("the value for {of_list}"),
         }
     };
-    values.iter().enumerate().map(|(number, value)| encode_for(table, value, || what(number))).collect()
+    values.iter().enumerate().map(|(number, value)| encode_part(table, value, || what(number))).collect()
 }
 
 /// `KeyError` for a row whose key has no record any more.

@@ -14,10 +14,10 @@ use pellucid_record::layout::tag;
 use pellucid_record::patch::{self, Change, PatchError};
 use pellucid_record::path::Step as PathStep;
 use pellucid_record::payload::Apart;
-use pellucid_record::value::NoShapes;
+use pellucid_record::value::{NoShapes, ndarray_payload};
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Damage, Shape, Shapes, Value, encode_value};
-use pellucid_store::{Row, StoreError, TableId, Transaction};
+use pellucid_store::{BLOB_ADDRESS_REMAINDER, Row, StoreError, TableId, Transaction};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyFunction, PyMapping};
@@ -159,7 +159,7 @@ impl Constant {
     fn new(table: &Bound<'_, Table>, place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let what = || format!("the value for {} of table {:?}", place, table.get().name(table.py()));
         let encoded =
-            write::encode_for(table, value, what).map_err(|error| no_function(table.py(), value, error))?;
+            write::encode_part(table, value, what).map_err(|error| no_function(table.py(), value, error))?;
         Ok(Self { encoded, settled: None })
     }
 
@@ -203,11 +203,20 @@ fn lying_apart(
     transaction: &mut Transaction,
     blobs: &mut Vec<u64>,
 ) -> Result<Value, StoreError> {
+    let array;
     let (tag, bytes): (u8, &[u8]) = match &value {
         Value::Str(text) => (tag::STR, text.as_bytes()),
         Value::Surrogates(text) => (tag::STR_SURROGATES, text),
         Value::Bytes(bytes) => (tag::BYTES, bytes),
         Value::Bytearray(bytes) => (tag::BYTEARRAY, bytes),
+        Value::Pickle(bytes) => (tag::PICKLE, bytes),
+        Value::Ndarray { dtype, shape, flags, data } if data.len() >= APART_SIZE_MIN => {
+            let payload = ndarray_payload((dtype, shape, *flags, data), BLOB_ADDRESS_REMAINDER);
+            // The caller meets the same error, when it encodes the value.
+            let Ok(payload) = payload else { return Ok(value) };
+            array = payload;
+            (tag::NDARRAY, &array)
+        }
         _ => {
             let mut all = |values: Vec<Value>| -> Result<Vec<Value>, StoreError> {
                 values.into_iter().map(|value| lying_apart(value, transaction, blobs)).collect()
@@ -215,6 +224,9 @@ fn lying_apart(
             return Ok(match value {
                 Value::List(values) => Value::List(all(values)?),
                 Value::Tuple(values) => Value::Tuple(all(values)?),
+                Value::Registered(name, value) => {
+                    Value::Registered(name, Box::new(lying_apart(*value, transaction, blobs)?))
+                }
                 Value::Dict(entries) => {
                     let (keys, values) = entries.into_iter().unzip::<_, _, Vec<_>, _>();
                     Value::Dict(keys.into_iter().zip(all(values)?).collect())
@@ -229,6 +241,15 @@ fn lying_apart(
     let blob = transaction.put_blob(bytes)?;
     blobs.push(blob);
     Ok(Value::Apart(Apart { tag, blob, size: bytes.len() as u64 }))
+}
+
+/// Whether the value is so large that it is stored apart. It might fit over one that an earlier
+/// version has stored in the record.
+fn is_for_apart(slot: &Slot<'_>) -> bool {
+    match slot {
+        Slot::Str(payload) | Slot::Heap { payload, .. } => payload.len() >= APART_SIZE_MIN,
+        _ => false,
+    }
 }
 
 type Done = Result<Result<bool, PatchError>, StoreError>;
@@ -466,8 +487,8 @@ impl Edits<'_> {
                     NewValue::Constant(constant) => constant.scalar(shapes),
                 };
                 let slot = match slot {
-                    Ok(Some(slot)) => slot,
-                    Ok(None) => {
+                    Ok(Some(slot)) if !is_for_apart(&slot) => slot,
+                    Ok(_) => {
                         is_rest = true;
                         return Ok(false);
                     }

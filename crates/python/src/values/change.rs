@@ -18,6 +18,7 @@ use crate::counters;
 use crate::errors;
 use crate::hot::text;
 use crate::values::bytes::{self, Values};
+use crate::values::encode::APART_SIZE_MIN;
 use crate::values::handles::Record;
 use crate::values::names::{Names, Source};
 use crate::values::node::{Node, Step, is_dict};
@@ -192,7 +193,8 @@ pub fn slot_of<'a>(action: Action, values: &'a [Bound<'_, PyAny>]) -> Option<Slo
         return Some(Slot::Float(value.value()));
     }
     if let Ok(value) = value.cast_exact::<PyString>() {
-        return text::ascii(value).map(Slot::Str);
+        // What is stored outside of the record has an id that the store gives.
+        return text::ascii(value).filter(|text| text.len() < APART_SIZE_MIN).map(Slot::Str);
     }
     if let Ok(value) = value.cast_exact::<PyBool>() {
         return Some(Slot::Bool(value.is_true()));

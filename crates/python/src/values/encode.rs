@@ -111,6 +111,8 @@ pub enum Target<'a> {
         /// The number of the running transaction, whose draft shapes may be used; 0 outside of a
         /// transaction.
         transaction: u64,
+        /// Whether it becomes a part of a stored record, and no record by itself.
+        is_part: bool,
     },
 }
 
@@ -421,13 +423,13 @@ impl<'a, 'py> Encoding<'a, 'py> {
 
     /// Whether large bytes are stored outside of the record.
     fn may_lie_apart(&self, depth: u32) -> bool {
-        depth > 0 && !self.is_member && matches!(self.target, Target::Table { .. })
+        !self.is_member && matches!(self.target, Target::Table { is_part, .. } if is_part || depth > 0)
     }
 
     /// The address, modulo 64, that the payload of an array with this much data will have in a
     /// database's file; None if it is not known.
     pub fn address_of(&self, data_size: usize, depth: u32) -> Option<usize> {
-        let is_root = depth == 0 && matches!(self.target, Target::Table { .. });
+        let is_root = depth == 0 && matches!(self.target, Target::Table { is_part: false, .. });
         let offset = if is_root { Some(SCALAR_HEAD_SIZE) } else { self.may_lie_apart(depth).then_some(0) };
         offset.filter(|_| data_size >= APART_SIZE_MIN).map(|offset| BLOB_ADDRESS_REMAINDER + offset)
     }

@@ -12,8 +12,9 @@ use crate::view::{Container, Slot};
 /// nothing has changed, and [`apply`](super::apply) can make the change.
 ///
 /// What fits: a scalar that the slot is wide enough for; text and other payloads no longer than the
-/// existing one on the heap; `Slot::Absent`, which deletes a field of a shaped dict. A container,
-/// or a reference to a value that is stored apart, is never overwritten.
+/// existing one on the heap; `Slot::Absent`, which deletes a field of a shaped dict. A container, a
+/// reference to a value that is stored apart, or an object that may have such in it, is never
+/// overwritten.
 ///
 /// # Errors
 /// The path leads nowhere (a dict's missing last field only gives false), or to a part of a tuple
@@ -51,7 +52,7 @@ pub fn overwrite<S: Shapes + ?Sized>(
     match old_tag {
         // A field that comes back has to be after the others.
         tag::ABSENT if is_delete => return Err(PatchError::NoSuchField { step: steps.len() }),
-        tag::ABSENT | tag::CONTAINER | tag::APART => return Ok(false),
+        tag::ABSENT | tag::CONTAINER | tag::APART | tag::REGISTERED => return Ok(false),
         _ if is_delete && container.kind != Kind::Shaped => return Ok(false),
         _ => {}
     }

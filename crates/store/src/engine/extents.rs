@@ -50,12 +50,17 @@ pub trait KeepsPages {
     /// When no room is left.
     fn set_reserve(&mut self, ranges: &[Range<u64>]) -> Result<(), EngineError>;
 
-    /// Take this many pages, two or more, that no reader can see, and give them room on the disk.
-    /// `None` if the file system cannot do that.
+    /// Take this many pages, two or more, that no reader can see.
     ///
     /// # Errors
     /// When no room is left.
-    fn take_pages(&mut self, count: u64) -> Result<Option<Range<u64>>, EngineError>;
+    fn take_pages(&mut self, count: u64) -> Result<Range<u64>, EngineError>;
+
+    /// Give pages that were taken room on the disk. False if the file system cannot do that.
+    ///
+    /// # Errors
+    /// When no room is left.
+    fn give_room(&mut self, pages: &Range<u64>) -> Result<bool, EngineError>;
 
     /// Free pages of the reserve. They are used again when no reader has an older version.
     ///

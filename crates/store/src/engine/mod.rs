@@ -350,7 +350,7 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// `Unsupported` when the engine cannot tell its commits apart.
     fn next_commits(&self, _place: &mut Place) -> Result<Next, EngineError> {
-        Err(EngineError::Unsupported("this database cannot be watched: nobody who may write has it open"))
+        Err(EngineError::Unsupported("this database cannot be watched: no process has it open for writing"))
     }
 
     /// The oldest version from which on `next_commits` has all commits. Reads each of them.

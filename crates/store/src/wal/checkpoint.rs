@@ -36,6 +36,9 @@ pub(crate) enum Done {
     Stopped,
 }
 
+/// What is also done in the transaction of a checkpoint.
+pub(crate) type Also<'a> = &'a mut dyn FnMut(&mut dyn WriteTxn, bool) -> Result<bool, EngineError>;
+
 /// The tree lock. Dropping it releases the lock.
 pub(crate) struct TreeLock {
     shared: Arc<Shared>,
@@ -242,11 +245,22 @@ impl Shared {
         tree_until: Instant,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Done, EngineError> {
+        self.checkpoint_and((writers_until, tree_until), go_on, &mut |_, _| Ok(true))
+    }
+
+    /// As `checkpoint_until`. `also` is called before the commit, with whether the tree then has all
+    /// that is in the log; if it returns false, nothing is committed.
+    pub(crate) fn checkpoint_and(
+        self: &Arc<Self>,
+        (writers_until, tree_until): (Instant, Instant),
+        go_on: &mut dyn FnMut() -> bool,
+        also: Also<'_>,
+    ) -> Result<Done, EngineError> {
         let Some(lock) = self.lock(Some(writers_until))? else { return Ok(Done::InTheWay) };
         let is_sealed = self.seal(&lock)?;
         // Never wait for the tree lock with the writer lock in hand: writers go on meanwhile.
         drop(lock);
-        if is_sealed { self.apply_sealed(tree_until, go_on) } else { Ok(Done::Nothing) }
+        if is_sealed { self.apply_sealed(tree_until, go_on, also) } else { Ok(Done::Nothing) }
     }
 
     /// Run one checkpoint. The caller holds the writer lock.
@@ -255,7 +269,17 @@ impl Shared {
         lock: &WriterLock,
         tree_until: Instant,
     ) -> Result<Done, EngineError> {
-        if self.seal(lock)? { self.apply_sealed(tree_until, &mut || true) } else { Ok(Done::Nothing) }
+        self.checkpoint_within_and(lock, tree_until, &mut |_, _| Ok(true))
+    }
+
+    /// As `checkpoint_within`, with `also` as for `checkpoint_and`.
+    pub(crate) fn checkpoint_within_and(
+        self: &Arc<Self>,
+        lock: &WriterLock,
+        tree_until: Instant,
+        also: Also<'_>,
+    ) -> Result<Done, EngineError> {
+        if self.seal(lock)? { self.apply_sealed(tree_until, &mut || true, also) } else { Ok(Done::Nothing) }
     }
 
     /// Find out how much room the tree has in its file. The caller holds the writer lock.
@@ -298,6 +322,7 @@ impl Shared {
         self: &Arc<Self>,
         until: Instant,
         go_on: &mut dyn FnMut() -> bool,
+        also: Also<'_>,
     ) -> Result<Done, EngineError> {
         memory::check_room(CHECKPOINT_MEMORY, "a checkpoint")?;
         // Drop order: the transaction ends before the lock is released.
@@ -343,6 +368,9 @@ impl Shared {
         settle_reserve(&mut *txn, self.segments.extents().map(|extents| &**extents), &memtable, &placed)?;
         write_counts(&mut *txn, &memtable)?;
         history::take_over(&mut *txn, &self.segments, (segment, head, end), applied)?;
+        if !also(&mut *txn, end == self.segments.tail())? {
+            return Ok(Done::Stopped);
+        }
         let applied = Applied { position: end, sequence, version: txn.version() };
         let (key, value) = applied.entry();
         txn.put(Tree::Meta, &key, &[&value])?;

@@ -16,6 +16,7 @@ use crate::wal::checkpointer::Checkpointer;
 use crate::wal::history;
 use crate::wal::lock::{self, Taken};
 use crate::wal::read::LoggedRead;
+use crate::wal::refill::Ahead;
 use crate::wal::segments::{FORMAT, Foreign, Segments, words_for};
 use crate::wal::space::{MemorySpace, Space};
 use crate::wal::state::{State, newest};
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     /// Held while a thread syncs a newly created file. Other threads wait for it and then need not
     /// sync again.
     birth: Mutex<()>,
+    /// The reserve for large values, as far as this process refills it.
+    pub(super) ahead: Mutex<Ahead>,
 }
 
 /// The circumstances in which a log is opened.
@@ -126,6 +129,7 @@ impl LoggedEngine {
             is_unproven: AtomicBool::new(is_unproven),
             recovered: if opened.is_alone { recovered } else { 0 },
             birth: Mutex::new(()),
+            ahead: Mutex::default(),
         });
         let met = Met { lost, applied: applied.sequence };
         Ok((Self { checkpointer: Mutex::new(None), has_checkpointer: AtomicBool::new(false), shared }, met))

@@ -7,6 +7,7 @@
 //! word 56  placed    the position behind the last WAL record that has a place
 //!      57  ranges    how many ranges of pages follow
 //!      58  reserves  1 after a process has made a reserve, until it is freed
+//!      59  renewals  how often what was left of the reserve was freed
 //!      64  next page, end page    of each range
 //! ```
 
@@ -17,32 +18,23 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::catalog::Applied;
 use crate::engine::{EngineError, Extents, Tree, WriteTxn};
-use crate::wal::checkpoint::Done;
 use crate::wal::engine::{Shared, WriterLock};
 use crate::wal::memtable::Memtable;
 use crate::wal::read::LoggedRead;
 use crate::wal::record;
 use crate::wal::segments::Segments;
-use crate::wal::state::applied_of;
 
 /// Values of this size or more are written to the data file once, ahead of their commit. For
 /// smaller ones the log is as quick, and their pages would be more than an eighth longer.
-pub(crate) const SIZE_MIN: usize = 128 << 10;
-/// Bytes that are reserved at a time: a share of what the file has in use, so that a small file
-/// stays small. Each time costs a commit of the tree.
-const RESERVE_MIN: u64 = 2 << 20;
-const RESERVE_MAX: u64 = 64 << 20;
-const RESERVE_SHARE: u64 = 8;
-/// If less is free on the disk, values go through the log, which knows how to fill a disk.
-const DISK_ROOM_MIN: u64 = 4 * RESERVE_MAX;
+pub const SIZE_MIN: usize = 128 << 10;
 
 const PLACED: usize = 56;
 const RANGES: usize = 57;
 const RESERVES: usize = 58;
+const RENEWALS: usize = 59;
 const FIRST_RANGE: usize = 64;
-const RANGES_MAX: usize = 200;
+pub(super) const RANGES_MAX: usize = 200;
 
 /// Where a large value is in the data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +94,7 @@ impl Place {
 }
 
 /// Take this many pages of the smallest range that has them.
-fn take(ranges: &mut [Range<u64>], pages: u64) -> Option<u64> {
+pub(super) fn take(ranges: &mut [Range<u64>], pages: u64) -> Option<u64> {
     let fits = ranges.iter_mut().filter(|range| range.end - range.start >= pages);
     let range = fits.min_by_key(|range| range.end - range.start)?;
     let first = range.start;
@@ -156,6 +148,23 @@ impl Segments {
         self.load(RESERVES) != 0
     }
 
+    /// Note that there is a reserve, or that it was freed.
+    pub(super) fn set_has_reserve(&self, has_reserve: bool) {
+        self.store(RESERVES, u64::from(has_reserve));
+    }
+
+    /// How often what was left of the reserve was freed.
+    pub(super) fn renewals(&self) -> u64 {
+        self.word(RENEWALS).load(Ordering::Acquire)
+    }
+
+    /// Empty the words, before what is left of the reserve is freed. The caller holds the writer
+    /// lock, or is alone with the log.
+    pub(super) fn begin_renewal(&self) {
+        self.set_reserve(&[]);
+        self.word(RENEWALS).fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Forget the reserve, whose words a power cut may have changed.
     pub(crate) fn forget_reserve(&self, tail: u64) {
         self.set_reserve(&[]);
@@ -206,136 +215,23 @@ impl Shared {
             };
             first = take(taken.left.insert(new), pages);
         }
+        if self.is_reserve_low(taken.left.as_deref()) {
+            self.segments.wake_checkpointer();
+        }
         let Some(first) = first else { return Ok(None) };
         extents.write(first, parts).map_err(EngineError::of_system)?;
         taken.used.push(first..first + pages);
         Ok(Some(Place::of(first, parts)))
     }
-
-    /// Reserve pages for more values of this many pages. The caller holds the writer lock, has
-    /// values on `used`, and could still take what is `left`, of which the larger ranges stay in the
-    /// reserve. Returns what it can take now. `None` if that is not possible now.
-    fn refill(
-        self: &Arc<Self>,
-        (lock, base): (&WriterLock, &mut LoggedRead),
-        extents: &dyn Extents,
-        (used, left): (&[Range<u64>], &[Range<u64>]),
-        pages: u64,
-        until: Instant,
-    ) -> Result<Option<Vec<Range<u64>>>, EngineError> {
-        if extents.disk_room().is_none_or(|room| room < DISK_ROOM_MIN) {
-            return Ok(None);
-        }
-        // Nothing but the caller's values is in use when nothing is in the log.
-        while !matches!(
-            self.checkpoint_within(lock, until).map_err(EngineError::before_commit)?,
-            Done::Nothing
-        ) {
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-        }
-        if self.is_unproven.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        // The same state, in the newest tree: the older one would keep pages from being used again.
-        *base = self.read()?;
-        let Some((_lock, mut txn)) = self.begin_tree(until).map_err(EngineError::before_commit)? else {
-            return Ok(None);
-        };
-        self.segments.set_reserve(&[]);
-        self.segments.store(RESERVES, 1);
-        let usage = self.tree.usage()?;
-        let used_size = usage.pages.saturating_sub(usage.free_pages) * usage.page_size;
-        let wanted = (used_size / RESERVE_SHARE).clamp(RESERVE_MIN, RESERVE_MAX) / usage.page_size.max(1);
-        let mut left = largest(left, wanted);
-        let missing = wanted.saturating_sub(count_of(&left));
-        let count = (missing / pages.max(1)).clamp(1, RANGES_MAX as u64 / 2);
-        let kept = merged([used, &left].concat());
-        match renew(&mut *txn, kept, pages, count) {
-            Ok(Some(taken)) => left.extend(taken),
-            Ok(None) | Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => return Ok(None),
-            Err(error) => return Err(error.before_commit()),
-        }
-        commit_as_it_is(txn).map_err(EngineError::before_commit)?;
-        let left = merged(left);
-        self.segments.set_reserve(&left);
-        Ok(Some(left))
-    }
-
-    /// Free the whole reserve. The caller is alone with the database, and the tree has everything.
-    pub(crate) fn free_reserve(self: &Arc<Self>, until: Instant) -> Result<(), EngineError> {
-        if self.segments.extents().is_none() || self.pending() > 0 {
-            return Ok(());
-        }
-        // Reading the list of free pages trusts it, as each write of the tree does. So callers look
-        // for a reserve only where there may be one.
-        let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(()) };
-        let Some(keeper) = txn.keeps_pages() else { return Ok(()) };
-        if keeper.reserve()?.is_empty() {
-            return Ok(());
-        }
-        self.segments.set_reserve(&[]);
-        renew(&mut *txn, Vec::new(), 0, 0)?;
-        commit_as_it_is(txn)?;
-        self.segments.store(RESERVES, 0);
-        Ok(())
-    }
-}
-
-/// Commit a transaction that has changed nothing but the reserve.
-fn commit_as_it_is(mut txn: Box<dyn WriteTxn>) -> Result<(), EngineError> {
-    let applied = Applied { version: txn.version(), ..applied_of(&*txn)? };
-    let (key, value) = applied.entry();
-    txn.put(Tree::Meta, &key, &[&value])?;
-    txn.commit()
-}
-
-/// Free the reserve but for what is `kept`, in ascending order, and take pages for `count` values.
-/// Returns these.
-fn renew(
-    txn: &mut dyn WriteTxn,
-    kept: Vec<Range<u64>>,
-    pages: u64,
-    count: u64,
-) -> Result<Option<Vec<Range<u64>>>, EngineError> {
-    let Some(keeper) = txn.keeps_pages() else { return Ok(None) };
-    for range in keeper.reserve()? {
-        for free in without(&range, &kept) {
-            keeper.give_pages(&free)?;
-        }
-    }
-    let mut taken = Vec::new();
-    for _ in 0..count {
-        let Some(range) = keeper.take_pages(pages)? else { return Ok(None) };
-        taken.push(range);
-    }
-    keeper.set_reserve(&merged([kept, taken.clone()].concat()))?;
-    Ok(Some(taken))
 }
 
 /// How many pages some ranges have.
-fn count_of(ranges: &[Range<u64>]) -> u64 {
+pub(super) fn count_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// The largest ranges, with so many pages at most: one that is shorter is of use for few values.
-fn largest(ranges: &[Range<u64>], pages_max: u64) -> Vec<Range<u64>> {
-    let mut ranges: Vec<_> = ranges.iter().filter(|range| range.start < range.end).cloned().collect();
-    ranges.sort_unstable_by_key(|range| std::cmp::Reverse(range.end - range.start));
-    let mut sum = 0;
-    ranges
-        .into_iter()
-        .take(RANGES_MAX / 2)
-        .take_while(|range| {
-            sum += range.end - range.start;
-            sum <= pages_max
-        })
-        .collect()
-}
-
 /// The parts of a range that no `used` range covers, which are in ascending order.
-fn without(range: &Range<u64>, used: &[Range<u64>]) -> Vec<Range<u64>> {
+pub(super) fn without(range: &Range<u64>, used: &[Range<u64>]) -> Vec<Range<u64>> {
     let (mut parts, mut start) = (Vec::new(), range.start);
     for one in used.iter().filter(|one| one.start < range.end && one.end > range.start) {
         if one.start > start {
@@ -350,7 +246,7 @@ fn without(range: &Range<u64>, used: &[Range<u64>]) -> Vec<Range<u64>> {
 }
 
 /// Ranges in ascending order; those that touch or overlap are one.
-fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+pub(super) fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut merged: Vec<Range<u64>> = Vec::new();
     for range in ranges {

@@ -19,6 +19,7 @@ mod newest;
 mod read;
 mod record;
 mod recording;
+mod refill;
 pub(crate) mod room;
 mod segments;
 mod single;
@@ -31,6 +32,7 @@ mod write_batch;
 pub(crate) use checkpoint::unapplied;
 pub use engine::LoggedEngine;
 pub(crate) use engine::{Met, OF_ANOTHER, Opened};
+pub use extents::SIZE_MIN as LARGE_SIZE_MIN;
 pub(crate) use history::CHUNK as CHUNK_KEY;
 pub(crate) use history::Chunk;
 #[cfg(test)]

@@ -443,6 +443,15 @@ impl Segments {
     }
 
     /// Set or clear the thread that prepares pieces.
+    /// Have the checkpointer look now.
+    pub(crate) fn wake_checkpointer(&self) {
+        if let Some(checkpointer) = self.checkpointer.try_lock()
+            && let Some(checkpointer) = &*checkpointer
+        {
+            checkpointer.unpark();
+        }
+    }
+
     pub(crate) fn set_checkpointer(&self, checkpointer: Option<Thread>) {
         *self.checkpointer.lock() = checkpointer;
     }

@@ -163,16 +163,19 @@ impl KeepsPages for LmdbWrite {
         self.environment().check(code)
     }
 
-    fn take_pages(&mut self, count: u64) -> Result<Option<Range<u64>>, EngineError> {
-        let Ok(number) = c_uint::try_from(count) else { return Ok(None) };
+    fn take_pages(&mut self, count: u64) -> Result<Range<u64>, EngineError> {
+        let number = c_uint::try_from(count).map_err(|_| EngineError::Misuse("too many pages at once"))?;
         let mut first = 0;
         // SAFETY: the transaction is live, the number ours to fill.
         let code = unsafe { ffi::pellucid_take_pages(self.txn()?, number, &raw mut first) };
         self.environment().check(code)?;
-        let (first, size) = (first as u64, self.environment().page_size() as u64);
+        Ok(first as u64..first as u64 + count)
+    }
+
+    fn give_room(&mut self, pages: &Range<u64>) -> Result<bool, EngineError> {
+        let (size, count) = (self.environment().page_size() as u64, pages.end - pages.start);
         let file = self.environment().file()?;
-        let reserved = os::reserve(&file, first * size, count * size).map_err(EngineError::of_system)?;
-        Ok(reserved.then_some(first..first + count))
+        os::reserve(&file, pages.start * size, count * size).map_err(EngineError::of_system)
     }
 
     fn give_pages(&mut self, pages: &Range<u64>) -> Result<(), EngineError> {
