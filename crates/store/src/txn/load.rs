@@ -17,6 +17,7 @@ use crate::catalog::row_key::{RowKey, TableId, is_long, split};
 use crate::engine::{EngineError, Tree};
 use crate::error::StoreError;
 use crate::sort::{Entries, Entry, Merge, Run, Spill};
+use crate::wal::LARGE_SIZE_MIN;
 
 /// Gathered rows take this part of the memory for sorting: some are written while others come.
 const MEMORY_SHARE: usize = 8;
@@ -179,7 +180,8 @@ impl Transaction {
         let size = key.len() + spelling.len() + record.len();
         Self::check_size(size)?;
         self.load.is_used = true;
-        if !blobs.is_empty() || !self.gathers(table, size)? {
+        // A large row is written once, where it stays.
+        if !blobs.is_empty() || size >= LARGE_SIZE_MIN || !self.gathers(table, size)? {
             return self.put(table, key, spelling, record, blobs).map(|_| ());
         }
         let limit = self.database.key_size_max;
