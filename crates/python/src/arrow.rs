@@ -17,8 +17,8 @@ use pyo3::types::PyCapsule;
 
 use crate::column::column_of;
 use crate::errors;
-use crate::table::handle::Table;
 use crate::table::reading::Rows;
+use crate::values::home::Home;
 use crate::values::keys;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault, over};
@@ -137,19 +137,23 @@ impl Work for GatherCovered<'_> {
     }
 }
 
-fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &Kinds) -> PyResult<Part> {
-    let (py, core) = (table.py(), table.get().core());
+fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known: &Kinds) -> PyResult<Part> {
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
-        Rows::Covered(..) => return over(table, source, GatherCovered { wanted, known }),
+        Rows::Covered(..) => return over(py, home, source, GatherCovered { wanted, known }),
         Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) => None,
     };
     if let Some(snapshot) = snapshot {
-        return over_parts(table, source, Gather { wanted: wanted.clone(), known: known.clone(), snapshot });
+        return over_parts(
+            py,
+            home,
+            source,
+            Gather { wanted: wanted.clone(), known: known.clone(), snapshot },
+        );
     }
     let Source { rows, mut selection } = source;
-    let part = core.in_running(py, |transaction| {
+    let part = home.in_running(py, |transaction| {
         let transaction = &*transaction;
         let whole = transaction.whole();
         let work = GatherInside { wanted, known, transaction };
@@ -166,7 +170,7 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
             Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) => Ok(Part::default()),
         })
     })?;
-    part.map_err(|fault| of_fault(table, fault))
+    part.map_err(|fault| of_fault(py, home, fault))
 }
 
 /// The columns of the rows as they are now.
@@ -174,7 +178,7 @@ pub fn columns_of<'py>(
     of: &impl Queried<'py>,
     chosen: Option<&[(Box<str>, Node)]>,
 ) -> PyResult<arrow::Table> {
-    let table = of.table();
+    let (py, home) = (of.py(), of.home());
     let mut known = Kinds::new();
     let nodes: Vec<_> = chosen.into_iter().flatten().map(|(_, node)| node.clone()).collect();
     let wanted_of = |nodes: &[Node]| {
@@ -188,15 +192,15 @@ pub fn columns_of<'py>(
             Some(_) => of.source_of(&nodes, Walked::InParts)?,
         };
         let Some((source, nodes)) = found else { return Ok(arrow::nothing(&wanted_of(&nodes)?)) };
-        match gathered(table, source, &wanted_of(&nodes)?, &known)?.finish() {
+        match gathered(py, &home, source, &wanted_of(&nodes)?, &known)?.finish() {
             Gathered::Done(columns) => return Ok(columns),
             // The rows are queried again, so the last walk sees a single state of the table.
             Gathered::Again(kinds) => known = kinds,
-            Gathered::Refused(refusal) => return Err(refused(table, &refusal)),
+            Gathered::Refused(refusal) => return Err(refused(py, &home, &refusal)),
             Gathered::Damaged(Refusal { column, why, .. }) => {
-                let name = table.get().name(table.py());
+                let name = home.name(py);
                 return Err(errors::corrupt_record(
-                    table.py(),
+                    py,
                     format!("a record of table {name:?} is damaged, in column {column:?}: {why}"),
                 ));
             }
@@ -204,8 +208,8 @@ pub fn columns_of<'py>(
     }
 }
 
-fn refused(table: &Bound<'_, Table>, refusal: &Refusal) -> PyErr {
-    let (py, name) = (table.py(), table.get().name(table.py()));
+fn refused(py: Python<'_>, home: &Home, refusal: &Refusal) -> PyErr {
+    let name = home.name(py);
     let key = refusal.key.as_deref().and_then(|key| keys::object_of(py, key, &[]).ok());
     let record =
         key.and_then(|key| key.repr().ok()).map_or_else(|| "a record".into(), |key| format!("record {key}"));
@@ -228,9 +232,9 @@ pub fn to_arrow<'py>(
     of: &impl Queried<'py>,
     chosen: Option<&[(Box<str>, Node)]>,
 ) -> PyResult<Bound<'py, ArrowStream>> {
-    let (py, columns) = (of.table().py(), columns_of(of, chosen)?);
+    let (py, columns) = (of.py(), columns_of(of, chosen)?);
     if let Some(name) = arrow::unnamable(&columns) {
-        let table = of.table().get().name(py);
+        let table = of.home().name(py);
         return Err(errors::raise(
             py,
             "UnsupportedValue",

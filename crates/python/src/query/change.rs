@@ -28,10 +28,12 @@ use crate::expression::handle::{Expression, shown};
 use crate::expression::operand;
 use crate::put::write;
 use crate::query::handle::Query;
+use crate::query::source::table_of;
 use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::encode::{APART_SIZE_MIN, Encoded};
+use crate::values::home::Home;
 use crate::values::keys::Key;
 use crate::values::row_errors;
 use crate::work::walks::{Queried, Stop, Walked, Work, of_fault, over};
@@ -60,7 +62,7 @@ pub fn update(
             NewValue::Column(column.map_err(|error| errors::value_error(error.to_string()))?)
         } else {
             operand::refuse_unready(&value)?;
-            NewValue::Constant(Constant::new(query.table(), &place, &value)?)
+            NewValue::Constant(Constant::new(table_of(query), &place, &value)?)
         });
     }
     if values.is_empty() {
@@ -72,8 +74,8 @@ pub fn update(
         Some(Step::Field(name)) => Some(&**name),
         _ => None,
     });
-    query.table().get().check_fields(py, names)?;
-    let core = query.table().get().core();
+    table_of(query).get().check_fields(py, names)?;
+    let core = table_of(query).get().core();
     let borrowed = paths.iter().map(|path| path.iter().map(Step::borrowed).collect()).collect();
     let mut edits = Edits { paths: borrowed, values, record: Vec::new(), before: Vec::new(), failed: 0 };
     in_each(
@@ -86,7 +88,7 @@ pub fn update(
                 Ok(Err(Unfit::Patch(why(py, paths.get(edits.failed), &error), is_too_large)))
             }
         },
-        |keys, some| check_class(query.table(), keys, some),
+        |keys, some| check_class(table_of(query), keys, some),
     )
 }
 
@@ -252,12 +254,12 @@ fn in_each(
     mut work: impl FnMut(&mut Transaction, TableId, KeyOf<'_>) -> Result<Result<bool, Unfit>, StoreError>,
     after: impl Fn(&Keys, Range<usize>) -> PyResult<()>,
 ) -> PyResult<u64> {
-    let (py, table) = (query.py(), query.table());
+    let (py, table) = (query.py(), table_of(query));
     let this = table.get();
     this.check_writable(py)?;
     transaction::within_batch(py, this.core(), || {
         let Some(source) = query.source(Walked::ByOne)? else { return Ok(0) };
-        let keys = over(table, source, CollectKeys)?;
+        let keys = over(py, &Home::new(table), source, CollectKeys)?;
         let core = this.core();
         let (mut done, mut pace) = (0, Pace::new(is_interrupted));
         for start in (0..keys.len()).step_by(CHUNK) {
@@ -278,7 +280,7 @@ fn in_each(
             })?;
             match broken {
                 None => {}
-                Some(Broken::Off(fault)) => return Err(of_fault(table, fault)),
+                Some(Broken::Off(fault)) => return Err(of_fault(py, &Home::new(table), fault)),
                 Some(Broken::Row(key, Unfit::Corrupt(error))) => {
                     return Err(row_errors::corrupt_key(py, &this.name(py), key.code, &error));
                 }

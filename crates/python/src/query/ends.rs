@@ -12,7 +12,7 @@ use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
 use crate::query::handle::Query;
-use crate::query::source::{Asked, Output, execute};
+use crate::query::source::{Asked, Output, execute, table_of};
 use crate::table::handle::Table;
 use crate::values::record::detached;
 use crate::values::views::Shows;
@@ -26,7 +26,7 @@ pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'
         Shows::Values | Shows::Items => query.source(Walked::ByOne)?,
     };
     match source {
-        Some(source) => Table::iterate_rows(query.table(), source.rows, source.selection, shows),
+        Some(source) => Table::iterate_rows(table_of(query), source.rows, source.selection, shows),
         None => Ok(PyTuple::empty(query.py()).try_iter()?.into_any()),
     }
 }
@@ -136,7 +136,7 @@ pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
         return count(&Bound::new(query.py(), unordered)?);
     }
     match execute(query, &Asked::Count)? {
-        Some(Output::Rows(source, _)) => over_parts(query.table(), source, CountRows),
+        Some(Output::Rows(source, _)) => over_parts(query.py(), &query.home(), source, CountRows),
         Some(Output::Count(count)) => Ok(count),
         None => Ok(0),
     }

@@ -16,13 +16,14 @@ use crate::query::after::After;
 use crate::query::handle::Query;
 use crate::query::plan::{Plan, all_of};
 use crate::query::reader::{TableReader, read};
-use crate::query::source::{Asked, request};
+use crate::query::source::{Asked, request, table_of};
 use crate::query::{hints, indexes, measured};
 use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
+use crate::values::home::Home;
 use crate::values::keys;
 use crate::work::threads::{caller, threads_for};
-use crate::work::walks::{Queried, Source, Walked, of_fault};
+use crate::work::walks::{Source, Walked, of_fault};
 
 /// What is known about a query without running it.
 struct Explained {
@@ -47,7 +48,8 @@ impl Explained {
                 Ok(Executor::new((rows, id), &indexes, request, caller())
                     .and_then(|executor| Ok((executor.paths()?, executor.range, executor.conditions))))
             })?;
-            (paths, range, conditions) = explained.map_err(|fault| of_fault(table, fault))?;
+            (paths, range, conditions) =
+                explained.map_err(|fault| of_fault(table.py(), &Home::new(table), fault))?;
         }
         let bounds = Bounds { is_all: range == Range::ALL, range, reverse: false };
         Ok(Self { indexes, bounds, conditions, paths })
@@ -57,7 +59,7 @@ impl Explained {
 /// Implements `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let (py, plan) = (query.py(), &query.get().plan);
-    let table = query.table();
+    let table = table_of(query);
     let name = table.get().name(py).to_string();
     let total = table.as_any().len()?;
     let mut lines = Vec::new();
@@ -245,7 +247,7 @@ fn weighed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
 /// The number of threads that walk over the rows when the query is iterated; and the number for
 /// methods that ignore the order and have no limit, if these have to scan as well.
 fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, paths: Option<&AccessPaths>) -> PyResult<String> {
-    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
+    let (py, table, plan) = (query.py(), table_of(query), &query.get().plan);
     let on = |count| format!("on {}", errors::counted(count, "thread"));
     let best = paths.and_then(|paths| paths.paths.first());
     if best.is_some_and(|best| best.access != AccessPath::TableScan) {

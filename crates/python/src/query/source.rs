@@ -16,14 +16,19 @@ use crate::query::plan::Plan;
 use crate::query::reader::{TableReader, copied, rows_of_extremes};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
+use crate::values::home::Home;
 use crate::values::keys;
 use crate::values::views::Shows;
 use crate::work::threads::caller;
 use crate::work::walks::{Queried, Source, Walked, of_fault};
 
 impl<'py> Queried<'py> for Bound<'py, Query> {
-    fn table(&self) -> &Bound<'py, Table> {
-        self.get().table.bind(self.py())
+    fn py(&self) -> Python<'py> {
+        Bound::py(self)
+    }
+
+    fn home(&self) -> Home {
+        Home::new(table_of(self))
     }
 
     fn source(&self, walked: Walked) -> PyResult<Option<Source>> {
@@ -35,8 +40,13 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
     }
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
-        if self.get().plan.is_whole() { rows_of_extremes(self.table(), wanted) } else { Ok(None) }
+        if self.get().plan.is_whole() { rows_of_extremes(table_of(self), wanted) } else { Ok(None) }
     }
+}
+
+/// The table of a query.
+pub fn table_of<'a, 'py>(query: &'a Bound<'py, Query>) -> &'a Bound<'py, Table> {
+    query.get().table.bind(query.py())
 }
 
 fn rows_of(output: Option<Output>) -> Option<(Source, Vec<Node>)> {
@@ -103,7 +113,7 @@ pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
 
 /// The rows of a query. They are read from the entries of an index, if it covers the query.
 pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Output>> {
-    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
+    let (py, table, plan) = (query.py(), table_of(query), &query.get().plan);
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;
     let mut request = request(plan, asked);
@@ -138,7 +148,7 @@ pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<O
             Ok(run())
         })?,
     };
-    match answer.map_err(|fault| of_fault(table, fault))? {
+    match answer.map_err(|fault| of_fault(py, &Home::new(table), fault))? {
         Output::Rows(source, nodes) if !plan.filters.is_empty() => {
             let keys = pass_filters(table, source, &plan.filters, plan.offset, plan.limit)?;
             let rows = reader.list(table, SortedKeys::Listed(keys))?;

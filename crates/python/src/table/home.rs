@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pellucid_store::Snapshot;
+use pellucid_store::{Snapshot, StoreError, Transaction};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -42,6 +42,24 @@ impl TableCalls for Calls {
 
     fn lends(&self, table: &Bound<'_, PyAny>) -> bool {
         table_of(table).is_ok_and(|found| found.get().frozen.is_some() || found.get().gives_any())
+    }
+
+    fn copied_row(
+        &self,
+        table: &Bound<'_, PyAny>,
+        key: &[u8],
+        record: &[u8],
+        snapshot: Option<&Snapshot>,
+    ) -> PyResult<Row> {
+        Ok(Table::copied_row(table_of(table)?, key, record, snapshot))
+    }
+
+    fn in_running(
+        &self,
+        table: &Bound<'_, PyAny>,
+        work: &mut dyn FnMut(&mut Transaction) -> Result<(), StoreError>,
+    ) -> PyResult<()> {
+        table_of(table)?.get().core().in_running(table.py(), work)
     }
 
     fn read_anew(&self, table: &Bound<'_, PyAny>, row: &Row) -> PyResult<bool> {

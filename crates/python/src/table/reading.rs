@@ -2,7 +2,6 @@
 //! transaction.
 
 use pellucid_query::{CopiedRows, CoveredRows, RowsByIndex, RowsByKey, Selection};
-use pellucid_record::view::Slot;
 use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -17,10 +16,8 @@ use crate::table::typed::value_of_row;
 use crate::values::home::Home;
 use crate::values::keys::{self, Key};
 use crate::values::large::Large;
-use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::views::{Shows, Viewed};
-use crate::values::{bytes, decode};
 
 /// An iterator over rows, as they were when it began.
 pub enum Rows {
@@ -309,29 +306,8 @@ impl Table {
         held(&self.snapshot(py)?)
     }
 
-    /// The value in a slot of a record, in plain containers; `key` is the row's. Large values come
-    /// from `snapshot`, if the record did.
-    pub fn plain_part<'py>(
-        slf: &Bound<'py, Self>,
-        key: &[u8],
-        record: &[u8],
-        slot: &Slot<'_>,
-        snapshot: Option<&Snapshot>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let row = GilRc::new(Self::copied_row(slf, key, record, snapshot));
-        decode::plain(slf.py(), &Reading::new(&row), slot)
-    }
-
-    /// The value of a record, in plain containers; large values as in `plain_part`.
-    pub fn plain_record<'py>(
-        slf: &Bound<'py, Self>,
-        record: &[u8],
-        snapshot: Option<&Snapshot>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        bytes::plain_of_row(slf.py(), &GilRc::new(Self::copied_row(slf, &[], record, snapshot)))
-    }
-
-    fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8], snapshot: Option<&Snapshot>) -> Row {
+    /// A row for a copy of a record; large values come from `snapshot`, if the record did.
+    pub fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8], snapshot: Option<&Snapshot>) -> Row {
         let this = slf.get();
         let table = Some(Home::new(slf));
         let (names, gate) = (this.core.names.clone(), this.gate().clone());

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use pellucid_record::shape::Sighting;
-use pellucid_store::Snapshot;
+use pellucid_store::{Snapshot, StoreError, Transaction};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -40,6 +40,29 @@ pub trait TableCalls: Sync {
     /// of a snapshot are, and those of a table of any objects. Elsewhere an array is a copy: arrays
     /// that a program collects would keep one version of the database each.
     fn lends(&self, table: &Bound<'_, PyAny>) -> bool;
+
+    /// A row that stands for a copy of a record of the table. Its large values come from `snapshot`,
+    /// if the record came from one.
+    ///
+    /// # Errors
+    /// The object is no table.
+    fn copied_row(
+        &self,
+        table: &Bound<'_, PyAny>,
+        key: &[u8],
+        record: &[u8],
+        snapshot: Option<&Snapshot>,
+    ) -> PyResult<Row>;
+
+    /// Runs `work` with the caller's transaction, which has changed something.
+    ///
+    /// # Errors
+    /// What `work` returns, and if there is no such transaction.
+    fn in_running(
+        &self,
+        table: &Bound<'_, PyAny>,
+        work: &mut dyn FnMut(&mut Transaction) -> Result<(), StoreError>,
+    ) -> PyResult<()>;
 
     /// Makes a row show the value stored under its key now; false if there is none, or none of its
     /// kind.
@@ -146,6 +169,40 @@ impl Home {
     /// As [`TableCalls::lends`].
     pub fn lends(&self, py: Python<'_>) -> bool {
         self.call(py, |calls, table| calls.lends(table)).unwrap_or(false)
+    }
+
+    /// As [`TableCalls::copied_row`].
+    ///
+    /// # Errors
+    /// The object is no table.
+    pub fn copied_row(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        record: &[u8],
+        snapshot: Option<&Snapshot>,
+    ) -> PyResult<Row> {
+        self.call(py, |calls, table| calls.copied_row(table, key, record, snapshot))
+            .unwrap_or_else(|| Err(unregistered()))
+    }
+
+    /// Runs `work` with the caller's transaction, which has changed something.
+    ///
+    /// # Errors
+    /// What `work` returns, and if there is no such transaction.
+    pub fn in_running<R>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
+    ) -> PyResult<R> {
+        let (mut work, mut result) = (Some(work), None);
+        let mut once = |transaction: &mut Transaction| {
+            result = work.take().map(|work| work(transaction)).transpose()?;
+            Ok(())
+        };
+        self.call(py, |calls, table| calls.in_running(table, &mut once))
+            .unwrap_or_else(|| Err(unregistered()))?;
+        result.ok_or_else(|| errors::internal("work in a transaction was not done"))
     }
 
     /// As [`TableCalls::read_anew`].
