@@ -37,6 +37,7 @@ pub mod plan;
 pub mod rows;
 mod runs;
 pub mod selection;
+pub mod server;
 pub mod sort;
 pub mod stoppable;
 pub mod sum;
