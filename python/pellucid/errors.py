@@ -159,7 +159,8 @@ class TransactionError(Error, RuntimeError):
 class CommitUnknown(Error, ConnectionError):
     """A write to a server whose connection ended before the answer came: it may be stored, or not.
 
-    It is raised only if the server cannot be asked afterwards. Read the rows to find out, then write again or not.
+    It is raised only if the server cannot be asked afterwards. Read the rows to find out, and write
+    again if they are not there.
     """
 
 

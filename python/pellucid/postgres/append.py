@@ -1,8 +1,8 @@
 """`append` and `extend`: rows under numbers that are never given twice.
 
-The server counts for each table. A client takes numbers in blocks that grow, in a transaction of its own, so a
-transaction that runs for long holds up no other client. So numbers are left out where a transaction was rolled
-back or a client has ended, and the rows of two clients are not in the order of their time.
+The server counts for each table. A client takes numbers in blocks that grow, in a transaction of its own,
+so a transaction that runs for long holds up no other client. So numbers are left out where a transaction
+was rolled back or a client has ended, and the rows of two clients are not in the order of their time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Appending(Saving):
             if first is not None:
                 return int(first)
         raise ValueError(
-            f"table {self.name!r} has a number key of 2**63 - 1 or more, after which append() has no next int; put the "
+            f"table {self.name!r} has a number key of 2**63 - 1 or more, after which append() has no next "
+            "int; put the "
             "value under a key of your own"
         )
 

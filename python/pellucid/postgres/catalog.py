@@ -6,7 +6,8 @@
     indexes   the indexes of the tables
     shapes    the shapes of records, by number
 
-Two clients may create the same schema or table at once: the one that is refused reads what the other has made.
+Two clients may create the same schema or table at once: the one that is refused reads what the other has
+made.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ CREATE TABLE IF NOT EXISTS {schema}.catalog (id int PRIMARY KEY, name bytea UNIQ
     distribute_by int, queryable bool NOT NULL DEFAULT false);
 CREATE TABLE IF NOT EXISTS {schema}.counters (id int PRIMARY KEY, next_int bigint NOT NULL);
 CREATE TABLE IF NOT EXISTS {schema}.indexes (id int PRIMARY KEY, tbl int NOT NULL, name bytea NOT NULL,
-    definition bytea NOT NULL, is_unique bool NOT NULL, has_each bool NOT NULL, state text NOT NULL, place bytea,
-    UNIQUE (tbl, name));
-CREATE TABLE IF NOT EXISTS {schema}.shapes (id int PRIMARY KEY, hash bytea NOT NULL UNIQUE, names bytea NOT NULL);
+    definition bytea NOT NULL, is_unique bool NOT NULL, has_each bool NOT NULL, state text NOT NULL,
+    place bytea, UNIQUE (tbl, name));
+CREATE TABLE IF NOT EXISTS {schema}.shapes (id int PRIMARY KEY, hash bytea NOT NULL UNIQUE,
+    names bytea NOT NULL);
 """
 TABLE = """
 CREATE TABLE {rows} (k bytea PRIMARY KEY, s bytea, v bytea NOT NULL, ver bigint NOT NULL DEFAULT 1, big bool);
@@ -90,7 +92,8 @@ class Catalog:
         oldest_reader, identity = known
         if oldest_reader > FORMAT:
             raise NewerFormat(
-                f"the schema {self.schema!r} of {session.place.shown} has format {oldest_reader}, and this release "
+                f"the schema {self.schema!r} of {session.place.shown} has format {oldest_reader}, and this "
+                "release "
                 f"reads up to {FORMAT}; upgrade pellucid"
             )
         if mode == "n":
@@ -109,14 +112,16 @@ class Catalog:
             if count:
                 raise NotADatabase(
                     f"the schema {self.schema!r} of {session.place.shown} belongs to another program: it has "
-                    f"{count} relations, and not pellucid's table `about`; name another one with ?schema= in the URL"
+                    f"{count} relations, and not pellucid's table `about`; name another one with ?schema= "
+                    "in the URL"
                 )
             return None
         try:
             about = session.rows(self._sql("SELECT oldest_reader, identity FROM {schema}.about"))
         except (failures.LayoutChanged, DatabaseError) as error:
             raise NotADatabase(
-                f"the schema {self.schema!r} of {session.place.shown} belongs to another program: its table `about` "
+                f"the schema {self.schema!r} of {session.place.shown} belongs to another program: its "
+                "table `about` "
                 f"is not pellucid's ({failures.said(error.__cause__ or error)})"
             ) from error
         if not about:
@@ -202,7 +207,7 @@ class Catalog:
         return layout
 
     def drop(self, session: Session, name: str) -> Layout | None:
-        """Drop a table, in the transaction that runs or in one of its own; return it, or None if there is none."""
+        """Drop a table, in the transaction that runs, and return it; None if there is none."""
         layout = self.named(session, name)
         if layout is None:
             return None
@@ -224,7 +229,7 @@ class Catalog:
         return dataclasses.replace(layout, name=new_name)
 
     def next_ints(self, session: Session, layout: Layout, least: int, count: int) -> int | None:
-        """Take `count` numbers from `least` on; return the first one, or None if the table has no counter here."""
+        """Take `count` numbers from `least` on; return the first one, or None if there is no counter here."""
         found = session.rows(
             self._sql(
                 "UPDATE {schema}.counters SET next_int = greatest(next_int, $2) + $3 WHERE id = $1 "

@@ -62,7 +62,7 @@ class Session:
         cursor = self.cursor
         try:
             cursor.execute(statement, parameters)
-            found: Rows = cursor.fetchall() if cursor.description else []
+            found: Rows = cursor.fetchall() if cursor.description is not None else []
         except psycopg().Error as error:
             raise self.failure(error) from error
         return found
@@ -76,7 +76,7 @@ class Session:
                 for cursor, (statement, parameters) in zip(cursors, statements, strict=True):
                     cursor.execute(statement, parameters)
             for cursor in cursors:
-                results.append(cursor.fetchall() if cursor.description else [])
+                results.append(cursor.fetchall() if cursor.description is not None else [])
         except psycopg().Error as error:
             raise self.failure(error) from error
         return results
@@ -150,8 +150,10 @@ class Connections:
                         until = time.monotonic() + (self.timeout if timeout is None else timeout)
                     if not self._changed.wait(until - time.monotonic()):
                         raise Busy(
-                            f"all {self.place.connections_max} connections to {self.place.shown} are in use, by "
-                            "transactions, snapshots and iterators that have not ended; end them, or allow more with "
+                            f"all {self.place.connections_max} connections to {self.place.shown} are in "
+                            "use, by "
+                            "transactions, snapshots and iterators that have not ended; end them, or allow "
+                            "more with "
                             "max_connections= in the URL"
                         )
                 if self._idle:

@@ -65,9 +65,9 @@ class Database(Mapping, Source):
         # The layouts that were committed when they were read.
         self._layouts: dict[int, Layout] = {}
         # Handles on tables that are not there yet, and how often a table was dropped or renamed here.
-        self._pending: weakref.WeakSet[Standing] = weakref.WeakSet()
+        self._pending: weakref.WeakValueDictionary[int, Standing] = weakref.WeakValueDictionary()
         self._names_changed = 0
-        self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self._snapshots: weakref.WeakValueDictionary[int, Snapshot] = weakref.WeakValueDictionary()
         self._blocks: dict[int | None, Block] = {}
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         try:
@@ -83,7 +83,7 @@ class Database(Mapping, Source):
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
-        return f"<pellucid.postgres.Database {self._place.shown!r}{state}>"
+        return f"<pellucid.Database {self._place.shown!r}{state}>"
 
     def _table(self) -> Table:
         return self._default
@@ -113,7 +113,7 @@ class Database(Mapping, Source):
             return
         self._closed = True
         self._open_gate.close()
-        for snapshot in list(self._snapshots):
+        for snapshot in list(self._snapshots.values()):
             snapshot.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False)
@@ -124,7 +124,8 @@ class Database(Mapping, Source):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a database on a server is not pickled, since its URL may have a password; open it in the other process"
+            "a database on a server is not pickled, since its URL may have a password; open it in the "
+            "other process"
         )
 
     def _check_open(self) -> None:
@@ -164,7 +165,10 @@ class Database(Mapping, Source):
             running.layouts[layout.id] = None
 
     def rename_table(self, name: str, new_name: str) -> None:
-        """Give a table another name. Raises `KeyError` if there is none, and `ValueError` if the new name is taken."""
+        """Give a table another name.
+
+        Raises `KeyError` if there is none, and `ValueError` if the new name is taken.
+        """
         self._check_writable()
         name, new_name = name_of(name, "name"), name_of(new_name, "new_name")
         check_name(new_name)
@@ -180,7 +184,7 @@ class Database(Mapping, Source):
         try:
             layout = self._keep(self._changing_tables(rename))
             self._names_changed += 1
-            for table in list(self._pending):
+            for table in list(self._pending.values()):
                 if table._found is None and table.name == name:
                     table._stand_for(layout)
         except DatabaseError as error:
@@ -247,8 +251,8 @@ class Database(Mapping, Source):
     def transaction(self) -> TransactionContext:
         """Return a transaction, as a context manager; inside of another one, it is a savepoint.
 
-        It sees one state of the database (REPEATABLE READ), and what it writes itself. If another client changes
-        a row that it writes, too, it raises `Busy`, and nothing is stored: `run` begins again then.
+        It sees one state of the database (REPEATABLE READ), and what it writes itself. If another client
+        changes a row that it writes, too, it raises `Busy`, and nothing is stored: `run` begins again then.
         """
         self._check_open()
         return TransactionContext(self)
@@ -273,7 +277,7 @@ class Database(Mapping, Source):
         raise AssertionError
 
     def snapshot(self) -> Snapshot:
-        """Return a view of the database as it is now, which does not change; it has a connection until it is closed."""
+        """Return a view of the database as it is now; it has a connection until it is closed."""
         self._check_open()
         return Snapshot(self)
 
@@ -339,7 +343,7 @@ class Database(Mapping, Source):
     # Statements
 
     def _with_session(self, work: Callable[[Session], T]) -> T:
-        """Run work that only reads, or that may be done twice, over the transaction's connection or another one."""
+        """Run work that may be done twice, over the transaction's connection or another one."""
         self._check_open()
         running = self._running()
         if running is not None:

@@ -21,7 +21,7 @@ class EditContext:
         self._made: list[Any] = []
 
     def __repr__(self) -> str:
-        return f"<pellucid.postgres.EditContext of {self._key!r} in {self._table!r}>"
+        return f"<pellucid.EditContext of {self._key!r} in {self._table!r}>"
 
     def __enter__(self) -> Any:
         self._transaction = self._table._within()

@@ -31,7 +31,8 @@ NO_SPACE = {"53100", "58030"}
 
 
 CONFLICT = (
-    "another client has changed the same row since this transaction began; nothing was stored: run the transaction "
+    "another client has changed the same row since this transaction began; nothing was stored: run the "
+    "transaction "
     "again, as db.run(function) does"
 )
 
@@ -78,7 +79,8 @@ def of_lost(error: BaseException, place: Place, *, was_sent: bool) -> Exception:
     """Return the exception for a connection that ended; `was_sent`: with a write that no one has answered."""
     if was_sent:
         return CommitUnknown(
-            f"the connection to {place.shown} ended while a write was under way ({said(error)}): it may be stored "
+            f"the connection to {place.shown} ended while a write was under way ({said(error)}): it may be "
+            "stored "
             "or not; read the rows to find out"
         )
     return DatabaseError(f"the connection to {place.shown} ended ({said(error)}); nothing of it was stored")
@@ -91,7 +93,8 @@ def of_statement(error: BaseException, place: Place, user: str) -> Exception:
         return LayoutChanged(text)
     if state in CONFLICTS:
         return Busy(
-            f"another client has changed the same rows meanwhile ({text}); nothing was stored: run the transaction "
+            f"another client has changed the same rows meanwhile ({text}); nothing was stored: run the "
+            "transaction "
             "again, as db.run(function) does"
         )
     if state in LATE:
@@ -120,7 +123,9 @@ def _missing_grant(text: str, schema: str, user: str) -> str:
     if "schema" in text or "database" in text:
         return f'its owner grants it: GRANT USAGE, CREATE ON SCHEMA "{schema}" {whom}'
     return (
-        f'its owner grants it: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "{schema}" {whom} '
-        f'(SELECT alone to read), and for tables to come: ALTER DEFAULT PRIVILEGES IN SCHEMA "{schema}" GRANT ... ON '
+        f'its owner grants it: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "{schema}" '
+        f"{whom} "
+        f'(SELECT alone to read), and for tables to come: ALTER DEFAULT PRIVILEGES IN SCHEMA "{schema}" '
+        "GRANT ... ON "
         f"TABLES {whom}"
     )

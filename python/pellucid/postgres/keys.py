@@ -1,9 +1,9 @@
 """Fit the codes of keys into PostgreSQL's index, which takes no entry of more than 2,704 bytes.
 
-A longer code is stored as its beginning and a hash of all of it. The whole code then goes into the column of
-spellings: its size as a u32, the code, and the spelling. The native module reads it there (`server/table.rs`).
-Rows whose codes have the same long beginning are next to each other, but in the order of their hashes, so a
-scan sorts such a run again.
+A longer code is stored as its beginning and a hash of all of it. The whole code then goes into the column
+of spellings: its size as a u32, the code, and the spelling. The native module reads it there
+(`server/table.rs`). Rows whose codes have the same long beginning are next to each other, but in the order
+of their hashes, so a scan sorts such a run again.
 """
 
 from __future__ import annotations

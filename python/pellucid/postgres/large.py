@@ -1,8 +1,9 @@
-"""Large values of a table on a server: strings, bytes and arrays that are stored beside their record, in pieces.
+"""Large values of a table on a server: strings, bytes and arrays that are stored beside their record, in
+pieces.
 
-Each has a random number of 63 bits as its id, so two clients never give the same one. A row that refers to a
-large value is stored in one transaction with it. What a row refers to no more is deleted afterwards; if that
-does not happen, it takes room and no more, since nothing refers to it.
+Each has a random number of 63 bits as its id, so two clients never give the same one. A row that refers to
+a large value is stored in one transaction with it. What a row refers to no more is deleted afterwards; if
+that does not happen, it takes room and no more, since nothing refers to it.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ class Block:
 class Numbering(Large):
     """What a table notes of numbers when it stores and deletes rows."""
 
-    def _note_own_key(self, code: bytes) -> None:
+    def _note_own_key(self, code: bytes, spelling: bytes | None) -> None:
         """Forget the block if this client stores or deletes a row under a number of it, or a greater one."""
         block = self._source._blocks.get(self._found) if self._found is not None else None
         if block is not None and code >= self._key(block.next)[0] and code <= self._key(math.inf)[0]:
-            self._drop_block(block, code)
+            self._drop_block(block, code, spelling)
 
-    def _drop_block(self, block: Block, code: bytes) -> None:
-        value = self._key_object(code)
+    def _drop_block(self, block: Block, code: bytes, spelling: bytes | None) -> None:
+        value = self._key_object(code, spelling)
         least = block.next
         if value < INT_MAX:
             # Numbers that were set and deleted count, too.

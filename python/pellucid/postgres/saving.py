@@ -89,7 +89,7 @@ class Saving(Numbering):
             code, spelling = self._key(key)
             data, large = self._encoded(key, value)
             k, s = keys.stored_with(code, spelling)
-            self._note_own_key(code)
+            self._note_own_key(code, spelling)
             if large:
                 batch.pop(k, None)
                 self._store(code, spelling, data, large)
@@ -123,7 +123,7 @@ class Saving(Numbering):
     ) -> int | tuple[bytes, int] | None:
         """Store a changed record, if the row has the version that it was read at.
 
-        Returns the new version; or what the row has now, with its version; or None if there is no row any more.
+        Returns the new version; or what the row has now, with its version; or None if the row is gone.
         """
         if attempt >= SWAP_ATTEMPTS:
             raise Busy(

@@ -1,9 +1,9 @@
 """Walk over the rows of a table on a server, in the order of their keys, with little memory.
 
-A scan has a connection of its own and a cursor in a transaction that only reads, so it sees the state at its
-beginning, whatever is written meanwhile. A small table comes with the first answer, and the connection is free
-again at once. Later pages are fetched ahead by a thread, while the program works on the page before. Inside a
-transaction the cursor is the transaction's.
+A scan has a connection of its own and a cursor in a transaction that only reads, so it sees the state at
+its beginning, whatever is written meanwhile. A small table comes with the first answer, and the connection
+is free again at once. Later pages are fetched ahead by a thread, while the program works on the page
+before. Inside a transaction the cursor is the transaction's.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RowIterator:
 
     def __repr__(self) -> str:
         name = self._table.name if self._table is not None else ""
-        return f"<pellucid.postgres.RowIterator over {self._shows} of table {name!r}>"
+        return f"<pellucid.RowIterator over {self._shows} of table {name!r}>"
 
     def _checked(self, rows: Iterator[Any]) -> Any:
         table = self._table
@@ -230,7 +230,7 @@ class Pages:
         return self._sorted(page)
 
     def _sorted(self, page: Rows) -> Rows:
-        """Sort each run of long keys with the same beginning; a run that may go on is kept for the next page."""
+        """Sort each run of long keys with the same beginning; keep a run that may go on for the next page."""
         rows = self._held + page
         self._held = []
         done: Rows = []

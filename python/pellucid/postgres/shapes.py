@@ -1,7 +1,7 @@
 """Learn the shapes of a server, and admit new ones.
 
-A shape is admitted in a transaction of its own, before any row that uses it. So every row that a client can read
-has shapes that it can read, and a shape of a transaction that is rolled back does no harm.
+A shape is admitted in a transaction of its own, before any row that uses it. So every row that a client can
+read has shapes that it can read, and a shape of a transaction that is rolled back does no harm.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pellucid.postgres.connections import Connections, Session
 from pellucid.postgres.statements import quoted
 
 ATTEMPTS = 100
-# A client whose connections are all in transactions does not wait for another one: it writes without the shape.
+# A client whose connections are all in use does not wait for another one: it writes without the shape.
 WAIT_SECONDS_MAX = 0.2
 
 
@@ -34,7 +34,7 @@ class Shapes:
         )
 
     def learn(self, session: Session) -> None:
-        """Learn what other clients have admitted. The session is in no transaction, which might not see it."""
+        """Learn what other clients have admitted; a transaction that the session is in might not see it."""
         first = self._codec.shape_count
         self._codec.learn(first, [names for (names,) in session.rows(self._select, [first])])
 

@@ -53,11 +53,11 @@ class Snapshot(Mapping, Source):
             self._connections.give(self._session)
             raise
         self._default = Table(self, "default", stays_with_name=True)
-        database._snapshots.add(self)
+        database._snapshots[id(self)] = self
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
-        return f"<pellucid.postgres.Snapshot of {self._place.shown!r}{state}>"
+        return f"<pellucid.Snapshot of {self._place.shown!r}{state}>"
 
     def _table(self) -> Table:
         return self._default

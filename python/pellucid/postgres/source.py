@@ -34,7 +34,7 @@ class Source:
     _closed: bool
     # How often a table was dropped or renamed here, and the handles on tables that are not there yet.
     _names_changed: int
-    _pending: weakref.WeakSet[Standing]
+    _pending: weakref.WeakValueDictionary[int, Standing]
     # Numbers for append(), by the id of the table.
     _blocks: dict[int | None, Block]
 

@@ -1,8 +1,8 @@
 """A handle on a table of a server: which table it stands for, and how its statements reach the server.
 
-A handle is made for a name. Once the table is there, the handle stands for that table by its id, and follows it
-to another name. It raises `StaleTable` when the table is dropped. The handle of a database's own mapping stays
-with its name, and so do those of a snapshot.
+A handle is made for a name. Once the table is there, the handle stands for that table by its id, and
+follows it to another name. It raises `StaleTable` when the table is dropped. The handle of a database's own
+mapping stays with its name, and so do those of a snapshot.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Standing(ServerTable):
     def __init__(self, *_arguments: object, **_keywords: object) -> None:
         # The id of the table; None before it is found.
         self._found: int | None
-        # The transaction that made the table, as long as others do not see it, and how often it was taken back.
+        # The transaction that made the table, while others do not see it, and its epoch then.
         self._made_in: tuple[Running, int] | None
         self._stays_with_name: bool
         self._names_seen: int
@@ -59,7 +59,7 @@ class Standing(ServerTable):
             if layout is not None:
                 self._stand_for(layout)
             elif not source._is_snapshot:
-                source._pending.add(self)
+                source._pending[id(self)] = self
 
     def _stand_for(self, layout: Layout) -> None:
         self._found = layout.id
@@ -110,7 +110,7 @@ class Standing(ServerTable):
             self._found = None
             return None
         raise StaleTable(
-            f"table {self.name!r} was dropped; db.table({self.name!r}) gives the table of that name"
+            f"table {self.name!r} has been dropped; db.table({self.name!r}) gives the table of that name"
         )
 
     def _changed(self, sql: Statements, error: LayoutChanged) -> None:
@@ -118,7 +118,8 @@ class Standing(ServerTable):
         source = self._source
         if source._running() is not None or source._is_snapshot:
             raise Busy(
-                f"another client has changed the layout of table {self.name!r} since this transaction began; begin it "
+                f"another client has changed the layout of table {self.name!r} since this transaction "
+                "began; begin it "
                 "again, as db.run(function) does"
             ) from error.__cause__
         if source._layout_anew(sql.layout.id) is None and self._dropped() is None:

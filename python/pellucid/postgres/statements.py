@@ -1,8 +1,9 @@
 """The SQL for one table, made once for each layout of it.
 
-A relation's name has the generation of its layout: `t7_3` is table 7 in its third layout. A change of the layout
-renames it in one transaction, so every statement of a client that knows the older layout fails, prepared ones
-too, and the client reads the catalog again. Names of users' tables and fields are data: no statement has one.
+A relation's name has the generation of its layout: `t7_3` is table 7 in its third layout. A change of the
+layout renames it in one transaction, so every statement of a client that knows the older layout fails,
+prepared ones too, and the client reads the catalog again. Names of users' tables and fields are data: no
+statement has one.
 
     k      the code of the key (`keys.py`)
     s      its spelling; NULL where it has none, as nearly always
@@ -136,7 +137,8 @@ class Statements:
         """`$1` k, `$2` the version that was read, `$3` v, `$4` big, then the entries; gives ver and big."""
         entries = "".join(f", {column} = ${number}" for number, column in enumerate(self._entries, 5))
         return self._made(
-            "UPDATE {rows} SET v = $3, big = coalesce($4, big), ver = ver + 1{entries} WHERE k = $1 AND ver = $2 "
+            "UPDATE {rows} SET v = $3, big = coalesce($4, big), ver = ver + 1{entries} WHERE k = $1 AND "
+            "ver = $2 "
             "RETURNING ver, big",
             entries=entries.encode(),
         )
@@ -178,7 +180,7 @@ class Statements:
 
     @functools.cached_property
     def sweep_large(self) -> bytes:
-        """`$1` is a key, `$2` the ids that its row has in version `$3`; deletes the others while it has it."""
+        """`$1` is a key, `$2` the ids that its row has in version `$3`; deletes the others."""
         return self._made(
             "WITH r AS (SELECT k FROM {rows} WHERE k = $1 AND ver = $3 FOR UPDATE) "
             "DELETE FROM {large} WHERE k = $1 AND id <> ALL($2::bigint[]) AND EXISTS (SELECT FROM r)"
@@ -191,7 +193,8 @@ class Statements:
     def delete_last(self) -> bytes:
         """Delete the last row, and give it with big."""
         return self._made(
-            "DELETE FROM {rows} WHERE k = (SELECT k FROM {rows} ORDER BY k DESC LIMIT 1) RETURNING k, s, v, ver, big"
+            "DELETE FROM {rows} WHERE k = (SELECT k FROM {rows} ORDER BY k DESC LIMIT 1) RETURNING k, s, "
+            "v, ver, big"
         )
 
     def greatest(self) -> bytes:

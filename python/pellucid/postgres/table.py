@@ -163,8 +163,8 @@ class Table(Mapping, Appending):
         try:
             count = len(self)
         except Exception as error:
-            return f"<pellucid.postgres.Table {self.name!r}, {type(error).__name__}>"
-        return f"<pellucid.postgres.Table {self.name!r}, {count} row{'' if count == 1 else 's'}>"
+            return f"<pellucid.Table {self.name!r}, {type(error).__name__}>"
+        return f"<pellucid.Table {self.name!r}, {count} row{'' if count == 1 else 's'}>"
 
     def _table(self) -> Table:
         return self
@@ -216,7 +216,7 @@ class Table(Mapping, Appending):
         self._check_writable()
         code, spelling = self._key(key)
         data, large = self._encoded(key, value)
-        self._note_own_key(code)
+        self._note_own_key(code, spelling)
         self._store(code, spelling, data, large)
 
     def _added(self, key: Any, default: Any) -> Any:
@@ -233,7 +233,7 @@ class Table(Mapping, Appending):
                 lambda sql: [*self._put_large(sql, k, large), (sql.add, (k, s, data, big))], creates=True
             )
             assert made is not None
-            self._note_own_key(code)
+            self._note_own_key(code, spelling)
             if made[-1]:
                 return self._value((code, spelling, data, made[-1][0][0]), self._source._gate())
             self._forget_large(k, [number for number, _ in large])
@@ -258,7 +258,7 @@ class Table(Mapping, Appending):
         """Return the value and the key of a row that was deleted, and delete its large values."""
         *row, big = rows[0]
         fetched = tuple(row)
-        self._note_own_key(fetched[0])
+        self._note_own_key(fetched[0], fetched[1])
         value = key = None
         if wants_value or big:
             self._known([fetched])
@@ -286,7 +286,8 @@ class Table(Mapping, Appending):
                 value, key = self._of_deleted(rows[0], wants_value=True)
                 return key, value
         raise Busy(
-            f"other clients have changed the last row of table {self.name!r} {LAYOUT_ATTEMPTS} times meanwhile"
+            f"other clients have changed the last row of table {self.name!r} {LAYOUT_ATTEMPTS} times "
+            "meanwhile"
         )
 
     def _deleted(self, key: bytes, version: int | None) -> list[Rows] | None:

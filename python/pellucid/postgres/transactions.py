@@ -107,7 +107,7 @@ class TransactionContext:
         self._level = 0
 
     def __repr__(self) -> str:
-        return f"<pellucid.postgres.TransactionContext of {self._database!r}>"
+        return f"<pellucid.TransactionContext of {self._database!r}>"
 
     def __enter__(self) -> None:
         if self._running is not None:
@@ -213,7 +213,8 @@ def find_out(number: str, cause: Exception, database: Database) -> None:
             ) from cause
         if time.monotonic() > until:
             raise CommitUnknown(
-                f"the connection to {place.shown} ended during the commit ({failures.said(cause)}), and the server "
+                f"the connection to {place.shown} ended during the commit ({failures.said(cause)}), and "
+                "the server "
                 f"did not say since what became of transaction {number} ({status}): read the rows to find out"
             ) from cause
         time.sleep(NO_ANSWER_PAUSE_SECONDS)

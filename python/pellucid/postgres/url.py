@@ -70,7 +70,8 @@ def parse(url: str, timeout: float) -> Place:
     except psycopg().ProgrammingError:
         raise ValueError(
             "the URL is no connection URI of libpq (it is not repeated here, since it may have a password): "
-            "postgresql://user:password@host:port/database?sslmode=require, with each of @ : / ? # % in a user or "
+            "postgresql://user:password@host:port/database?sslmode=require, with each of @ : / ? # % in a "
+            "user or "
             "password written as %40 %3A %2F %3F %23 %25"
         ) from None
     parameters.setdefault("connect_timeout", max(2, int(timeout + 0.999)))
