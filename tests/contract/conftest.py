@@ -19,7 +19,9 @@ def db(
 ) -> Iterator[pellucid.Database]:
     """An empty database of each kind: whatever holds for one holds for the others."""
     if request.param == ON_SERVER:
-        with servers.empty_database(started(servers.chosen()[0])) as url, pellucid.open(url) as database:
+        # Each snapshot has a connection, and a test makes many.
+        empty = servers.empty_database(started(servers.chosen()[0]), max_connections="60")
+        with empty as url, pellucid.open(url) as database:
             yield database
         return
     with pellucid.open(path if request.param == "file" else ":memory:") as database:
@@ -36,8 +38,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def is_on_server(item: pytest.Item) -> bool:
     """Whether the test is about a database on a server."""
-    return (
-        isinstance(item, pytest.Function) and ON_SERVER in item.callspec.params.values()
-        if hasattr(item, "callspec")
-        else False
-    )
+    call = getattr(item, "callspec", None)
+    return call is not None and ON_SERVER in call.params.values()

@@ -11,9 +11,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from pellucid.errors import TransactionError
 from pellucid.postgres.connections import Rows
+from pellucid.postgres.failures import LayoutChanged
 from pellucid.postgres.numbers import INT_MAX, Block
-from pellucid.postgres.saving import Saving
+from pellucid.postgres.saving import BATCH_COUNT_MAX, BATCH_SIZE_MAX, Saving
 from pellucid.postgres.statements import big_int
 
 BLOCK_MAX = 1024
@@ -85,13 +87,39 @@ class Appending(Saving):
         refuse_one_row(values)
         count = 0
         with self._within():
+            batch: list[tuple[bytes, list[tuple[int, bytes]]]] = []
+            size = 0
             for value in values:
-                data, large = self._encoded_appended(value, count)
-                number = self._numbers(1)[0]
-                code, _ = self._key(number)
-                self._store(code, None, data, large)
+                batch.append(self._encoded_appended(value, count))
+                size += len(batch[-1][0])
                 count += 1
+                if len(batch) >= BATCH_COUNT_MAX or size >= BATCH_SIZE_MAX:
+                    self._copy_batch(batch)
+                    batch, size = [], 0
+            self._copy_batch(batch)
         return count
+
+    def _store_pieces(self, code: bytes, large: list[tuple[int, bytes]]) -> None:
+        self._change(lambda sql: list(self._put_large(sql, code, large)), creates=True)
+
+    def _copy_batch(self, batch: list[tuple[bytes, list[tuple[int, bytes]]]]) -> None:
+        """Store encoded values under the next numbers, by COPY, in the transaction that runs."""
+        if not batch:
+            return
+        rows: list[tuple[Any, ...]] = []
+        for number, (data, large) in zip(self._numbers(len(batch)), batch, strict=True):
+            code, _ = self._key(number)
+            rows.append((code, None, data, True if large else None))
+            if large:
+                self._store_pieces(code, large)
+        running = self._source._running()
+        if running is None:
+            raise TransactionError("the transaction was ended while values for it were being encoded")
+        sql = self._for_writing()
+        try:
+            running.copy(sql.copy, self._copy_rows(rows))
+        except LayoutChanged as error:
+            self._changed(sql, error)
 
 
 def refuse_one_row(values: object) -> None:

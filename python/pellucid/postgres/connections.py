@@ -21,6 +21,10 @@ Rows = list[tuple[Any, ...]]
 Statement = tuple[bytes, Parameters]
 # A connection that was idle for this long may have ended without our noticing.
 IDLE_SECONDS_TRUSTED = 0.5
+# What stands before and after the rows of a COPY in binary form: a signature, no flags, no extension; -1.
+COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TAIL = b"\xff\xff"
+COPY_PIECE_SIZE = 1 << 20
 
 
 class Session:
@@ -40,7 +44,10 @@ class Session:
             raise failures.of_connect(error, place) from error
         self.cursor: Any = self.connection.cursor(binary=True)
         self.idle_since = 0.0
-        self.script(setup)
+        try:
+            self.script(setup)
+        except Lost as lost:
+            raise failures.of_connect(lost.args[0], place) from lost.args[0]
 
     def execute(self, statement: bytes, parameters: Parameters = ()) -> int:
         """Run a statement, and return how many rows it concerned."""
@@ -80,6 +87,17 @@ class Session:
         except psycopg().Error as error:
             raise self.failure(error) from error
         return results
+
+    def copy(self, statement: bytes, rows: bytes) -> None:
+        """Run a COPY FROM STDIN with rows in PostgreSQL's binary form."""
+        try:
+            with self.connection.cursor().copy(statement) as copy:
+                copy.write(COPY_HEAD)
+                for start in range(0, len(rows), COPY_PIECE_SIZE):
+                    copy.write(rows[start : start + COPY_PIECE_SIZE])
+                copy.write(COPY_TAIL)
+        except psycopg().Error as error:
+            raise self.failure(error) from error
 
     def failure(self, error: Exception) -> Exception:
         """Return the exception for what the driver raised."""
@@ -198,6 +216,8 @@ class Connections:
         session = self.take(timeout)
         try:
             yield session
+        except Lost as lost:
+            raise failures.of_lost(lost.args[0], self.place, was_sent=False) from lost.args[0]
         finally:
             self.give(session)
 

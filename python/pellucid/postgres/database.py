@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pellucid._native import ServerCodec, ServerGate
 from pellucid.errors import Busy, Closed, DatabaseError, ReadOnly
-from pellucid.postgres import connections, failures, transactions
+from pellucid.postgres import care, connections, failures, transactions
 from pellucid.postgres.catalog import Catalog
 from pellucid.postgres.connections import Connections, Lost, Parameters, Rows, Session
 from pellucid.postgres.numbers import Block
@@ -74,8 +74,6 @@ class Database(Mapping, Source):
             with self._connections.lent() as session:
                 self._identity = self._catalog.open(session, mode)
                 self._shapes.learn(session)
-        except Lost as lost:
-            raise failures.of_lost(lost.args[0], place, was_sent=False) from lost.args[0]
         except BaseException:
             self._connections.close()
             raise
@@ -157,8 +155,8 @@ class Database(Mapping, Source):
         layout = self._changing_tables(lambda session: self._catalog.drop(session, name))
         if layout is None:
             raise KeyError(name)
+        self._tell(name, layout)
         running = self._running()
-        self._names_changed += 1
         if running is None:
             self._layouts.pop(layout.id, None)
         else:
@@ -183,16 +181,20 @@ class Database(Mapping, Source):
 
         try:
             layout = self._keep(self._changing_tables(rename))
-            self._names_changed += 1
-            for table in list(self._pending.values()):
-                if table._found is None and table.name == name:
-                    table._stand_for(layout)
+            self._tell(name, layout)
         except DatabaseError as error:
             if failures.sqlstate(error.__cause__) == "23505":
                 raise ValueError(
                     f"table {new_name!r} exists; drop it first, or choose another name"
                 ) from error
             raise
+
+    def _tell(self, name: str, layout: Layout) -> None:
+        """Tell the handles that wait for a table of this name which it was."""
+        self._names_changed += 1
+        for table in list(self._pending.values()):
+            if table.name == name and table._found is None:
+                table._stand_for(layout)
 
     def _changing_tables(self, work: Callable[[Session], T]) -> T:
         """Run `work` in the transaction that runs, or in one of its own."""
@@ -226,6 +228,12 @@ class Database(Mapping, Source):
             return running.layouts[number]
         known = self._layouts.get(number)
         return known if known is not None else self._layout_anew(number)
+
+    def _known_layout(self, number: int) -> Layout | None:
+        running = self._running()
+        if running is not None and number in running.layouts:
+            return running.layouts[number]
+        return self._layouts.get(number)
 
     def _layout_anew(self, number: int) -> Layout | None:
         layout = self._with_session(lambda session: self._catalog.numbered(session, number))
@@ -399,27 +407,18 @@ class Database(Mapping, Source):
         """Learn the shapes of other clients, if there are `count` of them."""
         if count <= self._codec.shape_count:
             return
-        try:
-            with self._connections.lent() as session:
-                self._shapes.learn(session)
-        except Lost as lost:
-            raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+        with self._connections.lent() as session:
+            self._shapes.learn(session)
 
     def _admit(self, shapes: list[bytes]) -> list[int] | None:
-        try:
-            return self._shapes.admit(self._connections, shapes)
-        except Lost as lost:
-            raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+        return self._shapes.admit(self._connections, shapes)
 
     def _next_ints(self, layout: Layout, least: Any, count: Any) -> int | None:
         """Take numbers for rows, in a transaction of its own where the table is there for all."""
         take = self._catalog.next_ints
         running = self._running()
-        try:
-            with self._connections.lent() as session:
-                first = take(session, layout, least, count)
-        except Lost as lost:
-            raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+        with self._connections.lent() as session:
+            first = take(session, layout, least, count)
         if first is None and running is not None:
             first = take(running.session, layout, least, count)
         return first
@@ -430,6 +429,18 @@ class Database(Mapping, Source):
         return self._threads.submit(work)
 
     # Care
+
+    def check(self) -> list[str]:
+        """Read all rows and return what is damaged; an empty list says that nothing is."""
+        return care.check(self)
+
+    def compact(self) -> None:
+        """Free the room of old rows (VACUUM), and of large values that no row has any more.
+
+        Raises `TransactionError` inside a transaction.
+        """
+        self._check_writable()
+        care.compact(self)
 
     def sync(self) -> None:
         """Do nothing: the server has made each commit as lasting as it is set to (`synchronous_commit`)."""

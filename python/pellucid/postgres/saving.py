@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pellucid._native import ServerEncoded
-from pellucid.errors import Busy
+from pellucid.errors import Busy, StaleTable
 from pellucid.postgres import failures, keys
 from pellucid.postgres.connections import pause
 from pellucid.postgres.numbers import Numbering
@@ -134,7 +134,11 @@ class Saving(Numbering):
         k = keys.stored(code)
         big = True if large else None
         given = (k, big_int(version), data, big)
-        stored = self._change(lambda sql: [*self._put_large(sql, k, large), (sql.swap, given)])
+        try:
+            stored = self._change(lambda sql: [*self._put_large(sql, k, large), (sql.swap, given)])
+        except StaleTable:
+            # The row has gone with its table.
+            return None
         if stored is None:
             return None
         if stored[-1]:

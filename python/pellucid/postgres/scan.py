@@ -66,7 +66,7 @@ class RowIterator:
     """An iterator over the keys, values or items of a table, as they were when it began."""
 
     def __init__(self, table: Table, shows: str, within: Range, reverse: bool) -> None:
-        self._table: Table | None = table
+        self._table = table
         self._shows = shows
         source = table._source
         running = source._running()
@@ -82,10 +82,9 @@ class RowIterator:
 
         # Chained lists: no Python code runs between two rows of a page.
         rows = itertools.chain(shown(first), itertools.chain.from_iterable(map(shown, pages)))
-        if running is not None or source._is_snapshot:
-            rows = self._checked(rows)
         self._rows: Iterator[Any] = rows
-        self._next: Callable[[], Any] = rows.__next__
+        is_checked = running is not None or source._is_snapshot
+        self._next: Callable[[], Any] = self._checked if is_checked else rows.__next__
 
     def __iter__(self) -> RowIterator:
         return self
@@ -94,23 +93,16 @@ class RowIterator:
         return self._next()
 
     def __repr__(self) -> str:
-        name = self._table.name if self._table is not None else ""
-        return f"<pellucid.RowIterator over {self._shows} of table {name!r}>"
+        return f"<pellucid.RowIterator over {self._shows} of table {self._table.name!r}>"
 
-    def _checked(self, rows: Iterator[Any]) -> Any:
-        table = self._table
-        assert table is not None
-        for row in rows:
-            table._source._check_open()
-            if self._running is not None and table._source._running() is not self._running:
-                break
-            yield row
-        else:
-            table._source._check_open()
-            return
-        raise TransactionError(
-            "the transaction that this iterator walks over has ended; make a list before it does"
-        )
+    def _checked(self) -> Any:
+        source = self._table._source
+        source._check_open()
+        if self._running is not None and source._running() is not self._running:
+            raise TransactionError(
+                "the transaction that this iterator walks over has ended; make a list before it does"
+            )
+        return next(self._rows)
 
 
 class Pages:

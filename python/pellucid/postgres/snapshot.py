@@ -142,5 +142,8 @@ class Snapshot(Mapping, Source):
             self._layouts[layout.id] = layout
         return layout
 
+    def _known_layout(self, number: int) -> Layout | None:
+        return self._layouts.get(number)
+
     def _layout(self, number: int) -> Layout | None:
         return self._layouts.get(number)

@@ -62,6 +62,10 @@ class Source:
         """Return the layout of the table with this id, as it was read last; None if it was dropped."""
         raise NotImplementedError
 
+    def _known_layout(self, number: int) -> Layout | None:
+        """Return the layout of the table with this id, without asking the server; None if it is not known."""
+        raise NotImplementedError
+
     def _layout_named(self, name: str) -> Layout | None:
         """Return the layout of the table with this name as the caller sees it now."""
         raise NotImplementedError

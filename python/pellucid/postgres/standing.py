@@ -44,6 +44,8 @@ class Standing(ServerTable):
         made._found = None
         made._names_seen = -1
         made._made_in = None
+        made._name_before = name
+        made._shown = None
         return made
 
     def __init__(self, *_arguments: object, **_keywords: object) -> None:
@@ -51,6 +53,10 @@ class Standing(ServerTable):
         self._found: int | None
         # The transaction that made the table, while others do not see it, and its epoch then.
         self._made_in: tuple[Running, int] | None
+        # The layout that the native base was told of last.
+        self._shown: Layout | None
+        # The name that the handle has if that is rolled back.
+        self._name_before: str
         self._stays_with_name: bool
         self._names_seen: int
         if not self._stays_with_name:
@@ -61,7 +67,16 @@ class Standing(ServerTable):
             elif not source._is_snapshot:
                 source._pending[id(self)] = self
 
+    @property
+    def name(self) -> str:
+        """The table's name, as far as this client knows."""
+        layout = None
+        if self._found is not None and not self._stays_with_name and self._check_made():
+            layout = self._source._known_layout(self._found)
+        return ServerTable.name.__get__(self) if layout is None else layout.name
+
     def _stand_for(self, layout: Layout) -> None:
+        self._name_before = self.name
         self._found = layout.id
         self._set_standing(layout.name, layout.id)
         running = self._source._running()
@@ -77,6 +92,7 @@ class Standing(ServerTable):
             self._made_in = None
         elif running.has_ended or running.epoch != epoch:
             self._made_in = self._found = None
+            self._set_standing(self._name_before, 0)
         else:
             return self._source._running() is running
         return True
@@ -101,7 +117,8 @@ class Standing(ServerTable):
         layout = source._layout(self._found)
         if layout is None:
             return self._dropped()
-        if layout.name != self.name and not self._stays_with_name:
+        if not self._stays_with_name and layout is not self._shown:
+            self._shown = layout
             self._set_standing(layout.name, layout.id)
         return source._catalog.statements(layout)
 

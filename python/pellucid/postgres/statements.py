@@ -186,6 +186,13 @@ class Statements:
             "DELETE FROM {large} WHERE k = $1 AND id <> ALL($2::bigint[]) AND EXISTS (SELECT FROM r)"
         )
 
+    @functools.cached_property
+    def sweep_all(self) -> bytes:
+        """Delete the large values whose rows are not there, or never had any."""
+        return self._made(
+            "DELETE FROM {large} AS l WHERE NOT EXISTS (SELECT FROM {rows} AS t WHERE t.k = l.k AND t.big)"
+        )
+
     def end(self, *, last: bool) -> bytes:
         """Give the first row, or the last one."""
         return self._made("SELECT k, s, v, ver FROM {rows} ORDER BY k {way} LIMIT 1", way=_way(last))

@@ -6,7 +6,7 @@ import collections.abc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pellucid.errors import Busy
+from pellucid.errors import Busy, Error, StaleTable
 from pellucid.postgres import keys
 from pellucid.postgres.append import Appending
 from pellucid.postgres.connections import Rows
@@ -162,7 +162,9 @@ class Table(Mapping, Appending):
     def __repr__(self) -> str:
         try:
             count = len(self)
-        except Exception as error:
+        except StaleTable:
+            return f"<pellucid.Table {self.name!r}, dropped>"
+        except Error as error:
             return f"<pellucid.Table {self.name!r}, {type(error).__name__}>"
         return f"<pellucid.Table {self.name!r}, {count} row{'' if count == 1 else 's'}>"
 

@@ -86,6 +86,14 @@ class Running:
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
+    def copy(self, statement: bytes, rows: bytes) -> None:
+        """Run a COPY in it."""
+        self.check()
+        try:
+            self.session.copy(statement, rows)
+        except Lost as lost:
+            raise self.lost(lost) from lost.args[0]
+
     def lost(self, lost: Lost) -> Exception:
         """Return what it raises that the connection has ended before the commit."""
         return failures.of_lost(lost.args[0], self.session.place, was_sent=False)
@@ -202,7 +210,7 @@ def find_out(number: str, cause: Exception, database: Database) -> None:
         try:
             with database._connections.lent() as session:
                 status = session.rows(b"SELECT pg_xact_status($1::text::xid8)", [number])[0][0]
-        except (DatabaseError, Lost) as error:
+        except DatabaseError as error:
             status = f"cannot be asked: {error}"
         if status == "committed":
             return

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use pellucid_record::large_ids::large_ids;
 use pellucid_record::shape::Sighting;
+use pellucid_record::validate::validate_record;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
 
@@ -334,6 +335,33 @@ impl ServerTable {
             has_long |= row.get_item(0)?.cast::<PyBytes>()?.as_bytes().len() == LONG_KEY_SIZE;
         }
         Ok((greatest, has_long))
+    }
+
+    /// What is wrong with fetched rows: for each damaged one, its key's code and what it is.
+    #[pyo3(signature = (rows, /))]
+    fn _faults<'py>(&self, rows: &Bound<'py, PyList>) -> PyResult<Vec<(Bound<'py, PyBytes>, String)>> {
+        let names = &*self.codec.get().names;
+        let mut faults = Vec::new();
+        for row in rows {
+            let row = row.cast::<PyTuple>().map_err(PyErr::from)?;
+            let key = row.get_item(0)?.cast_into::<PyBytes>()?;
+            let value = row.get_item(2)?.cast_into::<PyBytes>()?;
+            let fault = match key_of_row(row) {
+                Err(error) => Some(error.to_string()),
+                Ok((code, spelling)) => {
+                    let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes());
+                    keys::object_of(row.py(), code.as_bytes(), spelling.unwrap_or_default())
+                        .err()
+                        .map(|error| error.to_string())
+                }
+            };
+            let record = stored::record_of(value.as_bytes());
+            let fault = fault.or_else(|| validate_record(record, names).err().map(|error| error.to_string()));
+            if let Some(fault) = fault {
+                faults.push((key, fault));
+            }
+        }
+        Ok(faults)
     }
 
     /// The whole code of a fetched row's key.
