@@ -1,4 +1,4 @@
-//! Implement the calls of rows to their tables.
+//! Implement the calls of rows to the tables of embedded databases.
 
 use std::sync::Arc;
 
@@ -23,6 +23,10 @@ fn table_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, T
 }
 
 impl TableCalls for Calls {
+    fn is_for(&self, table: &Bound<'_, PyAny>) -> bool {
+        table.cast::<Table>().is_ok()
+    }
+
     fn name(&self, table: &Bound<'_, PyAny>) -> Arc<str> {
         table_of(table).map_or_else(|_| Arc::from(""), |found| found.get().name(table.py()))
     }
@@ -31,13 +35,9 @@ impl TableCalls for Calls {
         table_of(table).map_or(PicklePolicy::DENY, |found| found.get().core().policy.clone_ref(table.py()))
     }
 
-    fn large_value(
-        &self,
-        table: &Bound<'_, PyAny>,
-        snapshot: Option<&Snapshot>,
-        id: u64,
-    ) -> PyResult<Option<Large>> {
-        table_of(table)?.get().apart(table.py(), snapshot, id)
+    fn large_value(&self, table: &Bound<'_, PyAny>, row: &Row, id: u64) -> PyResult<Option<Large>> {
+        let py = table.py();
+        table_of(table)?.get().apart(py, row.snapshot(py).as_ref(), id)
     }
 
     fn lends(&self, table: &Bound<'_, PyAny>) -> bool {

@@ -1,8 +1,8 @@
 //! The table that a stored row belongs to, as the row's code sees it.
 //!
 //! The value modules know no tables. A row keeps a reference to the table object and calls it
-//! through [`TableCalls`], which the class of tables implements. There is only one such class, so
-//! its calls are registered once, and a row needs no further field for them.
+//! through [`TableCalls`], which each class of tables implements: that of embedded databases and
+//! that of servers. Their calls are registered once, and a row needs no further field for them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,22 +19,21 @@ use crate::values::row::Row;
 
 /// The calls of a row to its table. Each gets the table as the object that the row was made with.
 pub trait TableCalls: Sync {
+    /// Whether the table is of the class whose calls these are.
+    fn is_for(&self, table: &Bound<'_, PyAny>) -> bool;
+
     /// The table's name, for messages.
     fn name(&self, table: &Bound<'_, PyAny>) -> Arc<str>;
 
     /// The pickle policy of its database.
     fn policy(&self, table: &Bound<'_, PyAny>) -> PicklePolicy;
 
-    /// A large value, read from `snapshot` if the record came from one; None if it is gone.
+    /// A large value of `row`, read from the snapshot that the row came from, if there is one; None
+    /// if it is gone.
     ///
     /// # Errors
     /// What the store raises.
-    fn large_value(
-        &self,
-        table: &Bound<'_, PyAny>,
-        snapshot: Option<&Snapshot>,
-        id: u64,
-    ) -> PyResult<Option<Large>>;
+    fn large_value(&self, table: &Bound<'_, PyAny>, row: &Row, id: u64) -> PyResult<Option<Large>>;
 
     /// Whether arrays of the table are views of the stored bytes, which keep their snapshot: those
     /// of a snapshot are, and those of a table of any objects. Elsewhere an array is a copy: arrays
@@ -100,10 +99,13 @@ pub trait Sightings {
     fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting;
 }
 
-static CALLS: OnceLock<&'static dyn TableCalls> = OnceLock::new();
+/// The calls of each class of tables.
+type AllCalls = [&'static dyn TableCalls; 2];
+
+static CALLS: OnceLock<AllCalls> = OnceLock::new();
 
 /// Registers the calls of tables, before any row exists.
-pub fn install(calls: &'static dyn TableCalls) {
+pub fn install(calls: AllCalls) {
     // A second import of the module registers the same calls.
     let _ = CALLS.set(calls);
 }
@@ -116,7 +118,7 @@ fn unregistered() -> PyErr {
 pub struct Home(Strong<PyAny>);
 
 impl Home {
-    /// A reference to this table, an object of the class whose calls are registered.
+    /// A reference to this table, an object of a class whose calls are registered.
     #[inline]
     pub fn new<T>(table: &Bound<'_, T>) -> Self {
         Self(Strong::new(table.as_any()))
@@ -139,7 +141,9 @@ impl Home {
         py: Python<'_>,
         call: impl FnOnce(&dyn TableCalls, &Bound<'_, PyAny>) -> R,
     ) -> Option<R> {
-        CALLS.get().map(|calls| call(*calls, &self.0.bind(py)))
+        let table = self.0.bind(py);
+        let calls = CALLS.get()?.iter().find(|calls| calls.is_for(&table))?;
+        Some(call(*calls, &table))
     }
 
     /// The table's name.
@@ -156,14 +160,8 @@ impl Home {
     ///
     /// # Errors
     /// What the store raises.
-    pub fn large_value(
-        &self,
-        py: Python<'_>,
-        snapshot: Option<&Snapshot>,
-        id: u64,
-    ) -> PyResult<Option<Large>> {
-        self.call(py, |calls, table| calls.large_value(table, snapshot, id))
-            .unwrap_or_else(|| Err(unregistered()))
+    pub fn large_value(&self, py: Python<'_>, row: &Row, id: u64) -> PyResult<Option<Large>> {
+        self.call(py, |calls, table| calls.large_value(table, row, id)).unwrap_or_else(|| Err(unregistered()))
     }
 
     /// As [`TableCalls::lends`].

@@ -1,0 +1,498 @@
+//! The native base of a server's table: its keys, and its rows as bytes.
+//!
+//! `pellucid.postgres.Table` derives from it and adds the SQL. A row is fetched as a tuple of the
+//! key's code, its spelling (None where it has none), the value and its version.
+
+use std::sync::Arc;
+
+use pellucid_record::large_ids::large_ids;
+use pellucid_record::shape::Sighting;
+use pellucid_record::validate::validate_record;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
+
+use crate::bounds::Bounds;
+use crate::errors;
+use crate::hot::gil::{GilCell, GilRc, GilValue};
+use crate::server::codec::{ServerCodec, ServerGate};
+use crate::server::encoded::ServerEncoded;
+use crate::server::stored;
+use crate::server::view::view_of;
+use crate::table::typed::{RowClass, class_of};
+use crate::values::bytes::{encode_object, handle_of_row, plain_of_row};
+use crate::values::encode::{self, Encoded, Target};
+use crate::values::home::{Home, Sightings};
+use crate::values::keys::{self, Key};
+use crate::values::row::Row;
+
+/// The native base of a table on a server.
+#[pyclass(frozen, subclass, module = "pellucid", name = "ServerTable")]
+pub struct ServerTable {
+    /// What encodes its values.
+    pub codec: Py<ServerCodec>,
+    /// The class of the returned rows, if the table was opened with one.
+    pub class: Option<RowClass>,
+    name: GilCell<Arc<str>>,
+    number: GilValue<u32>,
+    frozen: Option<&'static str>,
+}
+
+/// A code and the spelling of a key, as a server stores them.
+type CodeAndSpelling<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
+
+/// The counter of dicts that a table writes.
+struct Counter<'a> {
+    codec: &'a ServerCodec,
+    table: u32,
+    may_admit: bool,
+}
+
+impl Sightings for Counter<'_> {
+    fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
+        self.codec.sight(py, self.table, names, is_root, self.may_admit)
+    }
+}
+
+impl ServerTable {
+    /// The table's name when it was last looked up.
+    pub fn name_of(&self, py: Python<'_>) -> Arc<str> {
+        self.name.with(py, |name| name.clone())
+    }
+
+    /// The number by which dicts are counted.
+    pub fn number(&self) -> u32 {
+        self.number.get()
+    }
+
+    /// Why its rows cannot be changed; None if they can.
+    pub fn why_frozen(&self) -> Option<&'static str> {
+        self.frozen
+    }
+
+    /// Encodes a value; with `may_admit`, its dicts may become new shapes. `place` names it.
+    ///
+    /// # Errors
+    /// `UnsupportedValue` and related exceptions, and what the value's own code raises.
+    pub fn encoded<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        may_admit: bool,
+        place: impl Fn() -> String,
+    ) -> PyResult<Encoded> {
+        let py = value.py();
+        let codec = self.codec.get();
+        let counter = Counter { codec, table: self.number(), may_admit };
+        let target = Target::Table { table: &counter, transaction: 0 };
+        let manner = RowClass::manner(self.class.as_ref(), &codec.policy);
+        encode_object(py, &codec.names, target, &codec.policy, manner, value, place)
+    }
+
+    fn finished<'py>(&self, py: Python<'py>, encoded: Encoded) -> PyResult<Bound<'py, PyAny>> {
+        if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+            let encoded = ServerEncoded::new(py, self.codec.clone_ref(py), encoded);
+            return Ok(Bound::new(py, encoded)?.into_any());
+        }
+        let shape_count = self.codec.get().dictionary().len();
+        let value = PyBytes::new(py, &stored::value_of(shape_count, encoded.encoder.bytes()));
+        encode::recycle(py, encoded.encoder);
+        Ok(value.into_any())
+    }
+
+    fn row(
+        slf: &Bound<'_, Self>,
+        key: &Bound<'_, PyBytes>,
+        value: &Bound<'_, PyBytes>,
+        edition: i64,
+        gate: &ServerGate,
+    ) -> GilRc<Row> {
+        let this = slf.get();
+        GilRc::new(Row::fetched(
+            value,
+            stored::HEAD_SIZE,
+            key,
+            edition,
+            this.codec.get().names.clone(),
+            gate.gate.clone(),
+            Home::new(slf),
+            this.frozen,
+        ))
+    }
+
+    fn object<'py>(
+        slf: &Bound<'py, Self>,
+        fetched: &Fetched<'py>,
+        gate: &ServerGate,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let row = Self::row(slf, &fetched.key, &fetched.value, fetched.edition, gate);
+        match &slf.get().class {
+            None => handle_of_row(py, row),
+            Some(class) => class.instance(py, &row),
+        }
+    }
+
+    fn stored_key<'py>(py: Python<'py>, key: &Key) -> CodeAndSpelling<'py> {
+        let spelling = (!key.spelling.is_empty()).then(|| PyBytes::new(py, &key.spelling));
+        (PyBytes::new(py, &key.bytes), spelling)
+    }
+}
+
+/// The code and the spelling of a fetched row.
+fn key_of_row<'py>(row: &Bound<'py, PyTuple>) -> PyResult<CodeAndSpelling<'py>> {
+    let py = row.py();
+    let (key, spelling) = (row.get_item(0)?.cast_into::<PyBytes>()?, row.get_item(1)?);
+    if key.as_bytes().len() == LONG_KEY_SIZE {
+        let extra = spelling.cast_into::<PyBytes>()?;
+        let parts = extra
+            .as_bytes()
+            .split_first_chunk()
+            .and_then(|(size, rest)| rest.split_at_checked(usize::try_from(u32::from_le_bytes(*size)).ok()?));
+        let damaged = || errors::corrupt_record(py, "a long key is damaged".to_owned());
+        let (code, spelling) = parts.ok_or_else(damaged)?;
+        let spelling = (!spelling.is_empty()).then(|| PyBytes::new(py, spelling));
+        return Ok((PyBytes::new(py, code), spelling));
+    }
+    let spelling = if spelling.is_none() { None } else { Some(spelling.cast_into::<PyBytes>()?) };
+    Ok((key, spelling))
+}
+
+/// The size of what stands for a longer key in the column of keys: its beginning and a hash. Then the
+/// column of spellings has the size of the key's code as a u32, the code, and the spelling.
+/// `pellucid.postgres.keys` writes both.
+const LONG_KEY_SIZE: usize = 2024;
+
+/// One fetched row.
+struct Fetched<'py> {
+    key: Bound<'py, PyBytes>,
+    spelling: Option<Bound<'py, PyBytes>>,
+    value: Bound<'py, PyBytes>,
+    edition: i64,
+}
+
+impl<'py> Fetched<'py> {
+    /// The columns of a tuple that a driver has made.
+    fn new(row: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let row = row.cast::<PyTuple>().map_err(PyErr::from)?;
+        let (key, spelling) = key_of_row(row)?;
+        Ok(Self {
+            key,
+            spelling,
+            value: row.get_item(2)?.cast_into::<PyBytes>()?,
+            edition: row.get_item(3)?.extract()?,
+        })
+    }
+
+    fn key_object(&self) -> PyResult<Bound<'py, PyAny>> {
+        let spelling = self.spelling.as_ref().map(|spelling| spelling.as_bytes());
+        keys::object_of(self.key.py(), self.key.as_bytes(), spelling.unwrap_or_default())
+    }
+}
+
+#[pymethods]
+impl ServerTable {
+    #[new]
+    #[pyo3(signature = (codec, name, number, why_frozen=None, *, r#type=None, run_init=false, fast=false))]
+    #[allow(clippy::too_many_arguments, reason = "what a table is opened with")]
+    fn new(
+        codec: Py<ServerCodec>,
+        name: &str,
+        number: u32,
+        why_frozen: Option<&str>,
+        r#type: Option<&Bound<'_, PyType>>,
+        run_init: bool,
+        fast: bool,
+    ) -> PyResult<Self> {
+        let frozen = match why_frozen {
+            None => None,
+            Some("snapshot") => Some(SNAPSHOT),
+            Some(_) => Some(READ_ONLY),
+        };
+        let class = class_of(r#type.map(Bound::as_any), run_init, fast)?;
+        let (name, number) = (GilCell::new(Arc::from(name)), GilValue::new(number));
+        Ok(Self { codec, class, name, number, frozen })
+    }
+
+    /// The table's name when this handle looked it up last.
+    #[getter]
+    fn name(&self, py: Python<'_>) -> String {
+        self.name_of(py).to_string()
+    }
+
+    /// Sets what the server says of the table.
+    fn _set_standing(&self, py: Python<'_>, name: &str, number: u32) {
+        let name = Arc::from(name);
+        drop(self.name.with(py, |old| std::mem::replace(old, name)));
+        self.number.set(number);
+    }
+
+    /// Whether the table was opened with a class.
+    #[getter]
+    fn _is_typed(&self) -> bool {
+        self.class.is_some()
+    }
+
+    /// The code and the spelling of a key; raises `UnsupportedKey`.
+    fn _key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<CodeAndSpelling<'py>> {
+        let py = key.py();
+        let stored = keys::try_key_of(key).map_err(|refusal| refusal.raised(&self.name_of(py), key))?;
+        let pair = Self::stored_key(py, &stored);
+        keys::recycle(py, stored);
+        Ok(pair)
+    }
+
+    /// The code of a key; None for an object that cannot be one, so that no row has it.
+    #[pyo3(signature = (key, /))]
+    fn _code<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let py = key.py();
+        match keys::try_key_of(key) {
+            Ok(stored) => {
+                let code = PyBytes::new(py, &stored.bytes);
+                keys::recycle(py, stored);
+                Ok(Some(code))
+            }
+            Err(keys::Refusal::Unsupported { .. }) => Ok(None),
+            Err(keys::Refusal::Raised(error)) => Err(error),
+        }
+    }
+
+    /// The key with this code and spelling.
+    #[pyo3(signature = (code, spelling=None))]
+    fn _key_object<'py>(
+        &self,
+        py: Python<'py>,
+        code: &[u8],
+        spelling: Option<&[u8]>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        keys::object_of(py, code, spelling.unwrap_or_default())
+    }
+
+    /// The codes between which the rows of a range lie, the second one excluded; None: open.
+    #[pyo3(signature = (start, stop, prefix))]
+    fn _bounds<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+        prefix: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>)> {
+        let range = Bounds::new(&self.name_of(py), start, stop, prefix, false)?.range;
+        let code = |edge: &std::ops::Bound<Vec<u8>>| match edge {
+            std::ops::Bound::Included(code) | std::ops::Bound::Excluded(code) => Some(PyBytes::new(py, code)),
+            std::ops::Bound::Unbounded => None,
+        };
+        Ok((code(&range.start), code(&range.end)))
+    }
+
+    /// Encodes the value for a key: the bytes to store, or a `ServerEncoded` that still needs ids.
+    #[pyo3(signature = (key, value, may_admit=true))]
+    fn _encode<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        may_admit: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = key.py();
+        let place = || {
+            let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
+            format!("the value for key {key} of table {:?}", self.name_of(py))
+        };
+        if let Some(class) = &self.class {
+            class.check(value, place)?;
+        }
+        self.finished(py, self.encoded(value, may_admit, place)?)
+    }
+
+    /// Encodes an appended value: the only one (None), or the one with this number.
+    #[pyo3(signature = (value, number=None, may_admit=true))]
+    fn _encode_appended<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        number: Option<usize>,
+        may_admit: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = value.py();
+        let place = || match number {
+            None => format!("the value appended to table {:?}", self.name_of(py)),
+            Some(number) => format!("value {number} given to extend() of table {:?}", self.name_of(py)),
+        };
+        if let Some(class) = &self.class {
+            class.check(value, place)?;
+        }
+        self.finished(py, self.encoded(value, may_admit, place)?)
+    }
+
+    /// The greatest number of shapes that a fetched row needs, and whether a row has a long key.
+    #[pyo3(signature = (rows, /))]
+    fn _surveyed(&self, py: Python<'_>, rows: &Bound<'_, PyList>) -> PyResult<(u32, bool)> {
+        let (mut greatest, mut has_long) = (0, false);
+        for row in rows {
+            let row = row.cast::<PyTuple>().map_err(PyErr::from)?;
+            let value = row.get_item(2)?;
+            let count = stored::shape_count(value.cast::<PyBytes>()?.as_bytes());
+            let short =
+                || errors::corrupt_record(py, format!("a row of table {:?} is too short", self.name_of(py)));
+            greatest = greatest.max(count.ok_or_else(short)?);
+            has_long |= row.get_item(0)?.cast::<PyBytes>()?.as_bytes().len() == LONG_KEY_SIZE;
+        }
+        Ok((greatest, has_long))
+    }
+
+    /// What is wrong with fetched rows: for each damaged one, its key's code and what it is.
+    #[pyo3(signature = (rows, /))]
+    fn _faults<'py>(&self, rows: &Bound<'py, PyList>) -> PyResult<Vec<(Bound<'py, PyBytes>, String)>> {
+        let names = &*self.codec.get().names;
+        let mut faults = Vec::new();
+        for row in rows {
+            let row = row.cast::<PyTuple>().map_err(PyErr::from)?;
+            let key = row.get_item(0)?.cast_into::<PyBytes>()?;
+            let value = row.get_item(2)?.cast_into::<PyBytes>()?;
+            let fault = match key_of_row(row) {
+                Err(error) => Some(error.to_string()),
+                Ok((code, spelling)) => {
+                    let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes());
+                    keys::object_of(row.py(), code.as_bytes(), spelling.unwrap_or_default())
+                        .err()
+                        .map(|error| error.to_string())
+                }
+            };
+            let record = stored::record_of(value.as_bytes());
+            let fault = fault.or_else(|| validate_record(record, names).err().map(|error| error.to_string()));
+            if let Some(fault) = fault {
+                faults.push((key, fault));
+            }
+        }
+        Ok(faults)
+    }
+
+    /// The whole code of a fetched row's key.
+    #[pyo3(signature = (row, /))]
+    fn _whole_code<'py>(&self, row: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(key_of_row(row)?.0)
+    }
+
+    /// The ids of the large values that stored bytes refer to.
+    #[pyo3(signature = (value, /))]
+    fn _large_ids_of(&self, py: Python<'_>, value: &Bound<'_, PyBytes>) -> PyResult<Vec<i64>> {
+        let ids = large_ids(stored::record_of(value.as_bytes()), &*self.codec.get().names);
+        let ids = ids.map_err(|error| errors::corrupt_record(py, error.to_string()))?;
+        Ok(ids.into_iter().map(u64::cast_signed).collect())
+    }
+
+    /// Rows in the binary form of PostgreSQL's COPY; each is a tuple of bytes, bools and None.
+    #[pyo3(signature = (rows, /))]
+    fn _copy_rows<'py>(&self, rows: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut out = Vec::new();
+        for row in rows {
+            let row = row.cast::<PyTuple>().map_err(PyErr::from)?;
+            out.extend_from_slice(&(row.len() as u16).to_be_bytes());
+            for field in row {
+                push_field(&mut out, &field)?;
+            }
+        }
+        Ok(PyBytes::new(rows.py(), &out))
+    }
+
+    /// A view of a range, as "keys", "values" or "items".
+    fn _view<'py>(
+        slf: &Bound<'py, Self>,
+        shows: &str,
+        range: &Bound<'py, PyAny>,
+        reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        view_of(slf.as_any(), shows, range, reverse)
+    }
+
+    /// The value of a fetched row.
+    #[pyo3(signature = (row, gate, /))]
+    fn _value<'py>(
+        slf: &Bound<'py, Self>,
+        row: &Bound<'py, PyAny>,
+        gate: &Bound<'py, ServerGate>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::object(slf, &Fetched::new(row)?, gate.get())
+    }
+
+    /// The value of a fetched row that is there no more: plain objects, or an instance.
+    #[pyo3(signature = (row, gate, /))]
+    fn _last_value<'py>(
+        slf: &Bound<'py, Self>,
+        row: &Bound<'py, PyAny>,
+        gate: &Bound<'py, ServerGate>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let fetched = Fetched::new(row)?;
+        match &slf.get().class {
+            Some(_) => Self::object(slf, &fetched, gate.get()),
+            None => {
+                let row = Self::row(slf, &fetched.key, &fetched.value, fetched.edition, gate.get());
+                plain_of_row(slf.py(), &row)
+            }
+        }
+    }
+
+    /// The keys of fetched rows.
+    #[pyo3(signature = (rows, /))]
+    fn _keys<'py>(&self, py: Python<'py>, rows: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
+        let mut keys = Vec::with_capacity(rows.len());
+        for row in rows {
+            let (code, spelling) = key_of_row(row.cast::<PyTuple>().map_err(PyErr::from)?)?;
+            let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes());
+            keys.push(keys::object_of(py, code.as_bytes(), spelling.unwrap_or_default())?);
+        }
+        PyList::new(py, keys)
+    }
+
+    /// The values of fetched rows.
+    #[pyo3(signature = (rows, gate, /))]
+    fn _values<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyList>,
+        gate: &Bound<'py, ServerGate>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut values = Vec::with_capacity(rows.len());
+        for row in rows {
+            values.push(Self::object(slf, &Fetched::new(&row)?, gate.get())?);
+        }
+        PyList::new(slf.py(), values)
+    }
+
+    /// The keys and values of fetched rows.
+    #[pyo3(signature = (rows, gate, /))]
+    fn _items<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyList>,
+        gate: &Bound<'py, ServerGate>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let py = slf.py();
+        let mut items = Vec::with_capacity(rows.len());
+        for row in rows {
+            let fetched = Fetched::new(&row)?;
+            let value = Self::object(slf, &fetched, gate.get())?;
+            items.push(PyTuple::new(py, [fetched.key_object()?, value])?);
+        }
+        PyList::new(py, items)
+    }
+}
+
+/// Adds a field to a row of COPY: its size and its bytes, or -1 for None.
+fn push_field(out: &mut Vec<u8>, field: &Bound<'_, PyAny>) -> PyResult<()> {
+    if field.is_none() {
+        out.extend_from_slice(&(-1_i32).to_be_bytes());
+        return Ok(());
+    }
+    let flag;
+    let bytes = match field.cast::<PyBytes>() {
+        Ok(bytes) => bytes.as_bytes(),
+        Err(_) => {
+            flag = [u8::from(field.extract::<bool>()?)];
+            &flag
+        }
+    };
+    let size = i32::try_from(bytes.len());
+    let size = size.map_err(|_| errors::value_error("a field of PostgreSQL has less than 2 GiB"))?;
+    out.extend_from_slice(&size.to_be_bytes());
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
+const READ_ONLY: &str = "the database was opened with mode=\"r\"; open it with \"w\" or \"c\" to write";
