@@ -10,13 +10,14 @@ use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, 
 use pellucid_query::expression::Node;
 use pellucid_query::{Fault, LookedUp, Scanned, Walk};
 use pellucid_record::Shapes;
-use pellucid_store::{Snapshot, Transaction};
+use pellucid_store::{Large, Snapshot, Whole};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::column::column_of;
 use crate::errors;
+use crate::hot::callbacks;
 use crate::table::reading::Rows;
 use crate::values::home::Home;
 use crate::values::keys;
@@ -107,19 +108,19 @@ impl Parallel for Gather {
     }
 }
 
-/// Gathers the columns of rows of a running transaction, which also has the values stored outside
-/// of the records.
-struct GatherInside<'a> {
+/// Gathers the columns of rows, with the values stored outside of the records from `large`: the
+/// running transaction, or a server.
+struct GatherBeside<'a, L> {
     wanted: &'a Wanted,
     known: &'a Kinds,
-    transaction: &'a Transaction,
+    large: &'a L,
 }
 
-impl Work for GatherInside<'_> {
+impl<L: Large + Sync> Work for GatherBeside<'_, L> {
     type Result = Part;
 
     fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, self.transaction, || stop.is_set())
+        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, self.large, || stop.is_set())
     }
 }
 
@@ -142,7 +143,7 @@ fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known:
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
         Rows::Covered(..) => return over(py, home, source, GatherCovered { wanted, known }),
-        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) => None,
+        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Fed(_) => None,
     };
     if let Some(snapshot) = snapshot {
         return over_parts(
@@ -153,10 +154,20 @@ fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known:
         );
     }
     let Source { rows, mut selection } = source;
+    if let Rows::Fed(mut feed) = rows {
+        let part = {
+            let (rows, large, shapes) = feed.parts();
+            let work = GatherBeside { wanted, known, large };
+            callbacks::released(py, || {
+                work.run_over(rows, selection.as_mut(), &Whole { shapes, large }, SIGNALS)
+            })
+        };
+        return part.map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, home, fault)));
+    }
     let part = home.in_running(py, |transaction| {
         let transaction = &*transaction;
         let whole = transaction.whole();
-        let work = GatherInside { wanted, known, transaction };
+        let work = GatherBeside { wanted, known, large: transaction };
         Ok(match rows {
             Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS),
             Rows::Inside(mut scan) => {
@@ -167,7 +178,9 @@ fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known:
                 let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
                 work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
             }
-            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) => Ok(Part::default()),
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) | Rows::Fed(_) => {
+                Ok(Part::default())
+            }
         })
     })?;
     part.map_err(|fault| of_fault(py, home, fault))

@@ -12,7 +12,7 @@ use pellucid_query::walk::{damaged, for_each, for_each_at};
 use pellucid_query::{Column, Extremes, Fault, LookedUp, Selected, Selection, Step, Sum, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Row, Snapshot, TransactionScan};
+use pellucid_store::{Row, Snapshot, TransactionScan, Whole};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList};
@@ -306,6 +306,20 @@ fn see_source<'py>(
         }
         Rows::Covered(mut rows, _) => {
             return see_values(py, home, &mut *rows, &NoShapes, columns, None, visit);
+        }
+        Rows::Fed(mut feed) => {
+            let seen = {
+                let (rows, large, shapes) = feed.parts();
+                let whole = Whole { shapes, large };
+                match &mut selection {
+                    None => see_values(py, home, rows, &whole, columns, None, visit),
+                    Some(selection) => {
+                        let mut rows = Selected { rows, selection, shapes: &whole };
+                        see_values(py, home, &mut rows, &whole, columns, None, visit)
+                    }
+                }
+            };
+            return seen.map_err(|error| feed.large.failed(py).unwrap_or(error));
         }
         rows => rows,
     };

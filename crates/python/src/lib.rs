@@ -118,6 +118,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::codec::ServerCodec>()?;
     module.add_class::<server::encoded::ServerEncoded>()?;
     module.add_class::<server::table::ServerTable>()?;
+    module.add_class::<server::rows::ServerRows>()?;
+    module.add_class::<server::index::ServerIndexes>()?;
+    module.add_class::<server::index::ServerIndexCodes>()?;
+    module.add_function(wrap_pyfunction!(server::index::server_index_error, module)?)?;
+    module.add_function(wrap_pyfunction!(server::index::server_index_definition, module)?)?;
     values::home::install([&table::home::Calls, &server::calls::ServerCalls]);
     values::alloc::install_tracked::<Record>(py)?;
     values::alloc::install_tracked::<RecordList>(py)?;

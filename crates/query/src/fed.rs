@@ -21,11 +21,12 @@ pub trait Pages {
     /// What it brings.
     type Page: Page;
 
-    /// The next page; None at the end.
+    /// The next page; None at the end. `last` is the page before, which goes first: there is never
+    /// memory for two.
     ///
     /// # Errors
     /// The source failed.
-    fn next(&mut self) -> Result<Option<Self::Page>, Fault>;
+    fn next(&mut self, last: Option<Self::Page>) -> Result<Option<Self::Page>, Fault>;
 }
 
 /// A walk over the rows of pages, one page after the other.
@@ -63,10 +64,9 @@ impl<P: Pages> Fed<P> {
 
     /// Takes the next page in the place of the one at hand; false at the end.
     fn turn(&mut self) -> Result<bool, Fault> {
-        // The old page goes first: there is never memory for two.
-        self.page = None;
         self.place = 0;
-        self.page = self.pages.next()?;
+        let last = self.page.take();
+        self.page = self.pages.next(last)?;
         Ok(self.page.is_some())
     }
 }

@@ -92,6 +92,14 @@ pub fn translate(conditions: &[Node], order: &[(Node, bool)], indexes: &[ServerI
     Translated { predicates: all.predicates, residual, order }
 }
 
+/// The predicate for the rows that come after the one with this key. A row with a long key may come
+/// before it: its whole code has to be compared.
+#[must_use]
+pub fn behind_key(code: &[u8]) -> Predicate {
+    let range = Range { start: Bound::Excluded(code.to_vec()), end: Bound::Unbounded };
+    Predicate::KeyRanges(vec![codes_of(&range).0])
+}
+
 /// The places of indexes that could serve more if each row is known to have an entry in them.
 #[must_use]
 pub fn worth_knowing(conditions: &[Node], order: &[(Node, bool)], indexes: &[ServerIndex]) -> Vec<usize> {

@@ -42,7 +42,7 @@ struct InPages {
 impl Pages for InPages {
     type Page = Rows;
 
-    fn next(&mut self) -> Result<Option<Rows>, Fault> {
+    fn next(&mut self, _last: Option<Rows>) -> Result<Option<Rows>, Fault> {
         let page: Vec<_> = self.rows.by_ref().take(self.size).collect();
         match (page.is_empty(), self.fails) {
             (true, true) => Err(Fault::Source("the server is gone".into())),

@@ -20,7 +20,7 @@ from typing import TypeVar
 from pellucid.errors import DatabaseError, NewerFormat, NotADatabase
 from pellucid.postgres import failures
 from pellucid.postgres.connections import Session
-from pellucid.postgres.statements import Layout, Statements, quoted
+from pellucid.postgres.statements import IndexInfo, Layout, Statements, quoted
 
 FORMAT = 1
 ATTEMPTS = 20
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS {schema}.catalog (id int PRIMARY KEY, name bytea UNIQ
 CREATE TABLE IF NOT EXISTS {schema}.counters (id int PRIMARY KEY, next_int bigint NOT NULL);
 CREATE TABLE IF NOT EXISTS {schema}.indexes (id int PRIMARY KEY, tbl int NOT NULL, name bytea NOT NULL,
     definition bytea NOT NULL, is_unique bool NOT NULL, has_each bool NOT NULL, state text NOT NULL,
-    place bytea, UNIQUE (tbl, name));
+    place bytea, has_long bool NOT NULL DEFAULT false, UNIQUE (tbl, name));
 CREATE TABLE IF NOT EXISTS {schema}.shapes (id int PRIMARY KEY, hash bytea NOT NULL UNIQUE,
     names bytea NOT NULL);
 """
@@ -157,16 +157,26 @@ class Catalog:
 
     def numbered(self, session: Session, number: int) -> Layout | None:
         """Return the layout of the table with this id; None if it was dropped."""
-        return self._found(session, "id = $1 AND name IS NOT NULL", number)
+        return self._found(session, "id = $1 AND c.name IS NOT NULL", number)
 
     def _found(self, session: Session, condition: str, value: bytes | int) -> Layout | None:
         rows = session.rows(
-            self._sql("SELECT id, name, generation FROM {schema}.catalog WHERE " + condition), [value]
+            self._sql(
+                "SELECT c.id, c.name, c.generation, i.id, i.name, i.definition, i.is_unique, i.has_each, i.state, "
+                "i.has_long FROM {schema}.catalog AS c LEFT JOIN {schema}.indexes AS i ON i.tbl = c.id "
+                "WHERE c." + condition + " ORDER BY i.id"
+            ),
+            [value],
         )
         if not rows:
             return None
-        number, name, generation = rows[0]
-        return Layout(number, bytes(name).decode(), generation)
+        number, name, generation = rows[0][:3]
+        indexes = tuple(
+            IndexInfo(row[3], bytes(row[4]).decode(), bytes(row[5]).decode(), *row[6:])
+            for row in rows
+            if row[3] is not None
+        )
+        return Layout(number, bytes(name).decode(), generation, indexes)
 
     def create(self, session: Session, name: str, *, is_alone: bool) -> Layout:
         """Create a table, unless another client has just done it; `is_alone`: in a transaction of its own."""

@@ -23,14 +23,30 @@ from pellucid.postgres.driver import psycopg
 
 
 @dataclasses.dataclass(frozen=True)
+class IndexInfo:
+    """What the catalog says of an index."""
+
+    id: int
+    name: str
+    definition: str
+    is_unique: bool
+    # Whether a row may have several entries: they are in a relation of their own then.
+    has_each: bool
+    # "building" or "ready".
+    state: str
+    # Whether a code was too long to be stored whole, so that the server does not know the order of all.
+    has_long: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Layout:
     """What the catalog says of a table."""
 
     id: int
     name: str
     generation: int
-    # The ids of the indexes that have columns of the rows' relation, in ascending order.
-    indexes: tuple[int, ...] = ()
+    # In ascending order of their ids.
+    indexes: tuple[IndexInfo, ...] = ()
 
     @property
     def relation(self) -> str:
@@ -57,7 +73,8 @@ class Statements:
 
     @functools.cached_property
     def _entries(self) -> list[str]:
-        return [column for index in self.layout.indexes for column in (f"i{index}", f"s{index}")]
+        single = [index for index in self.layout.indexes if not index.has_each]
+        return [column for index in single for column in (f"i{index.id}", f"s{index.id}")]
 
     @functools.cached_property
     def get(self) -> bytes:
@@ -152,6 +169,18 @@ class Statements:
     def delete_version(self) -> bytes:
         """`$1` is a key and `$2` a version; gives the deleted row with big."""
         return self._made("DELETE FROM {rows} WHERE k = $1 AND ver = $2 RETURNING k, s, v, ver, big")
+
+    @functools.cached_property
+    def delete_many(self) -> bytes:
+        """`$1` are keys; gives the number of rows that were deleted."""
+        return self._made(
+            "WITH gone AS (DELETE FROM {rows} WHERE k = ANY($1::bytea[]) RETURNING k) SELECT count(*) FROM gone"
+        )
+
+    @functools.cached_property
+    def forget_many(self) -> bytes:
+        """`$1` are keys without rows; deletes their large values."""
+        return self._made("DELETE FROM {large} WHERE k = ANY($1::bytea[])")
 
     @functools.cached_property
     def clear(self) -> bytes:

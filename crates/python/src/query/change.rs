@@ -27,8 +27,8 @@ use crate::errors;
 use crate::expression::handle::{Expression, shown};
 use crate::expression::operand;
 use crate::put::write;
-use crate::query::handle::Query;
-use crate::query::source::table_of;
+use crate::query::handle::{Of, Query};
+use crate::query::served_change;
 use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
@@ -45,6 +45,10 @@ pub fn update(
     fields: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<u64> {
     let py = query.py();
+    let table = match &query.get().of {
+        Of::Table(table) => table.bind(py),
+        Of::Server(table) => return served_change::update(query, table.bind(py), changes, fields),
+    };
     let changes = changes.map(changes_of).transpose()?;
     let (mut paths, mut values) = (Vec::new(), Vec::new());
     for (place, value) in changes.iter().chain(fields).flatten() {
@@ -62,7 +66,7 @@ pub fn update(
             NewValue::Column(column.map_err(|error| errors::value_error(error.to_string()))?)
         } else {
             operand::refuse_unready(&value)?;
-            NewValue::Constant(Constant::new(table_of(query), &place, &value)?)
+            NewValue::Constant(Constant::new(table, &place, &value)?)
         });
     }
     if values.is_empty() {
@@ -74,12 +78,12 @@ pub fn update(
         Some(Step::Field(name)) => Some(&**name),
         _ => None,
     });
-    table_of(query).get().check_fields(py, names)?;
-    let core = table_of(query).get().core();
+    table.get().check_fields(py, names)?;
+    let core = table.get().core();
     let borrowed = paths.iter().map(|path| path.iter().map(Step::borrowed).collect()).collect();
     let mut edits = Edits { paths: borrowed, values, record: Vec::new(), before: Vec::new(), failed: 0 };
     in_each(
-        query,
+        (query, table),
         |transaction, id, key| match edits.change_row((py, core), transaction, id, key)? {
             Ok(is_done) => Ok(Ok(is_done)),
             Err(PatchError::Corrupt(error)) => Ok(Err(Unfit::Corrupt(error))),
@@ -88,12 +92,12 @@ pub fn update(
                 Ok(Err(Unfit::Patch(why(py, paths.get(edits.failed), &error), is_too_large)))
             }
         },
-        |keys, some| check_class(table_of(query), keys, some),
+        |keys, some| check_class(table, keys, some),
     )
 }
 
 /// The dict that `update` was given.
-fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+pub fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = changes.py();
     if let Ok(dict) = changes.cast::<PyDict>() {
         return Ok(dict.clone());
@@ -109,7 +113,14 @@ fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
 
 /// Implements `query.delete()`: returns how many rows there were.
 pub fn delete(query: &Bound<'_, Query>) -> PyResult<u64> {
-    in_each(query, |transaction, id, key| Ok(Ok(transaction.delete(id, key.code)?)), |_, _| Ok(()))
+    match &query.get().of {
+        Of::Table(table) => in_each(
+            (query, table.bind(query.py())),
+            |transaction, id, key| Ok(Ok(transaction.delete(id, key.code)?)),
+            |_, _| Ok(()),
+        ),
+        Of::Server(table) => served_change::delete(query, table.bind(query.py())),
+    }
 }
 
 /// The fields that `update` sets, and their new values.
@@ -250,11 +261,11 @@ fn check_class(table: &Bound<'_, Table>, keys: &Keys, some: Range<usize>) -> PyR
 /// Calls `work` for each row and `after` with the keys of some rows, in one transaction. Returns
 /// how many rows still existed.
 fn in_each(
-    query: &Bound<'_, Query>,
+    (query, table): (&Bound<'_, Query>, &Bound<'_, Table>),
     mut work: impl FnMut(&mut Transaction, TableId, KeyOf<'_>) -> Result<Result<bool, Unfit>, StoreError>,
     after: impl Fn(&Keys, Range<usize>) -> PyResult<()>,
 ) -> PyResult<u64> {
-    let (py, table) = (query.py(), table_of(query));
+    let py = query.py();
     let this = table.get();
     this.check_writable(py)?;
     transaction::within_batch(py, this.core(), || {

@@ -7,7 +7,9 @@
 use pyo3::prelude::*;
 
 use crate::query::plan::Plan;
+use crate::server::table::ServerTable;
 use crate::table::handle::Table;
+use crate::values::home::Home;
 
 /// Rows of a table, chosen by conditions on their fields: a lazy, immutable query.
 ///
@@ -26,13 +28,43 @@ use crate::table::handle::Table;
 /// 1
 #[pyclass(frozen, module = "pellucid", name = "Query")]
 pub struct Query {
-    pub(super) table: Py<Table>,
+    pub(super) of: Of,
     pub(super) plan: Plan,
+}
+
+/// The table of a query.
+pub enum Of {
+    /// One of an engine.
+    Table(Py<Table>),
+    /// One of a server.
+    Server(Py<ServerTable>),
+}
+
+impl Of {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Table(table) => Self::Table(table.clone_ref(py)),
+            Self::Server(table) => Self::Server(table.clone_ref(py)),
+        }
+    }
+
+    /// The table, as its rows see it.
+    pub fn home(&self, py: Python<'_>) -> Home {
+        match self {
+            Self::Table(table) => Home::new(table.bind(py)),
+            Self::Server(table) => Home::new(table.bind(py)),
+        }
+    }
 }
 
 /// The query of all rows of a table.
 pub fn of_table(table: &Bound<'_, Table>) -> Query {
-    Query { table: table.clone().unbind(), plan: Plan::default() }
+    Query { of: Of::Table(table.clone().unbind()), plan: Plan::default() }
+}
+
+/// The query of all rows of a server's table.
+pub fn of_server(table: &Bound<'_, ServerTable>) -> Query {
+    Query { of: Of::Server(table.clone().unbind()), plan: Plan::default() }
 }
 
 impl Query {
@@ -43,6 +75,6 @@ impl Query {
     ) -> PyResult<Self> {
         let mut plan = self.plan.copy(py);
         change(&mut plan)?;
-        Ok(Self { table: self.table.clone_ref(py), plan })
+        Ok(Self { of: self.of.clone_ref(py), plan })
     }
 }

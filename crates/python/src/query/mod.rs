@@ -12,6 +12,8 @@ pub mod measured;
 pub mod methods;
 pub mod plan;
 pub mod reader;
+pub mod served;
+pub mod served_change;
 pub mod source;
 pub mod whole_table;
 pub mod words;

@@ -10,10 +10,10 @@ use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::hot::callbacks;
-use crate::query::handle::Query;
-use crate::query::indexes;
+use crate::query::handle::{Of, Query};
 use crate::query::plan::Plan;
 use crate::query::reader::{TableReader, copied, rows_of_extremes};
+use crate::query::{indexes, served};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::home::Home;
@@ -28,7 +28,7 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
     }
 
     fn home(&self) -> Home {
-        Home::new(table_of(self))
+        self.get().of.home(Bound::py(self))
     }
 
     fn source(&self, walked: Walked) -> PyResult<Option<Source>> {
@@ -40,13 +40,13 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
     }
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
-        if self.get().plan.is_whole() { rows_of_extremes(table_of(self), wanted) } else { Ok(None) }
+        match &self.get().of {
+            Of::Table(table) if self.get().plan.is_whole() => {
+                rows_of_extremes(table.bind(Bound::py(self)), wanted)
+            }
+            Of::Table(_) | Of::Server(_) => Ok(None),
+        }
     }
-}
-
-/// The table of a query.
-pub fn table_of<'a, 'py>(query: &'a Bound<'py, Query>) -> &'a Bound<'py, Table> {
-    query.get().table.bind(query.py())
 }
 
 fn rows_of(output: Option<Output>) -> Option<(Source, Vec<Node>)> {
@@ -113,7 +113,11 @@ pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
 
 /// The rows of a query. They are read from the entries of an index, if it covers the query.
 pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Output>> {
-    let (py, table, plan) = (query.py(), table_of(query), &query.get().plan);
+    let (py, plan) = (query.py(), &query.get().plan);
+    let table = match &query.get().of {
+        Of::Table(table) => table.bind(py),
+        Of::Server(table) => return served::execute(query, table.bind(py), asked),
+    };
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;
     let mut request = request(plan, asked);

@@ -7,6 +7,9 @@
 pub mod calls;
 pub mod codec;
 pub mod encoded;
+pub mod feed;
+pub mod index;
+pub mod rows;
 pub mod stored;
 pub mod table;
 pub mod view;

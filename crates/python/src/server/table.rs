@@ -14,6 +14,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
+use crate::query::handle::{Query, of_server};
 use crate::server::codec::{ServerCodec, ServerGate};
 use crate::server::encoded::ServerEncoded;
 use crate::server::stored;
@@ -57,6 +58,11 @@ impl ServerTable {
     /// The table's name when it was last looked up.
     pub fn name_of(&self, py: Python<'_>) -> Arc<str> {
         self.name.with(py, |name| name.clone())
+    }
+
+    /// Whether both are handles on the same table.
+    pub fn is_same_as(&self, py: Python<'_>, other: &Self) -> bool {
+        self.codec.is(&other.codec) && self.name_of(py) == other.name_of(py)
     }
 
     /// The number by which dicts are counted.
@@ -131,6 +137,18 @@ impl ServerTable {
         }
     }
 
+    /// The value of a fetched row.
+    ///
+    /// # Errors
+    /// The row has other columns; and what building an instance raises.
+    pub fn value_of<'py>(
+        slf: &Bound<'py, Self>,
+        row: &Bound<'py, PyAny>,
+        gate: &ServerGate,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::object(slf, &Fetched::new(row)?, gate)
+    }
+
     fn stored_key<'py>(py: Python<'py>, key: &Key) -> CodeAndSpelling<'py> {
         let spelling = (!key.spelling.is_empty()).then(|| PyBytes::new(py, &key.spelling));
         (PyBytes::new(py, &key.bytes), spelling)
@@ -138,7 +156,10 @@ impl ServerTable {
 }
 
 /// The code and the spelling of a fetched row.
-fn key_of_row<'py>(row: &Bound<'py, PyTuple>) -> PyResult<CodeAndSpelling<'py>> {
+///
+/// # Errors
+/// The row has other columns, or a long key is damaged.
+pub fn key_of_row<'py>(row: &Bound<'py, PyTuple>) -> PyResult<CodeAndSpelling<'py>> {
     let py = row.py();
     let (key, spelling) = (row.get_item(0)?.cast_into::<PyBytes>()?, row.get_item(1)?);
     if key.as_bytes().len() == LONG_KEY_SIZE {
@@ -229,6 +250,11 @@ impl ServerTable {
     #[getter]
     fn _is_typed(&self) -> bool {
         self.class.is_some()
+    }
+
+    /// The query of all rows.
+    fn _query(slf: &Bound<'_, Self>) -> Query {
+        of_server(slf)
     }
 
     /// The code and the spelling of a key; raises `UnsupportedKey`.
@@ -409,7 +435,7 @@ impl ServerTable {
         row: &Bound<'py, PyAny>,
         gate: &Bound<'py, ServerGate>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        Self::object(slf, &Fetched::new(row)?, gate.get())
+        Self::value_of(slf, row, gate.get())
     }
 
     /// The value of a fetched row that is there no more: plain objects, or an instance.

@@ -9,6 +9,7 @@ use pyo3::types::PyTuple;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::gil::{GilRc, Strong};
+use crate::server::feed::Feed;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::rows::{RowIterator, RowSource};
@@ -35,6 +36,8 @@ pub enum Rows {
     IndexedInside(Box<RowsByIndex<Transaction>>),
     /// As a covering index, or keys alone, have them; and whether they are those of a running transaction.
     Covered(Box<CoveredRows>, bool),
+    /// As a server sends them.
+    Fed(Box<Feed>),
 }
 
 impl Rows {
@@ -43,7 +46,9 @@ impl Rows {
         match self {
             Self::Pinned(scan) => Some(scan.snapshot()),
             Self::Listed(snapshot, _) | Self::Indexed(snapshot, _) => Some(snapshot),
-            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(..) => None,
+            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(..) | Self::Fed(_) => {
+                None
+            }
         }
     }
 }
@@ -205,7 +210,8 @@ impl Table {
                 | Rows::Copied(_)
                 | Rows::Indexed(..)
                 | Rows::IndexedInside(_)
-                | Rows::Covered(..),
+                | Rows::Covered(..)
+                | Rows::Fed(_),
             )
             | None => {}
             Some(Rows::Pinned(mut scan)) => {

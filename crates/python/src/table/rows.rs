@@ -142,7 +142,11 @@ impl RowIterator {
     ) -> Self {
         let snapshot = rows.snapshot().cloned();
         let serial = match &rows {
-            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(_, false) => None,
+            Rows::Pinned(_)
+            | Rows::Listed(..)
+            | Rows::Indexed(..)
+            | Rows::Covered(_, false)
+            | Rows::Fed(_) => None,
             Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Covered(_, true) => {
                 source.table.get().core().running_serial(py)
             }
@@ -484,7 +488,11 @@ impl Walk {
         let core: &Core = self.source.table.get().core();
         let is_inside = match &self.rows {
             Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Covered(_, true) => true,
-            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(_, false) => false,
+            Rows::Pinned(_)
+            | Rows::Listed(..)
+            | Rows::Indexed(..)
+            | Rows::Covered(_, false)
+            | Rows::Fed(_) => false,
         };
         if is_inside && self.serial > 0 {
             // The gate of the transaction, which may have been rolled back to a savepoint since the
@@ -528,9 +536,12 @@ impl Walk {
                             Rows::Copied(rows) => Ok(rows.next(show)),
                             Rows::IndexedInside(rows) => rows.next(transaction, show),
                             Rows::Inside(scan) => scan.next_with(transaction, show),
-                            Rows::Pinned(_) | Rows::Covered(..) | Rows::Listed(..) | Rows::Indexed(..) => {
-                                Ok(None)
-                            }
+                            // These of a server have an iterator of their own, and the others are not read inside.
+                            Rows::Pinned(_)
+                            | Rows::Covered(..)
+                            | Rows::Listed(..)
+                            | Rows::Indexed(..)
+                            | Rows::Fed(_) => Ok(None),
                         }
                     })
                     .ok_or(Failure::IsOver)?,

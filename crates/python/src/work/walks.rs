@@ -6,6 +6,7 @@
 use pellucid_query::expression::Node;
 use pellucid_query::{Extremes, Fault, LookedUp, Scanned, Selection};
 use pellucid_record::value::NoShapes;
+use pellucid_store::Whole;
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -92,6 +93,16 @@ pub fn over<W: Work>(py: Python<'_>, home: &Home, source: Source, work: W) -> Py
         }),
         Rows::Covered(mut rows, _) => {
             callbacks::released(py, move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, SIGNALS))
+        }
+        Rows::Fed(mut feed) => {
+            let result = {
+                let (rows, large, shapes) = feed.parts();
+                callbacks::released(py, move || {
+                    work.run_over(rows, selection.as_mut(), &Whole { shapes, large }, SIGNALS)
+                })
+            };
+            return result
+                .map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, home, fault)));
         }
         Rows::IndexedInside(mut rows) => home.in_running(py, |transaction| {
             let transaction = &*transaction;
