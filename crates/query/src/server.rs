@@ -112,7 +112,8 @@ pub fn worth_knowing(conditions: &[Node], order: &[(Node, bool)], indexes: &[Ser
         let with = section_of(&known, &conditions);
         let orders = |section: &Option<Section>| {
             section.as_ref().is_some_and(|section| {
-                index.is_ordered && is_in_order(&index.candidate, section, order).is_some()
+                served_order(order, &[Section { index: 0, ..section.clone() }], std::slice::from_ref(index))
+                    .is_some()
             })
         };
         let narrows = with.as_ref().is_some_and(|section| section.used.iter().any(|node| !is_served(node)));
@@ -366,6 +367,9 @@ fn served_order(
 ) -> Option<(usize, bool)> {
     sections.iter().find_map(|section| {
         let index = indexes.get(section.index).filter(|index| index.is_ordered)?;
-        Some((section.index, is_in_order(&index.candidate, section, order)?))
+        // The server sorts by all parts of the entries, in whichever ranges they lie.
+        let whole = Section { ranges: vec![Range::ALL], point_count: 0, ..section.clone() };
+        let is_reverse = is_in_order(&index.candidate, section, order);
+        Some((section.index, is_reverse.or_else(|| is_in_order(&index.candidate, &whole, order))?))
     })
 }

@@ -107,7 +107,8 @@ class Appending(Saving):
         if not batch:
             return
         rows: list[tuple[Any, ...]] = []
-        for number, (data, large) in zip(self._numbers(len(batch)), batch, strict=True):
+        numbers = self._numbers(len(batch))
+        for number, (data, large) in zip(numbers, batch, strict=True):
             code, _ = self._key(number)
             rows.append((code, None, data, True if large else None))
             if large:
@@ -116,10 +117,8 @@ class Appending(Saving):
         if running is None:
             raise TransactionError("the transaction was ended while values for it were being encoded")
         sql = self._for_writing()
-        try:
-            running.copy(sql.copy, self._copy_rows(rows))
-        except LayoutChanged as error:
-            self._changed(sql, error)
+        values = {self._key(number)[0]: large for number, (_, large) in zip(numbers, batch, strict=True)}
+        self._copy_entered(sql, rows, values)
 
 
 def refuse_one_row(values: object) -> None:

@@ -235,6 +235,14 @@ class Database(Mapping, Source):
             return running.layouts[number]
         return self._layouts.get(number)
 
+    def _note_layout(self, layout: Layout) -> None:
+        running = self._running()
+        if running is not None:
+            running.layouts[layout.id] = layout
+            running.has_changed_tables = True
+        else:
+            self._layouts[layout.id] = layout
+
     def _layout_anew(self, number: int) -> Layout | None:
         layout = self._with_session(lambda session: self._catalog.numbered(session, number))
         if layout is None:

@@ -14,13 +14,13 @@ from typing import Any
 
 from pellucid.postgres import keys
 from pellucid.postgres.connections import Statement
-from pellucid.postgres.standing import Standing
+from pellucid.postgres.entries import Entering
 from pellucid.postgres.statements import Statements, big_int
 
 PIECE_SIZE = 4 << 20
 
 
-class Large(Standing):
+class Large(Entering):
     """What a table does with large values."""
 
     def _large_ids(self, count: int) -> list[int]:

@@ -56,7 +56,9 @@ class Where:
             return self.columns[place].where(lambda code, _spelling: self.equal(code, codes))
         if word == "ranges":
             place, ranges, ordered = rest
-            return self.columns[place].where(lambda code, spelling: self.ordered(code, spelling, ranges, ordered))
+            return self.columns[place].where(
+                lambda code, spelling: self.ordered(code, spelling, ranges, ordered)
+            )
         if word == "any":
             branches = [" AND ".join(map(self.predicate, branch)) for branch in rest[0]]
             return _any(branches)
@@ -76,7 +78,11 @@ class Where:
         """As `within`, without the complex numbers among the parts that `ordered` has a bit for."""
         where = self.within(code, ranges)
         # A spelling begins with a byte that has a bit for each part that is complex.
-        return f"{where} AND ({spelling} IS NULL OR get_byte({spelling}, 0) & {ordered:d} = 0)" if ordered else where
+        return (
+            f"{where} AND ({spelling} IS NULL OR get_byte({spelling}, 0) & {ordered:d} = 0)"
+            if ordered
+            else where
+        )
 
     def between(self, column: str, low: bytes | None, high: bytes | None) -> str:
         """Return the condition that a column has a code from `low` on, below `high`."""
@@ -94,7 +100,9 @@ class Where:
 def _any(branches: Sequence[str]) -> str:
     if not branches:
         return "false"
-    return branches[0] if len(branches) == 1 else "(" + " OR ".join(f"({branch})" for branch in branches) + ")"
+    return (
+        branches[0] if len(branches) == 1 else "(" + " OR ".join(f"({branch})" for branch in branches) + ")"
+    )
 
 
 def order_of(columns: Sequence[Column], order: tuple[int, bool] | None) -> str:

@@ -53,12 +53,16 @@ class Reading(Pages):
 
     def indexes(self) -> list[tuple[str, str, bool, bool]]:
         """Return the name and the definition of each index, whether it is unique, and whether it has no long codes."""
-        return [(index.name, index.definition, index.is_unique, not index.has_long) for index in self._indexes]
+        return [
+            (index.name, index.definition, index.is_unique, not index.has_long) for index in self._indexes
+        ]
 
     def totals(self, places: Sequence[int]) -> list[bool]:
         """Return whether each row has an entry in these indexes."""
         rows = self._sql.rows.decode()
-        tests = [f"NOT EXISTS (SELECT FROM {rows} WHERE i{self._columns[place].id} IS NULL)" for place in places]
+        tests = [
+            f"NOT EXISTS (SELECT FROM {rows} WHERE i{self._columns[place].id} IS NULL)" for place in places
+        ]
         return list(self._in_state(("SELECT " + ", ".join(tests)).encode())[0])
 
     def count(self, predicates: Sequence[Predicate], limit: int | None) -> int:
@@ -93,6 +97,11 @@ class Reading(Pages):
             page = self._opened(statement, given)
         self._next_pages = self._all_pages(self._arranged(page))
 
+    def entries(self, asked: Statement) -> None:
+        """Begin to read what a statement gives, in its own order."""
+        self._is_by_key = False
+        self._next_pages = self._all_pages(self._arranged(self._opened(*asked)))
+
     def page(self) -> Rows | None:
         """Return the next rows; None at the end."""
         page: Rows | None = next(self._next_pages, None)
@@ -111,7 +120,11 @@ class Reading(Pages):
 
     def large(self, number: int) -> bytes | None:
         """Return a large value of the rows that were read last; None if it is gone."""
-        text = b"SELECT bytes FROM " + self._sql.large + b" WHERE k = ANY($1::bytea[]) AND id = $2 ORDER BY piece"
+        text = (
+            b"SELECT bytes FROM "
+            + self._sql.large
+            + b" WHERE k = ANY($1::bytea[]) AND id = $2 ORDER BY piece"
+        )
         pieces = self._answered(text, (self._page_keys, big_int(number)))
         return b"".join(piece for (piece,) in pieces) if pieces else None
 
@@ -197,7 +210,7 @@ class Reading(Pages):
             self.end()
             raise
 
-    def _opened(self, statement: bytes, given: list[Any]) -> Rows:
+    def _opened(self, statement: bytes, given: Parameters) -> Rows:
         """Open a cursor, and return its first page."""
         begin = self._held_state()
         declare = b"DECLARE " + self._cursor + b" NO SCROLL CURSOR FOR " + statement

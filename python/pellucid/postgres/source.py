@@ -86,6 +86,10 @@ class Source:
         """Read the layout of a table again."""
         raise ReadOnly(FROZEN)
 
+    def _note_layout(self, layout: Layout) -> None:
+        """Take a layout as the present one, after this client has changed it."""
+        raise ReadOnly(FROZEN)
+
     def _create_table(self, name: str) -> Layout:
         """Create a table, in the transaction that runs or in one of its own."""
         raise ReadOnly(FROZEN)

@@ -19,6 +19,8 @@ import dataclasses
 import functools
 from typing import Any
 
+from pellucid._native import ServerIndexes
+from pellucid.postgres.connections import Statement
 from pellucid.postgres.driver import psycopg
 
 
@@ -63,6 +65,7 @@ class Statements:
     """The statements for a layout. Parameters are `$1` to `$n`, and rows have the columns k, s, v, ver."""
 
     def __init__(self, schema: str, layout: Layout) -> None:
+        self.schema = schema
         self.layout = layout
         self.rows = quoted(schema, layout.relation)
         self.large = quoted(schema, f"large{layout.id}")
@@ -75,6 +78,171 @@ class Statements:
     def _entries(self) -> list[str]:
         single = [index for index in self.layout.indexes if not index.has_each]
         return [column for index in single for column in (f"i{index.id}", f"s{index.id}")]
+
+    # Indexes
+
+    @functools.cached_property
+    def deriving(self) -> ServerIndexes:
+        """What derives the entries of rows."""
+        return ServerIndexes([index.definition for index in self.layout.indexes])
+
+    def index_name(self, index: IndexInfo) -> str:
+        """Return the name of PostgreSQL's own index for an index."""
+        return f"t{self.layout.id}_i{index.id}"
+
+    def entries(self, index: IndexInfo) -> bytes:
+        """Return the relation with the entries of an index with `each()`."""
+        return quoted(self.schema, f"e{index.id}")
+
+    def stored_beside(
+        self, index: IndexInfo, key: bytes, value: bytes, entries: tuple[list[bytes], list[bytes | None]]
+    ) -> list[Statement]:
+        """Make the entries of a row those that it has with this value, if it was stored."""
+        has_value = " AND EXISTS (SELECT FROM {rows} WHERE k = $1 AND v = $2)"
+        names = {"entries": self.entries(index)}
+        return [
+            (
+                self._made(
+                    "DELETE FROM {entries} WHERE k = $1 AND p <> ALL($3::bytea[])" + has_value, **names
+                ),
+                (key, value, entries[0]),
+            ),
+            (
+                self._made(
+                    "INSERT INTO {entries} (k, p, s) SELECT $1, n.p, n.s FROM unnest($3::bytea[], $4::bytea[]) "
+                    "AS n (p, s) WHERE true" + has_value + " ON CONFLICT (k, p) DO UPDATE SET s = excluded.s",
+                    **names,
+                ),
+                (key, value, *entries),
+            ),
+        ]
+
+    def stored_many_beside(
+        self, index: IndexInfo, rows: list[bytes], entries: list[tuple[bytes, bytes, bytes | None]]
+    ) -> list[Statement]:
+        """Make the entries of rows these, each with the key of its row."""
+        names = {"entries": self.entries(index)}
+        insert = "INSERT INTO {entries} (k, p, s) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[])"
+        arrays = [[entry[part] for entry in entries] for part in range(3)]
+        return [
+            (self._made("DELETE FROM {entries} WHERE k = ANY($1::bytea[])", **names), (rows,)),
+            (self._made(insert, **names), arrays),
+        ]
+
+    def deleted_beside(self, rows: list[bytes]) -> list[Statement]:
+        """Delete the entries of rows that are not there any more."""
+        text = "DELETE FROM {entries} AS e WHERE k = ANY($1::bytea[]) AND NOT EXISTS (SELECT FROM {rows} WHERE k = e.k)"
+        return [
+            (self._made(text, entries=self.entries(index)), (rows,))
+            for index in self.layout.indexes
+            if index.has_each
+        ]
+
+    def cleared_beside(self) -> list[Statement]:
+        """Delete the entries of all rows that are not there any more."""
+        text = "DELETE FROM {entries} AS e WHERE NOT EXISTS (SELECT FROM {rows} WHERE k = e.k)"
+        return [
+            (self._made(text, entries=self.entries(index)), ())
+            for index in self.layout.indexes
+            if index.has_each
+        ]
+
+    def after(self, count: int) -> bytes:
+        """`$1` is a key; give the rows that come after it, up to a count."""
+        return self._made(
+            "SELECT k, s, v, ver FROM {rows} WHERE k > $1 ORDER BY k LIMIT {count}", count=b"%d" % count
+        )
+
+    def fill(
+        self, index: IndexInfo, entered: list[tuple[bytes, int, list[tuple[bytes, bytes | None]]]]
+    ) -> list[Statement]:
+        """Store the entries of rows that still have the versions that they were read at."""
+        if not index.has_each:
+            arrays = [
+                [k for k, _, _ in entered],
+                [big_int(version) for _, version, _ in entered],
+                [own[0][0] if own else None for _, _, own in entered],
+                [own[0][1] if own else None for _, _, own in entered],
+            ]
+            text = (
+                f"UPDATE {{rows}} AS t SET i{index.id} = n.i, s{index.id} = n.s "
+                "FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bytea[]) AS n (k, ver, i, s) "
+                "WHERE t.k = n.k AND t.ver = n.ver"
+            )
+            return [(self._made(text), arrays)]
+        every = [(k, version, code, spelling) for k, version, own in entered for code, spelling in own]
+        rows = [k for k, _, _ in entered]
+        arrays = [
+            [entry[0] for entry in every],
+            [big_int(entry[1]) for entry in every],
+            [entry[2] for entry in every],
+            [entry[3] for entry in every],
+        ]
+        # A client that changes one of these rows waits for the lock, or has the entries changed before.
+        lock = "SELECT FROM {rows} WHERE k = ANY($1::bytea[]) ORDER BY k FOR UPDATE"
+        text = (
+            "INSERT INTO {entries} (k, p, s) SELECT n.k, n.p, n.s "
+            "FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bytea[]) AS n (k, ver, p, s) "
+            "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver ON CONFLICT (k, p) DO NOTHING"
+        )
+        return [(self._made(lock), (rows,)), (self._made(text, entries=self.entries(index)), arrays)]
+
+    def note_place(self, index: IndexInfo, reached: bytes) -> Statement:
+        """Note up to which key the entries of an index are there."""
+        indexes = quoted(self.schema, "indexes")
+        return self._made("UPDATE {indexes} SET place = $2 WHERE id = $1", indexes=indexes), (
+            index.id,
+            reached,
+        )
+
+    def create_own(self, index: IndexInfo, *, concurrently: bool) -> bytes:
+        """Create PostgreSQL's own index."""
+        unique, how = "UNIQUE " if index.is_unique else "", "CONCURRENTLY " if concurrently else ""
+        code, of = ("p", self.entries(index)) if index.has_each else (f"i{index.id}", self.rows)
+        # Those without an entry are in it, unless they are many: whether there are any is asked before a sort.
+        where = f" WHERE {code} IS NOT NULL" if " where " in index.definition else ""
+        columns = f"({code}) INCLUDE (k)" if index.is_unique else f"({code}, k)"
+        return self._made(
+            f"CREATE {unique}INDEX {how}{{name}} ON {{of}} {columns}{where}",
+            name=quoted(self.index_name(index)),
+            of=of,
+        )
+
+    def drop_own(self, index: IndexInfo, *, concurrently: bool) -> bytes:
+        """Drop PostgreSQL's own index, if it is there."""
+        how = "CONCURRENTLY " if concurrently else ""
+        return self._made(
+            f"DROP INDEX {how}IF EXISTS {{name}}", name=quoted(self.schema, self.index_name(index))
+        )
+
+    def duplicates(self, index: IndexInfo) -> bytes:
+        """Give two rows that have one value."""
+        code = f"i{index.id}"
+        if index.has_each:
+            text = (
+                "SELECT k, s, v, ver FROM {rows} WHERE k IN (SELECT k FROM {entries} WHERE p = (SELECT p FROM "
+                "{entries} GROUP BY p HAVING count(*) > 1 ORDER BY p LIMIT 1)) ORDER BY k LIMIT 2"
+            )
+            return self._made(text, entries=self.entries(index))
+        text = (
+            f"SELECT k, s, v, ver FROM {{rows}} WHERE {code} = (SELECT {code} FROM {{rows}} WHERE {code} IS NOT NULL "
+            f"GROUP BY {code} HAVING count(*) > 1 ORDER BY {code} LIMIT 1) ORDER BY k LIMIT 2"
+        )
+        return self._made(text)
+
+    def count_entries(self, index: IndexInfo) -> bytes:
+        """Give the number of entries of an index."""
+        if index.has_each:
+            return self._made("SELECT count(*) FROM {entries}", entries=self.entries(index))
+        return self._made(f"SELECT count(i{index.id}) FROM {{rows}}")
+
+    def note_long(self, index: IndexInfo) -> Statement:
+        """Note that an index has a code that is too long to be in order."""
+        indexes = quoted(self.schema, "indexes")
+        text = "UPDATE {indexes} SET has_long = true WHERE id = $1 AND NOT has_long"
+        return self._made(text, indexes=indexes), (index.id,)
+
+    # Rows
 
     @functools.cached_property
     def get(self) -> bytes:

@@ -11,7 +11,7 @@ from pellucid.postgres import keys
 from pellucid.postgres.append import Appending
 from pellucid.postgres.connections import Rows
 from pellucid.postgres.edit import EditContext
-from pellucid.postgres.querying import Querying
+from pellucid.postgres.indexing import Indexing
 from pellucid.postgres.scan import ALL, Range, RowIterator
 from pellucid.postgres.standing import LAYOUT_ATTEMPTS
 
@@ -157,7 +157,7 @@ class Mapping(collections.abc.MutableMapping[Any, Any]):
         return self
 
 
-class Table(Mapping, Appending, Querying):
+class Table(Mapping, Appending, Indexing):
     """A table on a server, with the verbs of `pellucid.Table`."""
 
     def __repr__(self) -> str:

@@ -191,6 +191,7 @@ impl ServerIndexCodes {
         row: CodeAndSpelling,
         existing: CodeAndSpelling,
         is_in_batch: bool,
+        position: Option<u32>,
     ) -> Bound<'py, PyAny> {
         let ((code, spelling), (key, key_spelling), (existing, existing_spelling)) = (value, row, existing);
         let spelling = spelling.as_ref().and_then(|spelling| spelling.get(1..)).unwrap_or_default();
@@ -205,7 +206,7 @@ impl ServerIndexCodes {
             existing,
             existing_spelling: existing_spelling.unwrap_or_default(),
             is_in_batch,
-            position: None,
+            position,
             index_id: None,
         };
         raised(py, IndexError::NotUnique(refused))
