@@ -9,7 +9,7 @@ use pellucid_record::large_ids::large_ids;
 use pellucid_record::shape::Sighting;
 use pellucid_record::validate::validate_record;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::bounds::Bounds;
 use crate::errors;
@@ -198,7 +198,7 @@ impl ServerTable {
         name: &str,
         number: u32,
         why_frozen: Option<&str>,
-        r#type: Option<&Bound<'_, PyType>>,
+        r#type: Option<&Bound<'_, PyAny>>,
         run_init: bool,
         fast: bool,
     ) -> PyResult<Self> {
@@ -207,7 +207,7 @@ impl ServerTable {
             Some("snapshot") => Some(SNAPSHOT),
             Some(_) => Some(READ_ONLY),
         };
-        let class = class_of(r#type.map(Bound::as_any), run_init, fast)?;
+        let class = class_of(r#type, run_init, fast)?;
         let (name, number) = (GilCell::new(Arc::from(name)), GilValue::new(number));
         Ok(Self { codec, class, name, number, frozen })
     }
