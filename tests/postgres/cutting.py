@@ -29,7 +29,7 @@ class Wire:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut_at(self, message: int, *, is_forwarded: bool) -> None:
-        """End the connection at this message of a client, counted from 1, before the server gets it or after."""
+        """End the connection at this message (from 1) of a client, before the server gets it or after."""
         with self._lock:
             self._left, self._is_forwarded, self.was_cut = message, is_forwarded, False
 

@@ -28,17 +28,19 @@ class Appending(Saving):
         self._for_writing()
         return self._source._blocks.setdefault(self._found, Block())
 
-    def _numbers(self, count: int) -> range:
-        """Take `count` numbers, one after another."""
+    def _numbers(self, count: int) -> list[int]:
+        """Take `count` numbers, in ascending order."""
         block = self._block()
-        if block.stop - block.next < count:
-            taken = max(count, block.size)
-            block.next = self._taken_numbers(taken, block.next)
-            block.stop = block.next + taken
+        numbers = list(range(block.next, min(block.stop, block.next + count)))
+        missing = count - len(numbers)
+        if missing:
+            taken = max(missing, block.size)
+            first = self._taken_numbers(taken, block.stop)
+            numbers += range(first, first + missing)
+            block.stop = first + taken
             block.size = min(block.size * 2, BLOCK_MAX)
-        first = block.next
-        block.next += count
-        return range(first, first + count)
+        block.next = numbers[-1] + 1
+        return numbers
 
     def _taken_numbers(self, count: int, least: int) -> int:
         lowest, highest = self._key(-math.inf)[0], self._key(math.inf)[0]

@@ -120,6 +120,11 @@ class Pages:
         self._ahead: concurrent.futures.Future[Rows] | None = None
         self._held: Rows = []
 
+    def __del__(self) -> None:
+        # A scan that was dropped before its second page never came to the end of `__iter__`.
+        if getattr(self, "_session", None) is not None:
+            self._end()
+
     def first(self) -> Rows:
         """Begin the scan, and return its first page."""
         for _ in range(20):

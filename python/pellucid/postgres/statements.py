@@ -394,13 +394,6 @@ class Statements:
         """Give the first row, or the last one."""
         return self._made("SELECT k, s, v, ver FROM {rows} ORDER BY k {way} LIMIT 1", way=_way(last))
 
-    def delete_last(self) -> bytes:
-        """Delete the last row, and give it with big."""
-        return self._made(
-            "DELETE FROM {rows} WHERE k = (SELECT k FROM {rows} ORDER BY k DESC LIMIT 1) RETURNING k, s, "
-            "v, ver, big"
-        )
-
     def greatest(self) -> bytes:
         """`$1` and `$2` are keys; give k and s of the last row from one to the other."""
         return self._made("SELECT k, s FROM {rows} WHERE k >= $1 AND k <= $2 ORDER BY k DESC LIMIT 1")

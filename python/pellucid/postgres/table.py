@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pellucid.errors import Busy, Error, StaleTable
@@ -14,8 +14,10 @@ from pellucid.postgres.edit import EditContext
 from pellucid.postgres.indexing import Indexing
 from pellucid.postgres.scan import ALL, Range, RowIterator
 from pellucid.postgres.standing import LAYOUT_ATTEMPTS
+from pellucid.postgres.statements import big_int
 
 NO_DEFAULT = object()
+Row = tuple[Any, ...]
 
 
 class Mapping(collections.abc.MutableMapping[Any, Any]):
@@ -53,21 +55,26 @@ class Mapping(collections.abc.MutableMapping[Any, Any]):
         self._table()._put(key, value)
 
     def __delitem__(self, key: Any) -> None:
-        if self._table()._taken(key) is None:
+        if not self._table()._removed(key):
             raise KeyError(key)
 
     def pop(self, key: Any, default: Any = NO_DEFAULT, /) -> Any:
         """Remove a key and return its value: plain objects, which are stored no more."""
-        taken = self._table()._taken(key, wants_value=True)
-        if taken is not None:
-            return taken[0]
+        table = self._table()
+        popped = table._popped(lambda: table._found_row(key))
+        if popped is not None:
+            return popped[1]
         if default is NO_DEFAULT:
             raise KeyError(key)
         return default
 
     def popitem(self) -> tuple[Any, Any]:
         """Remove the last key and return it with its value. Raises `KeyError` if there is none."""
-        return self._table()._last_taken()
+        table = self._table()
+        popped = table._popped(table._last_row)
+        if popped is None:
+            raise KeyError(f"popitem(): table {table.name!r} is empty")
+        return popped
 
     def setdefault(self, key: Any, default: Any = None, /) -> Any:
         """Return the value of a key; where it has none, store `default` first."""
@@ -245,59 +252,66 @@ class Table(Mapping, Appending, Indexing):
                 return found[0]
         raise Busy(f"other clients have stored and deleted key {key!r} {LAYOUT_ATTEMPTS} times meanwhile")
 
-    def _taken(self, key: Any, *, wants_value: bool = False) -> tuple[Any] | None:
-        """Delete a row, and return its value; None if there is none."""
+    def _removed(self, key: Any) -> bool:
+        """Delete a row; return whether there was one."""
         self._check_writable()
         code = self._code(key)
         if code is None:
-            return None
+            return False
         k = keys.stored(code)
         rows = self._change(lambda sql: [(sql.delete, (k,))])
         if not rows or not rows[0]:
-            return None
-        return self._of_deleted(rows[0], wants_value=wants_value)[:1]
+            return False
+        self._clean_up(rows[0])
+        return True
 
-    def _of_deleted(self, rows: Rows, *, wants_value: bool) -> tuple[Any, Any]:
-        """Return the value and the key of a row that was deleted, and delete its large values."""
-        *row, big = rows[0]
-        fetched = tuple(row)
-        self._note_own_key(fetched[0], fetched[1])
-        value = key = None
-        if wants_value or big:
-            self._known([fetched])
-        if wants_value:
-            value = self._last_value(fetched, self._source._gate())
-            key = self._keys([fetched])[0]
+    def _clean_up(self, deleted: Rows) -> None:
+        """Delete the large values of a row that was deleted."""
+        k, spelling, data, _, big = deleted[0]
+        self._note_own_key(k, spelling)
         if big:
-            self._forget_large(fetched[0], self._large_ids_of(fetched[2]))
-        return value, key
+            self._known([(k, spelling, data, 0)])
+            self._forget_large(k, self._large_ids_of(data))
 
-    def _last_taken(self) -> tuple[Any, Any]:
+    def _popped(self, find: Callable[[], tuple[Any, Row] | None]) -> tuple[Any, Any] | None:
+        """Delete the row that `find` gives with its key, and return key and value; None if there is none.
+
+        The value is made before the row is deleted, and a row that cannot be read stays.
+        """
         self._check_writable()
         for _ in range(LAYOUT_ATTEMPTS):
-            last = self._ask(lambda sql: (sql.end(last=True), ()))
-            if not last:
-                raise KeyError(f"popitem(): table {self.name!r} is empty")
-            if self._known(last):
-                key, _ = next(self._iterate("items", ALL, True))
-                k = keys.stored(self._key(key)[0])
-                rows = self._deleted(k, None)
-            else:
-                k, version = last[0][0], last[0][3]
-                rows = self._deleted(k, version)
+            found = find()
+            if found is None:
+                return None
+            key, row = found
+            value = self._last_value(row, self._source._gate())
+            k, version = keys.stored(self._whole_code(row)), big_int(row[3])
+            rows = self._deleted(k, version)
             if rows and rows[0]:
-                value, key = self._of_deleted(rows[0], wants_value=True)
+                self._clean_up(rows[0])
                 return key, value
         raise Busy(
-            f"other clients have changed the last row of table {self.name!r} {LAYOUT_ATTEMPTS} times "
-            "meanwhile"
+            f"other clients have changed a row of table {self.name!r} {LAYOUT_ATTEMPTS} times meanwhile"
         )
 
-    def _deleted(self, key: bytes, version: int | None) -> list[Rows] | None:
-        """Delete a row, if it still has this version."""
-        if version is None:
-            return self._change(lambda sql: [(sql.delete, (key,))])
+    def _deleted(self, key: bytes, version: Any) -> list[Rows] | None:
         return self._change(lambda sql: [(sql.delete_version, (key, version))])
+
+    def _found_row(self, key: Any) -> tuple[Any, Row] | None:
+        code = self._code(key)
+        found = None if code is None else self._fetched(code)
+        if code is None or found is None:
+            return None
+        return key, (*keys.stored_with(code, None), *found)
+
+    def _last_row(self) -> tuple[Any, Row] | None:
+        rows = self._ask(lambda sql: (sql.end(last=True), ()))
+        if not rows:
+            return None
+        if self._known(rows):
+            # Long keys with the same beginning are in the order of their hashes.
+            return self._found_row(next(self._iterate("keys", ALL, True)))
+        return self._keys(rows)[0], rows[0]
 
     def _update(self, other: Any, more: dict[str, Any]) -> None:
         self._check_writable()

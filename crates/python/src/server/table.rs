@@ -9,7 +9,7 @@ use pellucid_record::large_ids::large_ids;
 use pellucid_record::shape::Sighting;
 use pellucid_record::validate::validate_record;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::bounds::Bounds;
 use crate::errors;
@@ -219,7 +219,7 @@ impl ServerTable {
         name: &str,
         number: u32,
         why_frozen: Option<&str>,
-        r#type: Option<&Bound<'_, PyType>>,
+        r#type: Option<&Bound<'_, PyAny>>,
         run_init: bool,
         fast: bool,
     ) -> PyResult<Self> {
@@ -228,7 +228,7 @@ impl ServerTable {
             Some("snapshot") => Some(SNAPSHOT),
             Some(_) => Some(READ_ONLY),
         };
-        let class = class_of(r#type.map(Bound::as_any), run_init, fast)?;
+        let class = class_of(r#type, run_init, fast)?;
         let (name, number) = (GilCell::new(Arc::from(name)), GilValue::new(number));
         Ok(Self { codec, class, name, number, frozen })
     }
@@ -349,15 +349,13 @@ impl ServerTable {
 
     /// The greatest number of shapes that a fetched row needs, and whether a row has a long key.
     #[pyo3(signature = (rows, /))]
-    fn _surveyed(&self, py: Python<'_>, rows: &Bound<'_, PyList>) -> PyResult<(u32, bool)> {
+    fn _surveyed(&self, rows: &Bound<'_, PyList>) -> PyResult<(u32, bool)> {
         let (mut greatest, mut has_long) = (0, false);
         for row in rows {
             let row = row.cast::<PyTuple>().map_err(PyErr::from)?;
             let value = row.get_item(2)?;
-            let count = stored::shape_count(value.cast::<PyBytes>()?.as_bytes());
-            let short =
-                || errors::corrupt_record(py, format!("a row of table {:?} is too short", self.name_of(py)));
-            greatest = greatest.max(count.ok_or_else(short)?);
+            // Reading a value that is too short raises.
+            greatest = greatest.max(stored::shape_count(value.cast::<PyBytes>()?.as_bytes()).unwrap_or(0));
             has_long |= row.get_item(0)?.cast::<PyBytes>()?.as_bytes().len() == LONG_KEY_SIZE;
         }
         Ok((greatest, has_long))
