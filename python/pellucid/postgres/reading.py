@@ -41,7 +41,8 @@ class Reading(Pages):
         # Whether the state is needed after the last page.
         self._is_kept = False
         self._is_by_key = True
-        self._next_pages: Any = iter(())
+        # The page that came with the first answer.
+        self._first: Rows = []
         self._page_keys: list[bytes] = []
 
     def __del__(self) -> None:
@@ -71,7 +72,7 @@ class Reading(Pages):
         rows = f"FROM {self._sql.rows.decode()}{where.clause(predicates)}"
         text = f"SELECT count(*) {rows}"
         if limit is not None:
-            text = f"SELECT count(*) FROM (SELECT {rows} LIMIT {limit:d}) AS some"
+            text = f"SELECT count(*) FROM (SELECT {rows} LIMIT {limit:d}) AS found"
         found = self._answered(text.encode(), where.given)
         self.end()
         return int(found[0][0])
@@ -95,18 +96,21 @@ class Reading(Pages):
             self.end()
         else:
             page = self._opened(statement, given)
-        self._next_pages = self._all_pages(self._arranged(page))
+        self._first = self._arranged(page)
 
     def entries(self, asked: Statement) -> None:
         """Begin to read what a statement gives, in its own order."""
         self._is_by_key = False
-        self._next_pages = self._all_pages(self._arranged(self._opened(*asked)))
+        self._first = self._arranged(self._opened(*asked))
 
     def page(self) -> Rows | None:
         """Return the next rows; None at the end."""
-        page: Rows | None = next(self._next_pages, None)
-        self._page_keys = [row[0] for row in page or ()]
-        return page
+        page, self._first = self._first, []
+        # No generator, which would refer to this object, and keep its connection until it is collected.
+        while not page and not self._is_at_end:
+            page = self._page_behind()
+        self._page_keys = [row[0] for row in page]
+        return page or None
 
     def named(self, codes: Sequence[bytes]) -> Rows:
         """Return the rows under these keys, in the order of the keys."""
@@ -220,10 +224,17 @@ class Reading(Pages):
 
     # Pages
 
-    def _all_pages(self, first: Rows) -> Any:
-        if first:
-            yield first
-        yield from self
+    def _page_behind(self) -> Rows:
+        try:
+            self._source._check_open()
+            page = self._next_page()
+            self._size_up(page)
+            if self._is_own and not self._is_at_end:
+                self._ahead = self._source._fetch_ahead(self._fetched)
+            return self._arranged(page)
+        except BaseException:
+            self.end()
+            raise
 
     def _end(self) -> None:
         if self._is_kept:
