@@ -69,6 +69,8 @@ class Builder:
     def changed(self, session: Session, work: Callable[[Layout], None]) -> Layout:
         """Change the layout of the table in one transaction: `work`, and another name for its relation."""
         if self.source._running() is not None:
+            # The server changes no relation that an open cursor of the same transaction reads.
+            session.execute(b"CLOSE ALL")
             return self._renamed(session, work)
         until = time.monotonic() + self.source._timeout
         while True:
