@@ -122,6 +122,17 @@ def empty_database(dsn: str, **more: str) -> Iterator[str]:
             connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
 
+@contextlib.contextmanager
+def without_schema(dsn: str, name: str) -> Iterator[None]:
+    """A block that may create this schema, which was not there and goes with all that is in it."""
+    with driver("psycopg").connect(dsn, autocommit=True) as connection:
+        connection.execute("SET client_min_messages = error")
+        try:
+            yield
+        finally:
+            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
 def environment(dsn: str) -> dict[str, str]:
     """The variables with which `connect()` without arguments reaches the server."""
     options = driver("psycopg").pq.Conninfo.parse(dsn.encode())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
+from pathlib import Path
 from typing import Any
 
+import differences
 import pellucid
 import test_model
 import test_rows_alone
@@ -15,6 +17,12 @@ from hypothesis.stateful import run_state_machine_as_test
 from servers import empty_database
 
 Model = dict[str, dict[Any, Any]]
+
+
+def test_each_difference_has_its_reason_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs/guides/postgresql-differences.md").read_text("utf-8")
+    for heading in differences.DIFFERENCES.values():
+        assert f"## {heading}\n" in page
 
 
 def test_a_server_does_what_the_model_does(server: str) -> None:
