@@ -252,17 +252,35 @@ class Builder:
         )
         return error
 
+    def rebuild(self, progress: Progress | None) -> None:
+        """Make the entries anew, row by row; those of all other rows can be found meanwhile."""
+        with self.session() as session:
+            index = self._wanted(session)
+            layout = self.source._catalog.numbered(session, self.table._for_writing().layout.id)
+            assert layout is not None
+            with self._alone(session, index):
+                session.execute(
+                    formed("UPDATE {indexes} SET place = NULL WHERE id = $1", indexes=self.indexes),
+                    [index.id],
+                )
+                self._filled(session, self.known(layout), index, progress)
+            if index.state != "ready":
+                self._published(session, index)
+
+    def _wanted(self, session: Session) -> IndexInfo:
+        layout = self.source._catalog.numbered(session, self.table._for_writing().layout.id)
+        index = self.found(layout) if layout is not None else None
+        if index is None:
+            others = sorted(index.name for index in layout.indexes) if layout is not None else []
+            raise server_index_error("missing", self.table.name, self.name, others)
+        return index
+
     # Dropping
 
     def drop(self) -> None:
         """Remove the index."""
         with self.session() as session:
-            layout = self.source._catalog.numbered(session, self.table._for_writing().layout.id)
-            index = self.found(layout) if layout is not None else None
-            if layout is None or index is None:
-                others = sorted(index.name for index in layout.indexes) if layout is not None else []
-                raise server_index_error("missing", self.table.name, self.name, others)
-            self._removed(session, index)
+            self._removed(session, self._wanted(session))
 
     def _removed(self, session: Session, index: IndexInfo) -> None:
         def remove(layout: Layout) -> None:

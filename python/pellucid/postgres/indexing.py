@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from pellucid._native import (
     server_index_definition,
     server_index_error,
 )
+from pellucid.errors import Error
 from pellucid.postgres import keys
 from pellucid.postgres.building import Builder, Progress
 from pellucid.postgres.queries import Column, Where
@@ -22,8 +24,14 @@ from pellucid.postgres.saving import Saving
 from pellucid.postgres.statements import IndexInfo, Statements
 
 
-class Indexing(Querying, Saving):
-    """What a table does with indexes."""
+NAME_SIZE_MAX = 255
+
+
+class Indexed:
+    """The verbs of indexes, for a table and for a database."""
+
+    def _table(self) -> Any:
+        raise NotImplementedError
 
     def create_index(
         self,
@@ -35,38 +43,47 @@ class Indexing(Querying, Saving):
         progress: Progress | None = None,
     ) -> None:
         """Create an index over expressions; other clients go on writing meanwhile."""
-        if not isinstance(unique, bool):
-            raise TypeError(f"unique= is True or False, not {type(unique).__name__}")
-        if progress is not None and not callable(progress):
-            raise TypeError(
-                f"progress has to be a function of (rows done, rows), not {type(progress).__name__}"
-            )
-        name, definition = server_index_definition(name, parts, where)
-        self._check_writable()
-        Builder(self, name).build(definition, unique, progress)
+        self._table()._create_index(name, parts, unique, where, progress)
 
     def drop_index(self, name: str) -> None:
         """Remove an index; raises `NoSuchIndex` if there is none of this name."""
-        self._check_writable()
-        Builder(self, name).drop()
+        table = self._table()
+        table._check_writable()
+        Builder(table, checked_name(name)).drop()
 
     def rebuild_index(self, name: str, *, progress: Progress | None = None) -> None:
         """Make all entries of an index anew from the rows."""
-        info = self._index_named(name)
-        self._check_writable()
-        Builder(self, name).drop()
-        Builder(self, name).build(info.definition, info.is_unique, progress)
+        table = self._table()
+        table._check_writable()
+        Builder(table, checked_name(name)).rebuild(checked_progress(progress))
 
     def indexes(self) -> list[Description]:
         """Return the indexes by name, each as an `IndexInfo`."""
-        sql = self._fresh()
+        table = self._table()
+        sql = table._fresh()
         found = sorted(sql.layout.indexes, key=lambda index: index.name) if sql is not None else []
-        return [self._described(index) for index in found]
+        return [table._described(index) for index in found]
 
     def index(self, name: str) -> Index:
         """Return the index of this name; raises `NoSuchIndex` if there is none."""
-        self._index_named(name)
-        return Index(self, name)
+        table = self._table()
+        table._index_named(checked_name(name))
+        return Index(table, name)
+
+
+class Indexing(Querying, Saving):
+    """What a table does with indexes."""
+
+    def _create_index(
+        self, name: Any, parts: Any, unique: Any, where: Any, progress: Progress | None
+    ) -> None:
+        if not isinstance(unique, bool):
+            raise TypeError(f"unique= is True or False, not {type(unique).__name__}")
+        checked_progress(progress)
+        name, definition = server_index_definition(name, parts, where)
+        checked_name(name)
+        self._check_writable()
+        Builder(self, name).build(definition, unique, progress)
 
     def _described(self, index: IndexInfo) -> Description:
         rows = self._ask(lambda sql: (sql.count_entries(index), ()))
@@ -93,6 +110,31 @@ class Indexing(Querying, Saving):
         raise server_index_error("missing", self.name, name, others)
 
 
+def checked_name(name: Any) -> str:
+    """Return the name of an index. Raises `TypeError` and `ValueError` for what cannot be one."""
+    if not isinstance(name, str):
+        raise TypeError(f"name has to be a str, the name of an index, not {type(name).__name__}")
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= NAME_SIZE_MAX:
+        raise ValueError(
+            f"the name of an index has 1 to {NAME_SIZE_MAX} bytes, and this one has {size} bytes"
+        )
+    return name
+
+
+def checked_progress(progress: Any) -> Progress | None:
+    """Return the function that is told of progress. Raises `TypeError` for what cannot be called."""
+    if progress is not None and not callable(progress):
+        kind = type(progress).__name__
+        raise TypeError(f"progress has to be a function of (rows done, rows), not {kind}")
+    return progress  # type: ignore[no-any-return]
+
+
+def named(name: str) -> str:
+    """Return a name in double quotes."""
+    return json.dumps(name, ensure_ascii=False)
+
+
 class Index:
     """An index of a table on a server: rows by what is in them, with the verbs of `pellucid.Index`."""
 
@@ -111,11 +153,13 @@ class Index:
         return self._table
 
     def __repr__(self) -> str:
-        info = self._table._index_named(self._name)
+        try:
+            info = self._table._index_named(self._name)
+        except Error as error:
+            return f"<pellucid.Index, {type(error).__name__}>"
         unique = "unique, " if info.is_unique else ""
-        return (
-            f"<pellucid.Index {self._name!r} of table {self._table.name!r}, {unique}over {info.definition}>"
-        )
+        whose = f"{named(self._name)} of table {named(self._table.name)}"
+        return f"<pellucid.Index {whose}, {unique}over {info.definition}>"
 
     def __bool__(self) -> bool:
         return True
@@ -305,13 +349,16 @@ class Index:
         table = self._table
         gate = table._source._gate()
         while (page := reading.page()) is not None:
-            yield from table._values(page, gate)
+            for value in table._values(page, gate):
+                yield value
+                reading.check()
 
     def _pairs(self, reading: Reading, codes: ServerIndexCodes) -> Iterator[tuple[Any, Any]]:
         while (page := reading.page()) is not None:
             row_keys = self._table._keys([row[:4] for row in page])
             for row, key in zip(page, row_keys, strict=True):
                 yield codes.value(row[4], row[5]), key
+                reading.check()
 
 
 def _test(where: Where, info: IndexInfo, asked: tuple[str, Any]) -> str:

@@ -11,6 +11,7 @@ import concurrent.futures
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pellucid.errors import TransactionError
 from pellucid.postgres import failures, keys
 from pellucid.postgres.connections import Lost, Parameters, Rows, Statement
 from pellucid.postgres.queries import Column, Predicate, Where, order_of, part_of
@@ -38,6 +39,7 @@ class Reading(Pages):
             for index in self._indexes
         ]
         self._is_own = False
+        self._running = table._source._running()
         # Whether the state is needed after the last page.
         self._is_kept = False
         self._is_by_key = True
@@ -105,6 +107,7 @@ class Reading(Pages):
 
     def page(self) -> Rows | None:
         """Return the next rows; None at the end."""
+        self.check()
         page, self._first = self._first, []
         # No generator, which would refer to this object, and keep its connection until it is collected.
         while not page and not self._is_at_end:
@@ -131,6 +134,18 @@ class Reading(Pages):
         )
         pieces = self._answered(text, (self._page_keys, big_int(number)))
         return b"".join(piece for (piece,) in pieces) if pieces else None
+
+    def check(self) -> None:
+        """Raise where the transaction or the snapshot that the rows were read in has ended."""
+        self._source._check_open()
+        if self._running is not None and self._source._running() is not self._running:
+            raise TransactionError(
+                "the transaction that this iterator walks over has ended; make a list before it does"
+            )
+
+    def is_checked(self) -> bool:
+        """Return whether `check` may raise between two rows."""
+        return self._running is not None or self._source._is_snapshot
 
     def end(self) -> None:
         """Give the connection back."""

@@ -178,6 +178,8 @@ class Statements:
             [entry[2] for entry in every],
             [entry[3] for entry in every],
         ]
+        # Nothing but entries of these rows is under their keys; a rebuild finds some that are wrong.
+        forget = "DELETE FROM {entries} WHERE k = ANY($1::bytea[])"
         # A client that changes one of these rows waits for the lock, or has the entries changed before.
         lock = "SELECT FROM {rows} WHERE k = ANY($1::bytea[]) ORDER BY k FOR UPDATE"
         text = (
@@ -185,7 +187,19 @@ class Statements:
             "FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bytea[]) AS n (k, ver, p, s) "
             "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver ON CONFLICT (k, p) DO NOTHING"
         )
-        return [(self._made(lock), (rows,)), (self._made(text, entries=self.entries(index)), arrays)]
+        names = {"entries": self.entries(index)}
+        return [
+            (self._made(lock), (rows,)),
+            (
+                self._made(
+                    forget + " AND k IN (SELECT n.k FROM unnest($1::bytea[], $2::bigint[]) AS n (k, ver) "
+                    "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver)",
+                    **names,
+                ),
+                (rows, [big_int(version) for _, version, _ in entered]),
+            ),
+            (self._made(text, **names), arrays),
+        ]
 
     def note_place(self, index: IndexInfo, reached: bytes) -> Statement:
         """Note up to which key the entries of an index are there."""

@@ -11,7 +11,8 @@ from pellucid.postgres import keys
 from pellucid.postgres.append import Appending
 from pellucid.postgres.connections import Rows
 from pellucid.postgres.edit import EditContext
-from pellucid.postgres.indexing import Indexing
+from pellucid.postgres.indexing import Indexed, Indexing
+from pellucid.postgres.querying import Finding
 from pellucid.postgres.scan import ALL, Range, RowIterator
 from pellucid.postgres.standing import LAYOUT_ATTEMPTS
 from pellucid.postgres.statements import big_int
@@ -20,7 +21,7 @@ NO_DEFAULT = object()
 Row = tuple[Any, ...]
 
 
-class Mapping(collections.abc.MutableMapping[Any, Any]):
+class Mapping(Finding, Indexed, collections.abc.MutableMapping[Any, Any]):
     """The verbs of a table, for a table and for a database, which is a mapping over its table "default"."""
 
     def _table(self) -> Table:

@@ -64,6 +64,22 @@ impl Fetching {
         Self { reading: reading.clone().unbind(), keys: Some(keys), after: None }
     }
 
+    /// Whether `check` may raise between two rows.
+    ///
+    /// # Errors
+    /// What code of Python's raises.
+    pub fn is_checked(&self, py: Python<'_>) -> PyResult<bool> {
+        self.reading.bind(py).call_method0("is_checked")?.extract()
+    }
+
+    /// Raises if the transaction or the snapshot of the rows has ended.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.reading.bind(py).call_method0("check").map(|_| ())
+    }
+
     /// The next page as the driver has made it; None at the end.
     ///
     /// # Errors

@@ -39,6 +39,8 @@ struct Walk {
     fetching: Fetching,
     large: FedLarge,
     selection: Option<Selection>,
+    /// Whether the reading tells between two rows whether its transaction or snapshot has ended.
+    is_checked: bool,
     /// The rows of the page at hand that are wanted.
     wanted: VecDeque<Py<PyTuple>>,
 }
@@ -56,7 +58,8 @@ impl ServerRows {
     ) -> PyResult<Self> {
         let gate = table.call_method0("_gate")?.cast_into::<ServerGate>()?.unbind();
         let large = FedLarge::new(&fetching, table.py());
-        let walk = Walk { fetching, large, selection, wanted: VecDeque::new() };
+        let is_checked = fetching.is_checked(table.py())?;
+        let walk = Walk { fetching, large, selection, is_checked, wanted: VecDeque::new() };
         let state = GilCell::new(State::Walking(Box::new(walk)));
         Ok(Self { table: table.clone().unbind(), gate, shows, state })
     }
@@ -68,6 +71,9 @@ impl Walk {
         let py = table.py();
         loop {
             if let Some(row) = self.wanted.pop_front() {
+                if self.is_checked {
+                    self.fetching.check(py)?;
+                }
                 return Ok(Some(row.into_bound(py)));
             }
             if self.selection.as_ref().is_some_and(|selection| selection.limit == 0) {
