@@ -123,18 +123,35 @@ class Builder:
         codes = ServerIndexCodes(self.name, definition)
         with self.session() as session:
             layout = self._registered(session, definition, is_unique, codes.has_each)
+            while (index := self.found(layout)) is not None and index.state != "ready":
+                try:
+                    self._go_on(session, index.id, progress)
+                except failures.LayoutChanged:
+                    # Another client has created or dropped an index of the table.
+                    if self.source._running() is not None:
+                        raise
+                layout = self._layout(session)
+            self.known(layout)
+
+    def _layout(self, session: Session) -> Layout:
+        layout = self.source._catalog.numbered(session, self.table._for_writing().layout.id)
+        if layout is None:
+            raise DatabaseError(f"table {self.table.name!r} was dropped meanwhile")
+        return layout
+
+    def _go_on(self, session: Session, number: int, progress: Progress | None) -> None:
+        """Make the entries that are missing, and make the index ready, unless another client has done so."""
+        with self._alone(session, number):
+            layout = self._layout(session)
             index = self.found(layout)
-            if index is None or index.state == "ready":
-                return
-            with self._alone(session, index):
+            if index is not None and index.id == number and index.state != "ready":
                 self._filled(session, self.known(layout), index, progress)
                 self._published(session, index)
 
     def _registered(self, session: Session, definition: str, is_unique: bool, has_each: bool) -> Layout:
-        number = self.table._for_writing().layout.id
-        layout = self.source._catalog.numbered(session, number)
-        index = self.found(layout) if layout is not None else None
-        if layout is not None and index is not None:
+        layout = self._layout(session)
+        index = self.found(layout)
+        if index is not None:
             self._check_same(index, definition, is_unique)
             return layout
 
@@ -167,12 +184,12 @@ class Builder:
             )
 
     @contextlib.contextmanager
-    def _alone(self, session: Session, index: IndexInfo) -> Iterator[None]:
+    def _alone(self, session: Session, number: int) -> Iterator[None]:
         """Keep other builders of the same index out for the block."""
         if self.source._running() is not None:
             yield
             return
-        given = [LOCK_CLASS, index.id]
+        given = [LOCK_CLASS, number]
         if not session.rows(b"SELECT pg_try_advisory_lock($1::int, $2::int)", given)[0][0]:
             raise Busy(
                 f"index {self.name!r} of table {self.table.name!r} is being built by another client; wait until that "
@@ -212,9 +229,7 @@ class Builder:
             progress(total, total)
 
     def _published(self, session: Session, index: IndexInfo) -> None:
-        layout = self.source._catalog.numbered(session, self.table._for_writing().layout.id)
-        assert layout is not None
-        sql = self.known(layout)
+        sql = self.known(self._layout(session))
         is_inside = self.source._running() is not None
         try:
             if is_inside:
@@ -256,22 +271,20 @@ class Builder:
         """Make the entries anew, row by row; those of all other rows can be found meanwhile."""
         with self.session() as session:
             index = self._wanted(session)
-            layout = self.source._catalog.numbered(session, self.table._for_writing().layout.id)
-            assert layout is not None
-            with self._alone(session, index):
+            with self._alone(session, index.id):
                 session.execute(
                     formed("UPDATE {indexes} SET place = NULL WHERE id = $1", indexes=self.indexes),
                     [index.id],
                 )
-                self._filled(session, self.known(layout), index, progress)
+                self._filled(session, self.known(self._layout(session)), index, progress)
             if index.state != "ready":
                 self._published(session, index)
 
     def _wanted(self, session: Session) -> IndexInfo:
-        layout = self.source._catalog.numbered(session, self.table._for_writing().layout.id)
-        index = self.found(layout) if layout is not None else None
+        layout = self._layout(session)
+        index = self.found(layout)
         if index is None:
-            others = sorted(index.name for index in layout.indexes) if layout is not None else []
+            others = sorted(other.name for other in layout.indexes)
             raise server_index_error("missing", self.table.name, self.name, others)
         return index
 

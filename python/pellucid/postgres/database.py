@@ -235,6 +235,9 @@ class Database(Mapping, Source):
             return running.layouts[number]
         return self._layouts.get(number)
 
+    def _forget_layout(self, number: int) -> None:
+        self._layouts.pop(number, None)
+
     def _note_layout(self, layout: Layout) -> None:
         running = self._running()
         if running is not None:

@@ -26,6 +26,10 @@ WHOLE_COUNT_MAX = 1000
 SHOWN_SIZE_MAX = 40
 
 
+class Disordered(Exception):
+    """An index has codes that are too long to be in order; its id is the argument."""
+
+
 class Reading(Pages):
     """One state of a table, and the rows of a query in it."""
 
@@ -55,9 +59,11 @@ class Reading(Pages):
     # Calls of the native module
 
     def indexes(self) -> list[tuple[str, str, bool, bool]]:
-        """Return the name and the definition of each index, whether it is unique, and whether it has no long codes."""
+        """Return name and definition of each index, whether it is unique, and whether all its codes are short."""
+        disordered = self._sql.disordered
         return [
-            (index.name, index.definition, index.is_unique, not index.has_long) for index in self._indexes
+            (index.name, index.definition, index.is_unique, not index.has_long and index.id not in disordered)
+            for index in self._indexes
         ]
 
     def totals(self, places: Sequence[int]) -> list[bool]:
@@ -98,6 +104,8 @@ class Reading(Pages):
             self.end()
         else:
             page = self._opened(statement, given)
+        if order is not None and not page:
+            self._check_order(self._indexes[order[0]].id)
         self._first = self._arranged(page)
 
     def entries(self, asked: Statement) -> None:
@@ -155,6 +163,9 @@ class Reading(Pages):
     def recover(self, error: BaseException) -> None:
         """Raise the error, unless another client has changed the layout: then the query begins again."""
         self.end()
+        if isinstance(error, Disordered):
+            self._sql.disordered.add(error.args[0])
+            return
         if not isinstance(error, failures.LayoutChanged):
             raise error
         self._table._changed(self._sql, error)
@@ -185,8 +196,17 @@ class Reading(Pages):
         where = Where(self._columns)
         # A value begins with the number of shapes that it needs, also one that is not read.
         columns = "k, s, v, ver" if has_records else "k, s, '\\x00000000'::bytea, 0::bigint"
-        text = f"SELECT {columns} FROM {self._sql.rows.decode()}{where.clause(predicates)}"
+        # A client that has stored a long code since the layout was read has noted it there.
+        others = [] if order is None else [f"NOT {self._has_long(self._indexes[order[0]].id)}"]
+        text = f"SELECT {columns} FROM {self._sql.rows.decode()}{where.clause(predicates, *others)}"
         return (text + order_of(self._columns, order) + part_of(offset, limit)).encode(), where.given
+
+    def _has_long(self, number: int) -> str:
+        return f"(SELECT has_long FROM {quoted(self._sql.schema, 'indexes').decode()} WHERE id = {number:d})"
+
+    def _check_order(self, number: int) -> None:
+        if self._answered(f"SELECT {self._has_long(number)}".encode())[0][0]:
+            raise Disordered(number)
 
     def _answered(self, statement: bytes, parameters: Parameters = ()) -> Rows:
         """Run a statement in the state that is held, or in that of now."""

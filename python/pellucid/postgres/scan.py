@@ -142,6 +142,8 @@ class Pages:
 
     def _begin(self, sql: Statements) -> Rows:
         statement, given = sql.scan(self._within.low, self._within.high, reverse=self._reverse)
+        # An attempt before, in an older layout, has ended.
+        self._is_at_end = False
         begin: list[Statement] = []
         running = self._source._running()
         if running is not None:

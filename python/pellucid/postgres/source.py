@@ -86,6 +86,9 @@ class Source:
         """Read the layout of a table again."""
         raise ReadOnly(FROZEN)
 
+    def _forget_layout(self, number: int) -> None:
+        """Read the layout of a table again in the next transaction; this one sees an older state."""
+
     def _note_layout(self, layout: Layout) -> None:
         """Take a layout as the present one, after this client has changed it."""
         raise ReadOnly(FROZEN)

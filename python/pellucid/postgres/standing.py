@@ -134,6 +134,7 @@ class Standing(ServerTable):
         """Read the catalog again after a statement has named a relation that is not there."""
         source = self._source
         if source._running() is not None or source._is_snapshot:
+            source._forget_layout(sql.layout.id)
             raise Busy(
                 f"another client has changed the layout of table {self.name!r} since this transaction "
                 "began; begin it "

@@ -67,6 +67,8 @@ class Statements:
     def __init__(self, schema: str, layout: Layout) -> None:
         self.schema = schema
         self.layout = layout
+        # The indexes in which another client has stored a code that is too long to be in order.
+        self.disordered: set[int] = set()
         self.rows = quoted(schema, layout.relation)
         self.large = quoted(schema, f"large{layout.id}")
 
@@ -122,7 +124,10 @@ class Statements:
     ) -> list[Statement]:
         """Make the entries of rows these, each with the key of its row."""
         names = {"entries": self.entries(index)}
-        insert = "INSERT INTO {entries} (k, p, s) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[])"
+        insert = (
+            "INSERT INTO {entries} (k, p, s) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[]) "
+            "ON CONFLICT (k, p) DO UPDATE SET s = excluded.s"
+        )
         arrays = [[entry[part] for entry in entries] for part in range(3)]
         return [
             (self._made("DELETE FROM {entries} WHERE k = ANY($1::bytea[])", **names), (rows,)),
@@ -178,27 +183,28 @@ class Statements:
             [entry[2] for entry in every],
             [entry[3] for entry in every],
         ]
-        # Nothing but entries of these rows is under their keys; a rebuild finds some that are wrong.
-        forget = "DELETE FROM {entries} WHERE k = ANY($1::bytea[])"
-        # A client that changes one of these rows waits for the lock, or has the entries changed before.
-        lock = "SELECT FROM {rows} WHERE k = ANY($1::bytea[]) ORDER BY k FOR UPDATE"
-        text = (
+        # As a change of the row would: a client that writes it meanwhile waits, or is refused if it reads an
+        # earlier state, in which it would not see the entries.
+        touch = (
+            "UPDATE {rows} AS t SET big = t.big FROM unnest($1::bytea[], $2::bigint[]) AS n (k, ver) "
+            "WHERE t.k = n.k AND t.ver = n.ver"
+        )
+        # A rebuild finds entries, and some may be wrong.
+        forget = (
+            "DELETE FROM {entries} WHERE k IN (SELECT n.k FROM unnest($1::bytea[], $2::bigint[]) AS n (k, ver) "
+            "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver)"
+        )
+        insert = (
             "INSERT INTO {entries} (k, p, s) SELECT n.k, n.p, n.s "
             "FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bytea[]) AS n (k, ver, p, s) "
             "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver ON CONFLICT (k, p) DO NOTHING"
         )
+        read = (rows, [big_int(version) for _, version, _ in entered])
         names = {"entries": self.entries(index)}
         return [
-            (self._made(lock), (rows,)),
-            (
-                self._made(
-                    forget + " AND k IN (SELECT n.k FROM unnest($1::bytea[], $2::bigint[]) AS n (k, ver) "
-                    "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver)",
-                    **names,
-                ),
-                (rows, [big_int(version) for _, version, _ in entered]),
-            ),
-            (self._made(text, **names), arrays),
+            (self._made(touch), read),
+            (self._made(forget, **names), read),
+            (self._made(insert, **names), arrays),
         ]
 
     def note_place(self, index: IndexInfo, reached: bytes) -> Statement:
