@@ -8,7 +8,7 @@ from typing import Any
 from pellucid._native import ServerEncoded
 from pellucid.errors import Busy, StaleTable
 from pellucid.postgres import failures, keys
-from pellucid.postgres.connections import pause
+from pellucid.postgres.connections import Array, pause
 from pellucid.postgres.numbers import Numbering
 from pellucid.postgres.statements import big_int
 
@@ -107,9 +107,14 @@ class Saving(Numbering):
     def _store_batch(self, batch: dict[bytes, tuple[bytes | None, bytes]]) -> None:
         if not batch:
             return
+        # A NULL for an array gives a NULL for each row.
         spellings = [s for s, _ in batch.values()]
-        values = [data for _, data in batch.values()]
-        given = (list(batch), spellings, values, [None] * len(batch))
+        given = (
+            Array(self._array(list(batch))),
+            Array(self._array(spellings)) if any(spellings) else None,
+            Array(self._array([data for _, data in batch.values()])),
+            None,
+        )
         self._change(lambda sql: [(sql.put_many, given)], creates=True)
 
     def _swap(
