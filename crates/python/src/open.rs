@@ -112,17 +112,15 @@ pub fn open(
     if untrusted && mode != Mode::Read {
         return Err(errors::value_error("untrusted=True only reads; open it with mode=\"r\""));
     }
-    if let Ok(word) = target.cast::<PyString>() {
-        if word.to_str().unwrap_or_default() == ":memory:" {
-            let store = Store::memory_with(&OpenOptions {
-                keep,
-                deriver: Some(Arc::new(Expressions)),
-                ..OpenOptions::default()
-            })
-            .map_err(|error| store_errors::of_store(py, error))?;
-            let opened = Database::new(py, store, policy, timeout, None, mode, durability, false)?;
-            return Ok(opened.into_any());
-        }
+    if target.cast::<PyString>().is_ok_and(|word| word.to_str().unwrap_or_default() == ":memory:") {
+        let store = Store::memory_with(&OpenOptions {
+            keep,
+            deriver: Some(Arc::new(Expressions)),
+            ..OpenOptions::default()
+        })
+        .map_err(|error| store_errors::of_store(py, error))?;
+        let opened = Database::new(py, store, policy, timeout, None, mode, durability, false)?;
+        return Ok(opened.into_any());
     }
     let path = path_of(target)?;
     let log_segment_size = LOG_AREA_SIZE.load(Ordering::Relaxed);

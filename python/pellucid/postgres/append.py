@@ -7,18 +7,21 @@ was rolled back or a client has ended, and the rows of two clients are not in th
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pellucid.errors import TransactionError
 from pellucid.postgres.connections import Rows
 from pellucid.postgres.failures import LayoutChanged
 from pellucid.postgres.numbers import INT_MAX, Block
-from pellucid.postgres.saving import BATCH_COUNT_MAX, BATCH_SIZE_MAX, Saving
+from pellucid.postgres.saving import BATCH_SIZE_MAX, Saving
 from pellucid.postgres.statements import big_int
+from pellucid.postgres.transactions import Running
 
 BLOCK_MAX = 1024
+EXTEND_COUNT = 2000
 
 
 class Appending(Saving):
@@ -89,38 +92,59 @@ class Appending(Saving):
         refuse_one_row(values)
         count = 0
         with self._within():
-            batch: list[tuple[bytes, list[tuple[int, bytes]]]] = []
-            size = 0
-            for value in values:
-                batch.append(self._encoded_appended(value, count))
-                size += len(batch[-1][0])
-                count += 1
-                if len(batch) >= BATCH_COUNT_MAX or size >= BATCH_SIZE_MAX:
-                    self._copy_batch(batch)
-                    batch, size = [], 0
-            self._copy_batch(batch)
+            iterator = iter(values)
+            while batch := list(itertools.islice(iterator, EXTEND_COUNT)):
+                self._append_batch(batch, count)
+                count += len(batch)
         return count
+
+    def _append_batch(self, values: list[Any], count: int) -> None:
+        """Store values under the next numbers, by COPY, in the transaction that runs."""
+        running = self._source._running()
+        numbers = self._numbers(len(values))
+        if self._for_writing().layout.indexes:
+            self._append_entered(values, numbers, count)
+            return
+        position = 0
+        while position < len(values):
+            rest = numbers[position:]
+            rows, behind = self._copy_values(values, position, rest, count, BATCH_SIZE_MAX)
+            if behind > position:
+                self._copied(rows, running)
+                position = behind
+                continue
+            # It has a new shape, or a large value.
+            code, _ = self._key(numbers[position])
+            data, large = self._encoded_appended(values[position], count + position)
+            if large:
+                self._store_pieces(code, large)
+            self._copied(self._copy_rows([(code, None, data, True if large else None)]), running)
+            position += 1
+
+    def _append_entered(self, values: list[Any], numbers: Sequence[int], count: int) -> None:
+        """Store values under these numbers, with their entries in indexes."""
+        rows: list[tuple[Any, ...]] = []
+        large_of: dict[bytes, list[tuple[int, bytes]]] = {}
+        for position, (number, value) in enumerate(zip(numbers, values, strict=True)):
+            code, _ = self._key(number)
+            data, large = self._encoded_appended(value, count + position)
+            rows.append((code, None, data, True if large else None))
+            if large:
+                large_of[code] = large
+                self._store_pieces(code, large)
+        self._copy_entered(self._for_writing(), rows, large_of, count)
+
+    def _copied(self, rows: bytes, running: Running | None) -> None:
+        if running is None or self._source._running() is not running:
+            raise TransactionError("the transaction was ended while values for it were being encoded")
+        sql = self._for_writing()
+        try:
+            running.copy(sql.copy, rows)
+        except LayoutChanged as error:
+            self._changed(sql, error)
 
     def _store_pieces(self, code: bytes, large: list[tuple[int, bytes]]) -> None:
         self._change(lambda sql: list(self._put_large(sql, code, large)), creates=True)
-
-    def _copy_batch(self, batch: list[tuple[bytes, list[tuple[int, bytes]]]]) -> None:
-        """Store encoded values under the next numbers, by COPY, in the transaction that runs."""
-        if not batch:
-            return
-        rows: list[tuple[Any, ...]] = []
-        numbers = self._numbers(len(batch))
-        for number, (data, large) in zip(numbers, batch, strict=True):
-            code, _ = self._key(number)
-            rows.append((code, None, data, True if large else None))
-            if large:
-                self._store_pieces(code, large)
-        running = self._source._running()
-        if running is None:
-            raise TransactionError("the transaction was ended while values for it were being encoded")
-        sql = self._for_writing()
-        values = {self._key(number)[0]: large for number, (_, large) in zip(numbers, batch, strict=True)}
-        self._copy_entered(sql, rows, values)
 
 
 def refuse_one_row(values: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import select
@@ -27,6 +28,31 @@ COPY_TAIL = b"\xff\xff"
 COPY_PIECE_SIZE = 1 << 20
 
 
+class Array:
+    """An array of bytea as a parameter, in PostgreSQL's binary form."""
+
+    def __init__(self, data: bytes, elements: list[bytes | None]) -> None:
+        self.data = data
+        self.elements = elements
+
+
+@functools.cache
+def array_dumper() -> Any:
+    """Return what gives an `Array` to the driver."""
+    dumper: Any = psycopg().adapt.Dumper
+
+    class ArrayDumper(dumper):  # type: ignore[misc]
+        """Hands the bytes over as they are."""
+
+        format = psycopg().pq.Format.BINARY
+        oid = 1001
+
+        def dump(self, obj: Array) -> bytes:
+            return obj.data
+
+    return ArrayDumper
+
+
 class Session:
     """One connection, and the cursor that its statements go through."""
 
@@ -42,6 +68,7 @@ class Session:
             )
         except driver.Error as error:
             raise failures.of_connect(error, place) from error
+        self.connection.adapters.register_dumper(Array, array_dumper())
         self.cursor: Any = self.connection.cursor(binary=True)
         self.idle_since = 0.0
         try:

@@ -14,6 +14,7 @@ def psycopg() -> Any:
     """
     try:
         import psycopg
+        import psycopg.adapt
         import psycopg.conninfo
         import psycopg.errors
         import psycopg.sql

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pellucid._native import ServerIndexCodes
-from pellucid.errors import Error
+from pellucid.errors import Error, TransactionError
 from pellucid.postgres import failures, keys
 from pellucid.postgres.connections import Parameters, Rows, Statement
 from pellucid.postgres.standing import Standing
@@ -82,9 +82,9 @@ class Entering(Standing):
         codes = ServerIndexCodes(index.name, index.definition)
         place = sql.layout.indexes.index(index)
         met: dict[bytes, tuple[bytes, bytes | None]] = {}
-        is_batch = len(completed.entered) > 1
+        is_batch = len(completed.entered) > 1 or completed.count > 0
         for position, (key, entries) in enumerate(completed.entered):
-            at = position if is_batch else None
+            at = completed.count + position if is_batch else None
             for code, spelling in entries[place]:
                 entry = (code, spelling)
                 if code in met:
@@ -110,12 +110,21 @@ class Entering(Standing):
         return sql.deriving.entries(self, key[0], key[1], value, list(large))
 
     def _copy_entered(
-        self, sql: Statements, rows: list[tuple[Any, ...]], large: dict[bytes, list[tuple[int, bytes]]]
+        self,
+        sql: Statements,
+        rows: list[tuple[Any, ...]],
+        large: dict[bytes, list[tuple[int, bytes]]],
+        count: int,
     ) -> None:
-        """Store rows that are not there yet by COPY, with their entries, in the transaction that runs."""
+        """Store rows that are not there yet by COPY, with their entries, in the transaction that runs.
+
+        `count` is how many rows of the same call were stored before.
+        """
         running = self._source._running()
-        assert running is not None
+        if running is None:
+            raise TransactionError("the transaction was ended while values for it were being encoded")
         completed = Completed(self, sql, [])
+        completed.count = count
         if sql.layout.indexes:
             rows = [completed.copied(row, large.get(row[0], ())) for row in rows]
         guarded = self._has_savepoint(sql)
@@ -145,6 +154,8 @@ class Completed:
         self.statements: list[Statement] = []
         # The keys and the entries of the rows.
         self.entered: list[tuple[tuple[bytes, bytes | None], Entries]] = []
+        # How many rows of the same call were stored before.
+        self.count = 0
         self._places: list[int] = []
         self._large: dict[int, list[bytes]] = {}
         beside: list[Statement] = []
@@ -204,7 +215,9 @@ class Completed:
 
     def _stored_many(self, given: Parameters, beside: list[Statement]) -> Parameters:
         rows = []
-        for k, s, value in zip(*given[:3], strict=True):
+        every = given[0].elements
+        spellings = [None] * len(every) if given[1] is None else given[1].elements
+        for k, s, value in zip(every, spellings, given[2].elements, strict=True):
             key = whole(k, s)
             entries = self.table._entries_of(self.sql, key, value)
             self.entered.append((key, entries))
@@ -213,9 +226,7 @@ class Completed:
         beside += many_beside(
             self.sql, [key for key, _ in self.entered], [entries for _, entries in self.entered]
         )
-        width = len(columns(self.sql, [[] for _ in self.sql.layout.indexes]))
-        arrays = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
-        return (*given, *arrays)
+        return (*given, *(self.table._array_of(list(column)) for column in zip(*rows, strict=True)))
 
     def _long(self, entries: Entries) -> list[Statement]:
         """Return statements that tell all clients of codes that are too long to be in order."""

@@ -105,6 +105,14 @@ def of_statement(error: BaseException, place: Place, user: str) -> Exception:
         return TransactionError(
             "an earlier error has ended this transaction; leave its block and begin another one"
         )
+    if state == "34000":
+        return TransactionError("this iterator began inside a savepoint that was rolled back")
+    if state in ("26000", "42P05"):
+        return DatabaseError(
+            f"{place.shown}: {text}; a connection pooler between does not keep prepared statements: add "
+            "prepare=false "
+            "to the URL"
+        )
     if state == "42501":
         return ReadOnly(f"{text}; {_missing_grant(text, place.schema, user)}")
     if state == "25006":

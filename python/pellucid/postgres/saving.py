@@ -107,9 +107,14 @@ class Saving(Numbering):
     def _store_batch(self, batch: dict[bytes, tuple[bytes | None, bytes]]) -> None:
         if not batch:
             return
+        # A NULL for an array gives a NULL for each row.
         spellings = [s for s, _ in batch.values()]
-        values = [data for _, data in batch.values()]
-        given = (list(batch), spellings, values, [None] * len(batch))
+        given = (
+            self._array_of(list(batch)),
+            self._array_of(spellings) if any(spellings) else None,
+            self._array_of([data for _, data in batch.values()]),
+            None,
+        )
         self._change(lambda sql: [(sql.put_many, given)], creates=True)
 
     def _swap(

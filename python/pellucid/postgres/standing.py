@@ -12,7 +12,7 @@ from typing import Any
 
 from pellucid._native import ServerGate, ServerTable
 from pellucid.errors import Busy, StaleTable
-from pellucid.postgres.connections import Rows, Statement
+from pellucid.postgres.connections import Array, Rows, Statement
 from pellucid.postgres.failures import LayoutChanged
 from pellucid.postgres.source import Source
 from pellucid.postgres.statements import Layout, Statements
@@ -183,6 +183,10 @@ class Standing(ServerTable):
         )
 
     # Calls of the native base
+
+    def _array_of(self, elements: list[Any]) -> Array:
+        """Return a parameter with many bytes."""
+        return Array(self._array(elements), elements)
 
     def _check_writable(self) -> None:
         self._source._check_writable()

@@ -12,6 +12,7 @@ use crate::values::names::ShapeNames;
 
 /// An encoded value that needs ids: of new shapes, and of values that are stored outside of it.
 #[pyclass(frozen, module = "pellucid", name = "ServerEncoded")]
+#[expect(clippy::vec_box, reason = "names stay where they are: others point there")]
 pub struct ServerEncoded {
     codec: Py<ServerCodec>,
     record: Vec<u8>,

@@ -6,6 +6,7 @@
 
 pub mod calls;
 pub mod codec;
+pub mod copying;
 pub mod encoded;
 pub mod feed;
 pub mod index;

@@ -5,17 +5,19 @@
 
 use std::sync::Arc;
 
+use pellucid_record::key::KeyEncoder;
 use pellucid_record::large_ids::large_ids;
 use pellucid_record::shape::Sighting;
 use pellucid_record::validate::validate_record;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyBytesMethods, PyList, PyTuple};
 
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::query::handle::{Query, of_server};
 use crate::server::codec::{ServerCodec, ServerGate};
+use crate::server::copying;
 use crate::server::encoded::ServerEncoded;
 use crate::server::stored;
 use crate::server::view::view_of;
@@ -79,9 +81,9 @@ impl ServerTable {
     ///
     /// # Errors
     /// `UnsupportedValue` and related exceptions, and what the value's own code raises.
-    pub fn encoded<'py>(
+    pub fn encoded(
         &self,
-        value: &Bound<'py, PyAny>,
+        value: &Bound<'_, PyAny>,
         may_admit: bool,
         place: impl Fn() -> String,
     ) -> PyResult<Encoded> {
@@ -91,6 +93,24 @@ impl ServerTable {
         let target = Target::Table { table: &counter, transaction: 0 };
         let manner = RowClass::manner(self.class.as_ref(), &codec.policy);
         encode_object(py, &codec.names, target, &codec.policy, manner, value, place)
+    }
+
+    /// Encodes an appended value: the only one (None), or the one with this number.
+    fn encoded_appended(
+        &self,
+        value: &Bound<'_, PyAny>,
+        number: Option<usize>,
+        may_admit: bool,
+    ) -> PyResult<Encoded> {
+        let py = value.py();
+        let place = || match number {
+            None => format!("the value appended to table {:?}", self.name_of(py)),
+            Some(number) => format!("value {number} given to extend() of table {:?}", self.name_of(py)),
+        };
+        if let Some(class) = &self.class {
+            class.check(value, place)?;
+        }
+        self.encoded(value, may_admit, place)
     }
 
     fn finished<'py>(&self, py: Python<'py>, encoded: Encoded) -> PyResult<Bound<'py, PyAny>> {
@@ -204,7 +224,7 @@ impl<'py> Fetched<'py> {
     }
 
     fn key_object(&self) -> PyResult<Bound<'py, PyAny>> {
-        let spelling = self.spelling.as_ref().map(|spelling| spelling.as_bytes());
+        let spelling = self.spelling.as_ref().map(PyBytesMethods::as_bytes);
         keys::object_of(self.key.py(), self.key.as_bytes(), spelling.unwrap_or_default())
     }
 }
@@ -267,8 +287,9 @@ impl ServerTable {
     }
 
     /// The code of a key; None for an object that cannot be one, so that no row has it.
+    #[staticmethod]
     #[pyo3(signature = (key, /))]
-    fn _code<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn _code<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let py = key.py();
         match keys::try_key_of(key) {
             Ok(stored) => {
@@ -282,9 +303,9 @@ impl ServerTable {
     }
 
     /// The key with this code and spelling.
+    #[staticmethod]
     #[pyo3(signature = (code, spelling=None))]
     fn _key_object<'py>(
-        &self,
         py: Python<'py>,
         code: &[u8],
         spelling: Option<&[u8]>,
@@ -300,13 +321,13 @@ impl ServerTable {
         start: Option<&Bound<'py, PyAny>>,
         stop: Option<&Bound<'py, PyAny>>,
         prefix: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<(Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>)> {
+    ) -> PyResult<[Option<Bound<'py, PyBytes>>; 2]> {
         let range = Bounds::new(&self.name_of(py), start, stop, prefix, false)?.range;
         let code = |edge: &std::ops::Bound<Vec<u8>>| match edge {
             std::ops::Bound::Included(code) | std::ops::Bound::Excluded(code) => Some(PyBytes::new(py, code)),
             std::ops::Bound::Unbounded => None,
         };
-        Ok((code(&range.start), code(&range.end)))
+        Ok([code(&range.start), code(&range.end)])
     }
 
     /// Encodes the value for a key: the bytes to store, or a `ServerEncoded` that still needs ids.
@@ -336,20 +357,14 @@ impl ServerTable {
         number: Option<usize>,
         may_admit: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = value.py();
-        let place = || match number {
-            None => format!("the value appended to table {:?}", self.name_of(py)),
-            Some(number) => format!("value {number} given to extend() of table {:?}", self.name_of(py)),
-        };
-        if let Some(class) = &self.class {
-            class.check(value, place)?;
-        }
-        self.finished(py, self.encoded(value, may_admit, place)?)
+        let encoded = self.encoded_appended(value, number, may_admit)?;
+        self.finished(value.py(), encoded)
     }
 
     /// The greatest number of shapes that a fetched row needs, and whether a row has a long key.
+    #[staticmethod]
     #[pyo3(signature = (rows, /))]
-    fn _surveyed(&self, rows: &Bound<'_, PyList>) -> PyResult<(u32, bool)> {
+    fn _surveyed(rows: &Bound<'_, PyList>) -> PyResult<(u32, bool)> {
         let (mut greatest, mut has_long) = (0, false);
         for row in rows {
             let row = row.cast::<PyTuple>().map_err(PyErr::from)?;
@@ -373,7 +388,7 @@ impl ServerTable {
             let fault = match key_of_row(row) {
                 Err(error) => Some(error.to_string()),
                 Ok((code, spelling)) => {
-                    let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes());
+                    let spelling = spelling.as_ref().map(PyBytesMethods::as_bytes);
                     keys::object_of(row.py(), code.as_bytes(), spelling.unwrap_or_default())
                         .err()
                         .map(|error| error.to_string())
@@ -389,8 +404,9 @@ impl ServerTable {
     }
 
     /// The whole code of a fetched row's key.
+    #[staticmethod]
     #[pyo3(signature = (row, /))]
-    fn _whole_code<'py>(&self, row: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
+    fn _whole_code<'py>(row: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(key_of_row(row)?.0)
     }
 
@@ -403,17 +419,58 @@ impl ServerTable {
     }
 
     /// Rows in the binary form of PostgreSQL's COPY; each is a tuple of bytes, bools and None.
+    #[staticmethod]
     #[pyo3(signature = (rows, /))]
-    fn _copy_rows<'py>(&self, rows: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyBytes>> {
+    fn _copy_rows<'py>(rows: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyBytes>> {
         let mut out = Vec::new();
         for row in rows {
             let row = row.cast::<PyTuple>().map_err(PyErr::from)?;
             out.extend_from_slice(&(row.len() as u16).to_be_bytes());
             for field in row {
-                push_field(&mut out, &field)?;
+                copying::push_field(&mut out, &field)?;
             }
         }
         Ok(PyBytes::new(rows.py(), &out))
+    }
+
+    /// A list of bytes and None as PostgreSQL's array of bytea, in its binary form.
+    #[staticmethod]
+    #[pyo3(signature = (elements, /))]
+    fn _array<'py>(elements: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyBytes>> {
+        copying::array_of(elements)
+    }
+
+    /// Encodes values from position `start` on as rows of COPY under these numbers, and returns the
+    /// rows and the position of the first value that is not in them: it needs ids, or the rows are
+    /// as large as `size_max`. The first value is number `count` of its call, for messages.
+    #[pyo3(signature = (values, start, numbers, count, size_max, /))]
+    fn _copy_values<'py>(
+        &self,
+        values: &Bound<'py, PyList>,
+        start: usize,
+        numbers: Vec<i64>,
+        count: usize,
+        size_max: usize,
+    ) -> PyResult<(Bound<'py, PyBytes>, usize)> {
+        let py = values.py();
+        let (mut out, mut key, mut position) = (Vec::new(), KeyEncoder::new(), start);
+        for number in numbers {
+            if position >= values.len() || out.len() >= size_max {
+                break;
+            }
+            let value = values.get_item(position)?;
+            let encoded = self.encoded_appended(&value, Some(count + position), true)?;
+            if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+                break;
+            }
+            key.clear();
+            key.int(number);
+            let shape_count = self.codec.get().dictionary().len();
+            copying::push_row(&mut out, key.as_bytes(), shape_count, encoded.encoder.bytes())?;
+            encode::recycle(py, encoded.encoder);
+            position += 1;
+        }
+        Ok((PyBytes::new(py, &out), position))
     }
 
     /// A view of a range, as "keys", "values" or "items".
@@ -444,22 +501,21 @@ impl ServerTable {
         gate: &Bound<'py, ServerGate>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let fetched = Fetched::new(row)?;
-        match &slf.get().class {
-            Some(_) => Self::object(slf, &fetched, gate.get()),
-            None => {
-                let row = Self::row(slf, &fetched.key, &fetched.value, fetched.edition, gate.get());
-                plain_of_row(slf.py(), &row)
-            }
+        if slf.get().class.is_some() {
+            return Self::object(slf, &fetched, gate.get());
         }
+        let row = Self::row(slf, &fetched.key, &fetched.value, fetched.edition, gate.get());
+        plain_of_row(slf.py(), &row)
     }
 
     /// The keys of fetched rows.
+    #[staticmethod]
     #[pyo3(signature = (rows, /))]
-    fn _keys<'py>(&self, py: Python<'py>, rows: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
+    fn _keys<'py>(py: Python<'py>, rows: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
         let mut keys = Vec::with_capacity(rows.len());
         for row in rows {
             let (code, spelling) = key_of_row(row.cast::<PyTuple>().map_err(PyErr::from)?)?;
-            let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes());
+            let spelling = spelling.as_ref().map(PyBytesMethods::as_bytes);
             keys.push(keys::object_of(py, code.as_bytes(), spelling.unwrap_or_default())?);
         }
         PyList::new(py, keys)
@@ -495,27 +551,6 @@ impl ServerTable {
         }
         PyList::new(py, items)
     }
-}
-
-/// Adds a field to a row of COPY: its size and its bytes, or -1 for None.
-fn push_field(out: &mut Vec<u8>, field: &Bound<'_, PyAny>) -> PyResult<()> {
-    if field.is_none() {
-        out.extend_from_slice(&(-1_i32).to_be_bytes());
-        return Ok(());
-    }
-    let flag;
-    let bytes = match field.cast::<PyBytes>() {
-        Ok(bytes) => bytes.as_bytes(),
-        Err(_) => {
-            flag = [u8::from(field.extract::<bool>()?)];
-            &flag
-        }
-    };
-    let size = i32::try_from(bytes.len());
-    let size = size.map_err(|_| errors::value_error("a field of PostgreSQL has less than 2 GiB"))?;
-    out.extend_from_slice(&size.to_be_bytes());
-    out.extend_from_slice(bytes);
-    Ok(())
 }
 
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";

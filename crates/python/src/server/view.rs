@@ -25,14 +25,14 @@ impl Viewed for ServerView {
     }
 
     fn iterate<'py>(&self, py: Python<'py>, shows: Shows, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
-        let shown = match shows {
+        let word = match shows {
             Shows::Keys => "keys",
             Shows::Values => "values",
             Shows::Items => "items",
         };
         callbacks::code_may_run(py);
         let reverse = self.reverse != reverse;
-        self.table.bind(py).call_method1("_iterate", (shown, &self.range, reverse))
+        self.table.bind(py).call_method1("_iterate", (word, &self.range, reverse))
     }
 
     fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
