@@ -31,7 +31,17 @@ from typing import (
 
 from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
-from pellucid._server import ServerCodec, ServerEncoded, ServerGate, ServerTable
+from pellucid._server import (
+    ServerCodec,
+    ServerEncoded,
+    ServerGate,
+    ServerIndexCodes,
+    ServerIndexes,
+    ServerRows,
+    ServerTable,
+    server_index_definition,
+    server_index_error,
+)
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
 
@@ -61,6 +71,9 @@ __all__ = [
     "ServerCodec",
     "ServerEncoded",
     "ServerGate",
+    "ServerIndexCodes",
+    "ServerIndexes",
+    "ServerRows",
     "ServerTable",
     "Snapshot",
     "SortBy",
@@ -75,6 +88,8 @@ __all__ = [
     "loads",
     "open",
     "parse",
+    "server_index_definition",
+    "server_index_error",
     "set_threads",
     "validate",
     "view",

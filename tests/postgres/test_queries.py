@@ -126,6 +126,13 @@ ENDS: list[Callable[[Any], Any]] = [
 ]
 
 
+def asked(table: Any, conditions: list[Condition], order: list[Any], offset: int, limit: int | None) -> Any:
+    query = table.where(*conditions)
+    query = query.order_by(*order) if order else query
+    query = query.limit(limit) if limit is not None else query
+    return query.offset(offset) if offset else query
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_server_answers_as_an_embedded_table_does(tables: Callable[[], Tables], seed: int) -> None:
     chance = random.Random(seed)
@@ -143,14 +150,9 @@ def test_a_server_answers_as_an_embedded_table_does(tables: Callable[[], Tables]
             order, offset = chance.choice(ORDERS), chance.choice([0, 0, 0, 1, 7])
             limit, end = chance.choice([None, None, 0, 1, 5, 60]), chance.choice(ENDS)
 
-            def asked(table: Any) -> Any:
-                query = table.where(*conditions)
-                query = query.order_by(*order) if order else query
-                query = query.limit(limit) if limit is not None else query
-                return end(query.offset(offset) if offset else query)
-
+            query = (conditions, order, offset, limit)
             case = f"seed {seed}, turn {turn}: {conditions} by {order}, {offset} to {limit}"
-            assert asked(server) == asked(memory), case
+            assert end(asked(server, *query)) == end(asked(memory, *query)), case
         changed = {key(chance, number): record(chance) for number in range(10)}
         removed = chance.sample(sorted(rows, key=str), min(len(rows), 3))
         for table in (server, memory):
@@ -248,8 +250,8 @@ def test_explain_shows_the_statement_and_the_plan(url: str) -> None:
         table.extend({"n": number, "c": f"c{number % 5}"} for number in range(100))
         table.create_index("n", F.n)
         table.create_index("c", F.c)
-        rows = f'SELECT k, s, v, ver FROM "{db._place.schema}"."t{table._found}_{table._statements().layout.generation}"'
-        ask = f"ask the server: {rows}"
+        relation = table._statements().layout.relation
+        ask = f'ask the server: SELECT k, s, v, ver FROM "{db._place.schema}"."{relation}"'
         in_order = f'NOT (SELECT has_long FROM "{db._place.schema}"."indexes" WHERE id = {{}})'
         assert statement(table.where(F.c == "c3").limit(5)) == f"{ask} WHERE i2 = $1 ORDER BY k LIMIT 5"
         assert statement(table.where(F.c.startswith("c")).order_by(F.c.desc()).limit(3)) == (

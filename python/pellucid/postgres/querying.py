@@ -1,7 +1,7 @@
 """The queries of a table on a server, and what they change.
 
-`where`, `order_by` and their like give the same `pellucid.Query` as those of an embedded table. What an index can
-answer is answered by the server; the native module filters, sorts and computes the rest.
+`where`, `order_by` and their like give the same `pellucid.Query` as those of an embedded table. What an
+index can answer is answered by the server; the native module filters, sorts and computes the rest.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Querying(Standing):
     ) -> int:
         """Set fields of rows, in the transaction that runs; return how many rows there were.
 
-        `computed` has, for each row, two values for each path without one: whether the row has it, and the value.
+        `computed` has, for each row, two values for each path without one: whether the row has it, and it.
         """
         self._check_writable()
         done = 0

@@ -8,7 +8,7 @@ use pellucid_query::exec::evaluator_of_all;
 use pellucid_query::expression::Node;
 use pellucid_query::index::Definition;
 use pellucid_query::plan::Candidate;
-use pellucid_query::server::{Predicate, ServerIndex, Translated, translate, worth_knowing};
+use pellucid_query::server::{Codes, Predicate, ServerIndex, Translated, translate, worth_knowing};
 use pellucid_query::sort::{Sort, SortKey, SortedKeys};
 use pellucid_query::{CoveredRows, Selection};
 use pyo3::prelude::*;
@@ -45,7 +45,7 @@ pub struct Served<'py> {
 /// An object of Python's with the predicates.
 fn python_of<'py>(py: Python<'py>, predicate: &Predicate) -> PyResult<Bound<'py, PyAny>> {
     let bytes = |codes: &[Vec<u8>]| PyList::new(py, codes.iter().map(|code| PyBytes::new(py, code)));
-    let ranges = |ranges: &[(Option<Vec<u8>>, Option<Vec<u8>>)]| {
+    let ranges = |ranges: &[Codes]| {
         let edge = |code: &Option<Vec<u8>>| code.as_ref().map(|code| PyBytes::new(py, code));
         PyList::new(py, ranges.iter().map(|(start, end)| (edge(start), edge(end))))
     };
@@ -257,8 +257,8 @@ pub fn iterate<'py>(
 }
 
 /// The rows for which each function of the plan returns something true.
-fn passed<'py>(
-    served: &Served<'py>,
+fn passed(
+    served: &Served<'_>,
     plan: &Plan,
     (fetching, selection): (Fetching, Option<Selection>),
 ) -> PyResult<Fetching> {

@@ -100,7 +100,7 @@ impl Walk {
         let py = table.py();
         let (key, spelling) = key_of_row(row)?;
         let value = row.get_item(2)?.cast_into::<PyBytes>()?;
-        let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes()).unwrap_or_default();
+        let spelling = spelling.as_ref().map(PyBytesMethods::as_bytes).unwrap_or_default();
         let row = Row { key: key.as_bytes(), spelling, record: stored::record_of(value.as_bytes()) };
         let shapes = table.get().codec.get().dictionary();
         let taken = selection.takes(&row, &Whole { shapes, large: &self.large });
@@ -145,7 +145,7 @@ impl ServerRows {
         let Some(row) = found? else { return Ok(None) };
         let key = || {
             let (code, spelling) = key_of_row(&row)?;
-            let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes()).unwrap_or_default();
+            let spelling = spelling.as_ref().map(PyBytesMethods::as_bytes).unwrap_or_default();
             keys::object_of(py, code.as_bytes(), spelling)
         };
         let value = || ServerTable::value_of(table, row.as_any(), self.gate.get());
