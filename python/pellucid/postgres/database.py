@@ -67,6 +67,7 @@ class Database(Mapping, Source):
         # Handles on tables that are not there yet, and how often a table was dropped or renamed here.
         self._pending: weakref.WeakValueDictionary[int, Standing] = weakref.WeakValueDictionary()
         self._names_changed = 0
+        self._epoch = 0
         self._snapshots: weakref.WeakValueDictionary[int, Snapshot] = weakref.WeakValueDictionary()
         self._blocks: dict[int | None, Block] = {}
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
@@ -110,6 +111,7 @@ class Database(Mapping, Source):
         if self._closed:
             return
         self._closed = True
+        self._epoch += 1
         self._open_gate.close()
         for snapshot in list(self._snapshots.values()):
             snapshot.close()
@@ -159,6 +161,7 @@ class Database(Mapping, Source):
         running = self._running()
         if running is None:
             self._layouts.pop(layout.id, None)
+            self._epoch += 1
         else:
             running.layouts[layout.id] = None
 
@@ -192,6 +195,7 @@ class Database(Mapping, Source):
     def _tell(self, name: str, layout: Layout) -> None:
         """Tell the handles that wait for a table of this name which it was."""
         self._names_changed += 1
+        self._epoch += 1
         for table in list(self._pending.values()):
             if table.name == name and table._found is None:
                 table._stand_for(layout)
@@ -212,8 +216,9 @@ class Database(Mapping, Source):
         running = self._running()
         if running is not None and running.has_changed_tables:
             running.layouts[layout.id] = layout
-        else:
+        elif self._layouts.get(layout.id) != layout:
             self._layouts[layout.id] = layout
+            self._epoch += 1
         return layout
 
     def _layout_named(self, name: str) -> Layout | None:
@@ -239,6 +244,7 @@ class Database(Mapping, Source):
         layout = self._with_session(lambda session: self._catalog.numbered(session, number))
         if layout is None:
             self._layouts.pop(number, None)
+            self._epoch += 1
             return None
         return self._keep(layout)
 
@@ -324,6 +330,8 @@ class Database(Mapping, Source):
             raise
         running.is_committed = True
         self._leave(running)
+        if running.layouts:
+            self._epoch += 1
         for number, layout in running.layouts.items():
             if layout is None:
                 self._layouts.pop(number, None)
@@ -340,6 +348,7 @@ class Database(Mapping, Source):
         self._leave(running)
         if running.has_changed_tables:
             self._names_changed += 1
+            self._epoch += 1
         for gate in (gate for gates in running.gates for gate in gates):
             gate.take_back()
 

@@ -32,6 +32,8 @@ class Source:
     _catalog: Catalog
     _connections: Connections
     _closed: bool
+    # Grows when a layout changes that a handle may have, and when the source is closed.
+    _epoch: int
     # How often a table was dropped or renamed here, and the handles on tables that are not there yet.
     _names_changed: int
     _pending: weakref.WeakValueDictionary[int, Standing]
