@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextvars
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -56,9 +55,6 @@ class Database(Mapping, Source):
         self._codec = ServerCodec(pickle)
         self._open_gate = ServerGate()
         self._closed = False
-        self._running_here: contextvars.ContextVar[Running | None] = contextvars.ContextVar(
-            "running", default=None
-        )
         self._connections = Connections(place, timeout, setup_of(mode, durability, timeout))
         self._catalog = Catalog(place.schema)
         self._shapes = Shapes(self._codec, place.schema)
@@ -117,8 +113,8 @@ class Database(Mapping, Source):
             snapshot.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False)
-        running = self._running_here.get()
-        if running is not None and not running.has_ended:
+        running = self._running()
+        if running is not None:
             self._roll_back(running)
         self._connections.close()
 
@@ -297,12 +293,10 @@ class Database(Mapping, Source):
 
     def _running(self) -> Running | None:
         """Return the caller's transaction; None if it has none."""
-        running = self._running_here.get()
-        if running is None or running.owner != transactions.owner():
-            return None
-        if running.has_ended:
-            return None
-        return running
+        for running in transactions.RUNNING.get():
+            if running.database is self and not running.has_ended and running.owner == transactions.owner():
+                return running
+        return None
 
     def _gate(self) -> ServerGate:
         running = self._running()
@@ -318,8 +312,8 @@ class Database(Mapping, Source):
         except BaseException:
             self._connections.give(session)
             raise
-        running = Running(session)
-        self._running_here.set(running)
+        running = Running(self, session)
+        transactions.RUNNING.set((*transactions.RUNNING.get(), running))
         return running
 
     def _commit(self, running: Running) -> None:
@@ -354,7 +348,8 @@ class Database(Mapping, Source):
 
     def _leave(self, running: Running) -> None:
         running.has_ended = True
-        self._running_here.set(None)
+        others = tuple(other for other in transactions.RUNNING.get() if other is not running)
+        transactions.RUNNING.set(others)
         self._connections.give(running.session)
 
     # Statements
