@@ -55,6 +55,13 @@ def server(request: pytest.FixtureRequest, started: Callable[[str], str]) -> str
 
 
 @pytest.fixture
+def url(server: str) -> Iterator[str]:
+    """The URL of a database on that server, which is not there yet."""
+    with servers.empty_database(server) as empty:
+        yield empty
+
+
+@pytest.fixture
 def dsn(server: str) -> Iterator[str]:
     """A connection string for an empty schema of that server."""
     with servers.schema(server) as empty:

@@ -17,6 +17,7 @@ import itertools
 import os
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,40 @@ def schema(dsn: str) -> Iterator[str]:
             ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
             connection.execute(ended, [name])
             connection.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+def url(dsn: str, schema: str, **more: str) -> str:
+    """The URL of a database in a schema of the server."""
+    parameters = {**driver("psycopg").conninfo.conninfo_to_dict(dsn), "schema": schema, **more}
+    parameters.pop("options", None)
+    return "postgresql://?" + urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)
+
+
+@contextlib.contextmanager
+def empty_database(dsn: str, **more: str) -> Iterator[str]:
+    """The URL of a database that is not there yet, and goes with all that is in it after the block."""
+    psycopg = driver("psycopg")
+    name = f"pellucid_test_{os.getpid()}_{next(_schema_number)}"
+    try:
+        yield url(dsn, name, application_name=name, **more)
+    finally:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            # A test that failed may have left a transaction open, which DROP would wait for.
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
+            connection.execute(ended, [name])
+            connection.execute("SET client_min_messages = error")
+            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+@contextlib.contextmanager
+def without_schema(dsn: str, name: str) -> Iterator[None]:
+    """A block that may create this schema, which was not there and goes with all that is in it."""
+    with driver("psycopg").connect(dsn, autocommit=True) as connection:
+        connection.execute("SET client_min_messages = error")
+        try:
+            yield
+        finally:
+            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
 
 def environment(dsn: str) -> dict[str, str]:

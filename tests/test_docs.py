@@ -55,7 +55,10 @@ def run_snippets(document: str) -> None:
 
 
 WITH_SNIPPETS = [name for name in DOCUMENTS if any(blocks(name, "python"))]
-WITH_SERVER = [name for name in WITH_SNIPPETS if any("psycopg" in text for _, text in blocks(name, "python"))]
+OF_SERVER = re.compile(r"psycopg|postgresql://")
+WITH_SERVER = [
+    name for name in WITH_SNIPPETS if any(OF_SERVER.search(text) for _, text in blocks(name, "python"))
+]
 
 
 @pytest.mark.parametrize("document", [name for name in WITH_SNIPPETS if name not in WITH_SERVER])
@@ -76,7 +79,8 @@ def test_the_snippets_of_a_document_run_with_a_postgresql_server(
     for name, value in servers.environment(dsn).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    run_snippets(document)
+    with servers.without_schema(dsn, "pellucid"):
+        run_snippets(document)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -181,8 +185,12 @@ def test_all_is_what_is_public() -> None:
     assert sorted(pellucid.__all__) == sorted(public)
 
 
-# What `open` and its kin hand out, whether or not a user can name the class.
-CLASSES = {name: thing for name, thing in vars(_native).items() if inspect.isclass(thing)}
+# What `open` and its kin hand out, whether or not a user can name the class; not what pellucid.postgres uses.
+CLASSES = {
+    name: thing
+    for name, thing in vars(_native).items()
+    if inspect.isclass(thing) and not name.startswith("Server")
+}
 
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:

@@ -32,6 +32,7 @@ from pellucid._native import __version__ as __version__
 from pellucid.errors import (
     Busy,
     Closed,
+    CommitUnknown,
     CorruptRecord,
     DatabaseCorrupt,
     DatabaseError,
@@ -74,6 +75,7 @@ __all__ = [
     "Busy",
     "Change",
     "Closed",
+    "CommitUnknown",
     "CorruptRecord",
     "Database",
     "DatabaseCorrupt",

@@ -1,8 +1,7 @@
 # The compiled module, for type checkers; `./dev lint` compares it with the binary.
 #
 # Arguments have exact types for keys and values. Results are `Any`: with a union of all types that may be
-# stored, users would have to narrow what they know. A table opened with `type=` is the exception. The
-# docstrings of the binary explain what an overload or a default cannot.
+# stored, users would have to narrow what they know. A table opened with `type=` is the exception.
 from collections.abc import (
     Callable,
     ItemsView,
@@ -32,6 +31,8 @@ from typing import (
 
 from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
+from pellucid import _server
+from pellucid._server import *  # noqa: F403 - it is a part of this stub
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
 
@@ -76,6 +77,7 @@ __all__ = [
     "validate",
     "view",
 ]
+__all__ += _server.__all__
 
 __version__: str
 

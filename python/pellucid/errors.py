@@ -28,6 +28,7 @@ an `AttributeError`.
     |-- Closed                  ValueError       a handle used after close
     |-- Busy                    TimeoutError     a lock that another process or thread holds
     |-- TransactionError        RuntimeError     a transaction used in another thread, or after its end
+    |-- CommitUnknown           ConnectionError  a write to a server that may be stored, or not
     `-- DatabaseError           OSError          the file itself
         |-- NotADatabase                         a file of another program
         |-- DatabaseCorrupt                      truncated or damaged
@@ -41,6 +42,7 @@ an `AttributeError`.
 __all__ = [
     "Busy",
     "Closed",
+    "CommitUnknown",
     "CorruptRecord",
     "DatabaseCorrupt",
     "DatabaseError",
@@ -152,6 +154,14 @@ class Busy(Error, TimeoutError):
 
 class TransactionError(Error, RuntimeError):
     """A transaction that was used in another thread, or after its end."""
+
+
+class CommitUnknown(Error, ConnectionError):
+    """A write to a server whose connection ended before the answer came: it may be stored, or not.
+
+    It is raised only if the server cannot be asked afterwards. Read the rows to find out, and write
+    again if they are not there.
+    """
 
 
 class HistoryGone(Error, LookupError):

@@ -10,15 +10,16 @@ use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, 
 use pellucid_query::expression::Node;
 use pellucid_query::{Fault, LookedUp, Scanned, Walk};
 use pellucid_record::Shapes;
-use pellucid_store::{Snapshot, Transaction};
+use pellucid_store::{Large, Snapshot, Whole};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::column::column_of;
 use crate::errors;
-use crate::table::handle::Table;
+use crate::hot::callbacks;
 use crate::table::reading::Rows;
+use crate::values::home::Home;
 use crate::values::keys;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault, over};
@@ -107,19 +108,19 @@ impl Parallel for Gather {
     }
 }
 
-/// Gathers the columns of rows of a running transaction, which also has the values stored outside
-/// of the records.
-struct GatherInside<'a> {
+/// Gathers the columns of rows, with the values stored outside of the records from `large`: the
+/// running transaction, or a server.
+struct GatherBeside<'a, L> {
     wanted: &'a Wanted,
     known: &'a Kinds,
-    transaction: &'a Transaction,
+    large: &'a L,
 }
 
-impl Work for GatherInside<'_> {
+impl<L: Large + Sync> Work for GatherBeside<'_, L> {
     type Result = Part;
 
     fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, self.transaction, || stop.is_set())
+        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, self.large, || stop.is_set())
     }
 }
 
@@ -137,22 +138,36 @@ impl Work for GatherCovered<'_> {
     }
 }
 
-fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &Kinds) -> PyResult<Part> {
-    let (py, core) = (table.py(), table.get().core());
+fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known: &Kinds) -> PyResult<Part> {
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
-        Rows::Covered(..) => return over(table, source, GatherCovered { wanted, known }),
-        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) => None,
+        Rows::Covered(..) => return over(py, home, source, GatherCovered { wanted, known }),
+        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Fed(_) => None,
     };
     if let Some(snapshot) = snapshot {
-        return over_parts(table, source, Gather { wanted: wanted.clone(), known: known.clone(), snapshot });
+        return over_parts(
+            py,
+            home,
+            source,
+            Gather { wanted: wanted.clone(), known: known.clone(), snapshot },
+        );
     }
     let Source { rows, mut selection } = source;
-    let part = core.in_running(py, |transaction| {
+    if let Rows::Fed(mut feed) = rows {
+        let part = {
+            let (rows, large, shapes) = feed.parts();
+            let work = GatherBeside { wanted, known, large };
+            callbacks::released(py, || {
+                work.run_over(rows, selection.as_mut(), &Whole { shapes, large }, SIGNALS)
+            })
+        };
+        return part.map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, home, fault)));
+    }
+    let part = home.in_running(py, |transaction| {
         let transaction = &*transaction;
         let whole = transaction.whole();
-        let work = GatherInside { wanted, known, transaction };
+        let work = GatherBeside { wanted, known, large: transaction };
         Ok(match rows {
             Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS),
             Rows::Inside(mut scan) => {
@@ -163,10 +178,12 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
                 let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
                 work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
             }
-            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) => Ok(Part::default()),
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) | Rows::Fed(_) => {
+                Ok(Part::default())
+            }
         })
     })?;
-    part.map_err(|fault| of_fault(table, fault))
+    part.map_err(|fault| of_fault(py, home, fault))
 }
 
 /// The columns of the rows as they are now.
@@ -174,7 +191,7 @@ pub fn columns_of<'py>(
     of: &impl Queried<'py>,
     chosen: Option<&[(Box<str>, Node)]>,
 ) -> PyResult<arrow::Table> {
-    let table = of.table();
+    let (py, home) = (of.py(), of.home());
     let mut known = Kinds::new();
     let nodes: Vec<_> = chosen.into_iter().flatten().map(|(_, node)| node.clone()).collect();
     let wanted_of = |nodes: &[Node]| {
@@ -188,15 +205,15 @@ pub fn columns_of<'py>(
             Some(_) => of.source_of(&nodes, Walked::InParts)?,
         };
         let Some((source, nodes)) = found else { return Ok(arrow::nothing(&wanted_of(&nodes)?)) };
-        match gathered(table, source, &wanted_of(&nodes)?, &known)?.finish() {
+        match gathered(py, &home, source, &wanted_of(&nodes)?, &known)?.finish() {
             Gathered::Done(columns) => return Ok(columns),
             // The rows are queried again, so the last walk sees a single state of the table.
             Gathered::Again(kinds) => known = kinds,
-            Gathered::Refused(refusal) => return Err(refused(table, &refusal)),
+            Gathered::Refused(refusal) => return Err(refused(py, &home, &refusal)),
             Gathered::Damaged(Refusal { column, why, .. }) => {
-                let name = table.get().name(table.py());
+                let name = home.name(py);
                 return Err(errors::corrupt_record(
-                    table.py(),
+                    py,
                     format!("a record of table {name:?} is damaged, in column {column:?}: {why}"),
                 ));
             }
@@ -204,8 +221,8 @@ pub fn columns_of<'py>(
     }
 }
 
-fn refused(table: &Bound<'_, Table>, refusal: &Refusal) -> PyErr {
-    let (py, name) = (table.py(), table.get().name(table.py()));
+fn refused(py: Python<'_>, home: &Home, refusal: &Refusal) -> PyErr {
+    let name = home.name(py);
     let key = refusal.key.as_deref().and_then(|key| keys::object_of(py, key, &[]).ok());
     let record =
         key.and_then(|key| key.repr().ok()).map_or_else(|| "a record".into(), |key| format!("record {key}"));
@@ -228,9 +245,9 @@ pub fn to_arrow<'py>(
     of: &impl Queried<'py>,
     chosen: Option<&[(Box<str>, Node)]>,
 ) -> PyResult<Bound<'py, ArrowStream>> {
-    let (py, columns) = (of.table().py(), columns_of(of, chosen)?);
+    let (py, columns) = (of.py(), columns_of(of, chosen)?);
     if let Some(name) = arrow::unnamable(&columns) {
-        let table = of.table().get().name(py);
+        let table = of.home().name(py);
         return Err(errors::raise(
             py,
             "UnsupportedValue",

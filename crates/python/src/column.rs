@@ -12,7 +12,7 @@ use pellucid_query::walk::{damaged, for_each, for_each_at};
 use pellucid_query::{Column, Extremes, Fault, LookedUp, Selected, Selection, Step, Sum, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Row, Snapshot, TransactionScan};
+use pellucid_store::{Row, Snapshot, TransactionScan, Whole};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList};
@@ -21,9 +21,10 @@ use crate::errors;
 use crate::expression::handle::Expression;
 use crate::query::group;
 use crate::signals::{Signals, is_interrupted_at_turn};
-use crate::table::handle::Table;
 use crate::table::reading::Rows;
+use crate::values::home::Home;
 use crate::values::{decode, node, path, row_errors, scalars};
+use crate::work::plain;
 use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 
 /// The steps of a field path.
@@ -76,7 +77,7 @@ fn native_sum<'py>(
     of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
 ) -> PyResult<Option<(Bound<'py, PyAny>, u64)>> {
-    let py = of.table().py();
+    let py = of.py();
     let sum = |column| Aggregate::Sum(column, Decimals::Added(None));
     let Some(total) = group::total(of, None, &node_of(path)?, sum)? else {
         return Ok(Some((0i64.into_pyobject(py)?.into_any(), 0)));
@@ -87,7 +88,7 @@ fn native_sum<'py>(
         return Ok(None);
     }
     let object = match sum.int() {
-        Some(ints) if decimals.count() > 0 => group::object_of(of.table(), &decimals.value_with(ints))?,
+        Some(ints) if decimals.count() > 0 => group::object_of(py, &of.home(), &decimals.value_with(ints))?,
         _ => of_sum(py, sum)?,
     };
     Ok(Some((object, sum.count() + decimals.count())))
@@ -107,7 +108,7 @@ fn by_python<'py>(
     path: &Bound<'py, PyAny>,
     values: &Bound<'py, PyList>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = of.table().py();
+    let py = of.py();
     let builtin = py.import("builtins")?.getattr("sum")?;
     let total = match of_ints_and_floats(values)? {
         Some((sum, large)) => of_sum(py, &sum)?.add(builtin.call1((large,))?),
@@ -117,7 +118,7 @@ fn by_python<'py>(
         if !error.is_instance_of::<PyTypeError>(py) {
             return no_sum(of, path, error);
         }
-        let name = of.table().get().name(py);
+        let name = of.home().name(py);
         let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
         let unlike = errors::type_error(format!(
             "the values at {shown} of table {name:?} cannot all be added to each other: {}; \
@@ -157,9 +158,9 @@ pub fn of_sum<'py>(py: Python<'py>, sum: &Sum) -> PyResult<Bound<'py, PyAny>> {
 
 /// Adds to Python's own exception which values have no sum or no mean.
 fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -> PyErr {
-    let py = of.table().py();
+    let py = of.py();
     errors::arithmetic(py, error, |why| {
-        let name = of.table().get().name(py);
+        let name = of.home().name(py);
         let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
         format!(
             "the values at {shown} of table {name:?} cannot be added up, or divided: {why}; choose those that can with where(), or take \
@@ -170,7 +171,7 @@ fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -
 
 /// `table.mean(path)`.
 pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = of.table().py();
+    let py = of.py();
     let (total, count) = if let Some(sum) = native_sum(of, path)? {
         sum
     } else {
@@ -185,7 +186,7 @@ pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<B
 
 /// The numbers at a path, as Python objects.
 fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-    let py = of.table().py();
+    let py = of.py();
     let numbers = PyList::empty(py);
     let kind = py.import("numbers")?.getattr("Number")?;
     let branches = node_of(path)?.branches();
@@ -238,21 +239,21 @@ pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<
 
 /// `table.column(path)`: a list of the values, None for a row without the field.
 pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-    let (table, mut values) = (of.table(), Vec::new());
+    let (py, mut values) = (of.py(), Vec::new());
     if let Some((source, nodes)) = of.source_of(&[node_of(path)?], Walked::ByOne)? {
         if let (Source { rows: Rows::Covered(rows, _), selection: None }, [node]) = (&source, &nodes[..])
             && is_first_part(node)
             && let Some(ints) = rows.ints()
         {
-            return PyList::new(table.py(), ints);
+            return PyList::new(py, ints);
         }
-        see_source(table, source, &nodes, |row| {
+        see_source(py, &of.home(), source, &nodes, |row| {
             values.append(row);
             Ok(())
         })?;
     }
     // Values are collected first: appending each to a Python list took a seventh of the time.
-    PyList::new(table.py(), values)
+    PyList::new(py, values)
 }
 
 /// Whether the expression is the first part of an index entry.
@@ -276,13 +277,14 @@ pub fn for_each_values<'py>(
     visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
     match of.source_of(nodes, Walked::ByOne)? {
-        Some((source, nodes)) => see_source(of.table(), source, &nodes, visit),
+        Some((source, nodes)) => see_source(of.py(), &of.home(), source, &nodes, visit),
         None => Ok(()),
     }
 }
 
 fn see_source<'py>(
-    table: &Bound<'py, Table>,
+    py: Python<'py>,
+    home: &Home,
     Source { rows, mut selection }: Source,
     nodes: &[Node],
     mut visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
@@ -292,31 +294,47 @@ fn see_source<'py>(
     let rows = match rows {
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
-            return see_pinned(table, &mut *scan, selection.as_mut(), &snapshot, columns, visit);
+            return see_pinned(py, home, &mut *scan, selection.as_mut(), &snapshot, columns, visit);
         }
         Rows::Listed(snapshot, mut rows) => {
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
-            return see_pinned(table, &mut rows, selection.as_mut(), &snapshot, columns, visit);
+            return see_pinned(py, home, &mut rows, selection.as_mut(), &snapshot, columns, visit);
         }
         Rows::Indexed(snapshot, mut rows) => {
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
-            return see_pinned(table, &mut rows, selection.as_mut(), &snapshot, columns, visit);
+            return see_pinned(py, home, &mut rows, selection.as_mut(), &snapshot, columns, visit);
         }
-        Rows::Covered(mut rows, _) => return see_values(table, &mut *rows, &NoShapes, columns, None, visit),
+        Rows::Covered(mut rows, _) => {
+            return see_values(py, home, &mut *rows, &NoShapes, columns, None, visit);
+        }
+        Rows::Fed(mut feed) => {
+            let seen = {
+                let (rows, large, shapes) = feed.parts();
+                let whole = Whole { shapes, large };
+                match &mut selection {
+                    None => see_values(py, home, rows, &whole, columns, None, visit),
+                    Some(selection) => {
+                        let mut rows = Selected { rows, selection, shapes: &whole };
+                        see_values(py, home, &mut rows, &whole, columns, None, visit)
+                    }
+                }
+            };
+            return seen.map_err(|error| feed.large.failed(py).unwrap_or(error));
+        }
         rows => rows,
     };
     let snapshot = rows.snapshot().cloned();
     let mut objects = Vec::with_capacity(columns.len());
     let count = columns.len();
-    let found = over(table, Source { rows, selection }, CollectValues(columns))?;
+    let found = over(py, home, Source { rows, selection }, CollectValues(columns))?;
     let mut signals = Signals::by_turns();
     for values in found.chunks(count.max(1)) {
-        signals.step(table.py())?;
+        signals.step(py)?;
         objects.clear();
         for value in values {
             objects.push(match value {
-                None => table.py().None().into_bound(table.py()),
-                Some(record) => Table::plain_record(table, record, snapshot.as_ref())?,
+                None => py.None().into_bound(py),
+                Some(record) => plain::of_record(py, home, record, snapshot.as_ref())?,
             });
         }
         visit(&mut objects)?;
@@ -326,7 +344,8 @@ fn see_source<'py>(
 
 /// As `for_each_values`, over the selected rows of a snapshot.
 fn see_pinned<'py>(
-    table: &Bound<'py, Table>,
+    py: Python<'py>,
+    home: &Home,
     rows: &mut impl Walk,
     selection: Option<&mut Selection>,
     snapshot: &Snapshot,
@@ -335,17 +354,18 @@ fn see_pinned<'py>(
 ) -> PyResult<()> {
     let whole = snapshot.whole();
     match selection {
-        None => see_values(table, rows, &whole, columns, Some(snapshot), visit),
+        None => see_values(py, home, rows, &whole, columns, Some(snapshot), visit),
         Some(selection) => {
             let mut rows = Selected { rows, selection, shapes: &whole };
-            see_values(table, &mut rows, &whole, columns, Some(snapshot), visit)
+            see_values(py, home, &mut rows, &whole, columns, Some(snapshot), visit)
         }
     }
 }
 
 /// As `for_each_values`, over rows whose bytes stay in place meanwhile.
 fn see_values<'py, S: Shapes + ?Sized>(
-    table: &Bound<'py, Table>,
+    py: Python<'py>,
+    home: &Home,
     rows: &mut impl Walk,
     shapes: &S,
     mut columns: Vec<Column>,
@@ -356,7 +376,7 @@ fn see_values<'py, S: Shapes + ?Sized>(
     let outcome = for_each_at(rows, Pace::by_turns(is_interrupted_at_turn), |row| {
         objects.clear();
         for column in &mut columns {
-            match object_in(table, column, &row, shapes, snapshot) {
+            match object_in(py, home, column, &row, shapes, snapshot) {
                 Ok(object) => objects.push(object),
                 Err(error) => return ControlFlow::Break(Ok(error)),
             }
@@ -369,29 +389,29 @@ fn see_values<'py, S: Shapes + ?Sized>(
     match outcome {
         Ok(None) => Ok(()),
         Ok(Some(error)) => Err(error),
-        Err(fault) => Err(of_fault(table, fault)),
+        Err(fault) => Err(of_fault(py, home, fault)),
     }
 }
 
 fn object_in<'py, S: Shapes + ?Sized>(
-    table: &Bound<'py, Table>,
+    py: Python<'py>,
+    home: &Home,
     column: &mut Column,
     row: &Row<'_>,
     shapes: &S,
     snapshot: Option<&Snapshot>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = table.py();
     if let Some(value) = column.quick_int(row.record) {
         return Ok(value.into_pyobject(py)?.into_any());
     }
     let found = column
         .read(row, shapes)
-        .map_err(|error| row_errors::corrupt_key(py, &table.get().name(py), row.key, &error))?;
+        .map_err(|error| row_errors::corrupt_key(py, &home.name(py), row.key, &error))?;
     match found {
         None => Ok(py.None().into_bound(py)),
         Some((slot, record)) => match decode::simple(py, &slot) {
             Some(object) => Ok(object),
-            None => Table::plain_part(table, row.key, record, &slot, snapshot),
+            None => plain::of_slot(py, home, (row.key, record), &slot, snapshot),
         },
     }
 }

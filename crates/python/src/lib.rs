@@ -33,6 +33,7 @@ mod progress;
 mod put;
 mod query;
 mod report;
+mod server;
 mod signals;
 mod snapshot;
 mod standing;
@@ -115,7 +116,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     default_table::install(py)?;
     table::rows::install(py);
     table::slots::install(py);
-    values::home::install(&table::home::Calls);
+    add_server(module)?;
+    values::home::install([&table::home::Calls, &server::calls::ServerCalls]);
     values::alloc::install_tracked::<Record>(py)?;
     values::alloc::install_tracked::<RecordList>(py)?;
     module.add("view", values::functions::view_function(module)?)?;
@@ -126,5 +128,20 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     abc.getattr("Mapping")?.call_method1("register", (py.get_type::<SnapshotHandle>(),))?;
     abc.getattr("MutableSequence")?.call_method1("register", (py.get_type::<RecordList>(),))?;
+    Ok(())
+}
+
+/// Adds what `pellucid.postgres` builds on.
+fn add_server(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<server::codec::ServerGate>()?;
+    module.add_class::<server::codec::ServerCodec>()?;
+    module.add_class::<server::encoded::ServerEncoded>()?;
+    module.add_class::<server::table::ServerTable>()?;
+    module.add_class::<server::rows::ServerRows>()?;
+    module.add_class::<server::index::ServerIndexes>()?;
+    module.add_class::<server::index::ServerIndexCodes>()?;
+    module.add_function(wrap_pyfunction!(server::index::server_index_error, module)?)?;
+    module.add_function(wrap_pyfunction!(server::index::server_index_definition, module)?)?;
+    module.add_function(wrap_pyfunction!(query::served::server_query, module)?)?;
     Ok(())
 }

@@ -28,11 +28,11 @@ const NOT_A_TIME: i64 = i64::MIN;
 
 /// `to_numpy(path)`.
 pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let numpy = module(of.table().py(), "numpy", "to_numpy", "numpy")?;
+    let numpy = module(of.py(), "numpy", "to_numpy", "numpy")?;
     let node = node_of(path)?;
     if let Some((source, nodes)) = of.source_of(std::slice::from_ref(&node), Walked::InParts)? {
         let column = column_of(nodes.first().unwrap_or(&node))?;
-        match over_parts(of.table(), source, GatherNumbers(column))? {
+        match over_parts(of.py(), &of.home(), source, GatherNumbers(column))? {
             Outcome::Done(Some(Numbers::Ints(pieces))) => return copied(&numpy, "int64", &pieces),
             Outcome::Done(Some(Numbers::Floats(pieces))) => return copied(&numpy, "float64", &pieces),
             Outcome::Done(None) | Outcome::Foreign => {}
@@ -100,7 +100,7 @@ fn of_any_type<'py>(
         }
         _ => {
             let values = objects(of, path)?;
-            let keywords = PyDict::new(of.table().py());
+            let keywords = PyDict::new(of.py());
             keywords.set_item("dtype", "object")?;
             keywords.set_item("count", values.len())?;
             numpy.call_method("fromiter", (values,), Some(&keywords))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pellucid_query::index::Expressions;
 use pellucid_store::{Mode, OpenOptions, Store, Warning};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 
 use crate::arguments::{
     checked_seconds, durability_of, durability_word, keep_of, mode_of, mode_word, path_of, seconds,
@@ -54,9 +54,16 @@ pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     Ok(())
 }
 
+/// Whether this is the URL of a server.
+fn is_of_server(target: &Bound<'_, PyAny>) -> bool {
+    let word = target.cast::<PyString>().ok().and_then(|word| word.to_str().ok());
+    word.is_some_and(|word| word.starts_with("postgresql://") || word.starts_with("postgres://"))
+}
+
 /// Open a database and return its handle.
 ///
-/// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r"
+/// `target` is a path (str, bytes or `PathLike`), ":memory:", or "postgresql://..." for tables on a
+/// PostgreSQL server, as libpq takes it (`pip install pellucid[postgres]`). `mode` is as in `dbm.open`: "r"
 /// only reads, "w" writes, "c" (the default) also creates, "n" empties. `pickle` is "deny" (the
 /// default), "allow", or a list of globals that stored pickles may use (`"mypkg.models.*"`: all
 /// classes of that module). Reading a pickle runs code chosen by its author. `timeout` is how many
@@ -94,7 +101,18 @@ pub fn open(
     #[pyo3(from_py_with = seconds)] timeout: f64,
     #[pyo3(from_py_with = untrusted_flag)] untrusted: bool,
     keep: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Py<Database>> {
+) -> PyResult<Py<PyAny>> {
+    if is_of_server(target) {
+        let keywords = PyDict::new(py);
+        keywords.set_item("durability", durability)?;
+        keywords.set_item("pickle", pickle)?;
+        keywords.set_item("timeout", timeout)?;
+        keywords.set_item("untrusted", untrusted)?;
+        keywords.set_item("keep", keep)?;
+        callbacks::code_may_run(py);
+        let connect = py.import("pellucid.postgres")?.getattr("connect")?;
+        return Ok(connect.call((target, mode), Some(&keywords))?.unbind());
+    }
     let policy = PicklePolicy::new(pickle)?;
     let (mode, durability) = (mode_of(&mode)?, durability_of(&durability)?);
     let timeout = checked_seconds(timeout)?;
@@ -105,22 +123,15 @@ pub fn open(
     if untrusted && mode != Mode::Read {
         return Err(errors::value_error("untrusted=True only reads; open it with mode=\"r\""));
     }
-    if let Ok(word) = target.cast::<PyString>() {
-        let word = word.to_str().unwrap_or_default();
-        if word.starts_with("postgresql://") || word.starts_with("postgres://") {
-            return Err(errors::value_error(
-                "this release opens files and \":memory:\"; PostgreSQL is not supported yet",
-            ));
-        }
-        if word == ":memory:" {
-            let store = Store::memory_with(&OpenOptions {
-                keep,
-                deriver: Some(Arc::new(Expressions)),
-                ..OpenOptions::default()
-            })
-            .map_err(|error| store_errors::of_store(py, error))?;
-            return Database::new(py, store, policy, timeout, None, mode, durability, false);
-        }
+    if target.cast::<PyString>().is_ok_and(|word| word.to_str().unwrap_or_default() == ":memory:") {
+        let store = Store::memory_with(&OpenOptions {
+            keep,
+            deriver: Some(Arc::new(Expressions)),
+            ..OpenOptions::default()
+        })
+        .map_err(|error| store_errors::of_store(py, error))?;
+        let opened = Database::new(py, store, policy, timeout, None, mode, durability, false)?;
+        return Ok(opened.into_any());
     }
     let path = path_of(target)?;
     let log_segment_size = LOG_AREA_SIZE.load(Ordering::Relaxed);
@@ -140,5 +151,5 @@ pub fn open(
     for warning in store.warnings().map_err(|error| store_errors::of_store(py, error))? {
         warn(py, &warning)?;
     }
-    Database::new(py, store, policy, timeout, Some(path), mode, durability, untrusted)
+    Ok(Database::new(py, store, policy, timeout, Some(path), mode, durability, untrusted)?.into_any())
 }

@@ -1,5 +1,7 @@
 //! The reasons for which a walk over rows breaks off.
 
+use std::error::Error;
+
 use pellucid_record::Corrupt;
 use pellucid_store::StoreError;
 
@@ -14,6 +16,8 @@ pub enum Fault {
     Groups(TooManyGroups),
     /// An expression that cannot be evaluated; the text says why.
     Expression(String),
+    /// The source of fed rows failed, with an error of the caller's.
+    Source(Box<dyn Error + Send + Sync>),
     /// The caller asked to stop (`is_stopped`).
     Stopped,
 }

@@ -254,8 +254,25 @@ impl Keys {
 
     #[cold]
     fn finds_complex(&self, entry: &EntryParts<'_>) -> bool {
-        let Some(tuple) = self.tuple(entry.parts) else { return true };
-        KeyReader::new(&tuple, entry.spelling).any(|part| matches!(part, Ok(KeyPart::Complex(_))))
+        self.tuple(entry.parts).is_none() || !self.complex_parts(entry.parts, entry.spelling).is_empty()
+    }
+
+    /// The places of the parts that are complex numbers, or have one in them.
+    #[must_use]
+    pub fn complex_parts(&self, parts: &[u8], spelling: &[u8]) -> Vec<usize> {
+        let (tuple, (spelling, _)) = (self.tuple(parts).unwrap_or_default(), split_stand_in(spelling));
+        let (mut found, mut depth, mut place) = (Vec::new(), 0_usize, 0);
+        // The parts stand in a tuple of their own.
+        for part in KeyReader::new(&tuple, spelling).map_while(Result::ok) {
+            match part {
+                KeyPart::BeginTuple => depth += 1,
+                KeyPart::EndTuple => depth = depth.saturating_sub(1),
+                KeyPart::Complex(_) => found.push(place),
+                _ => {}
+            }
+            place += usize::from(depth == 1 && !matches!(part, KeyPart::BeginTuple));
+        }
+        found
     }
 
     /// The code of the tuple of an entry's parts, which has their spelling. `None` if the bytes are

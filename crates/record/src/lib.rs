@@ -18,6 +18,7 @@ pub mod envelope;
 pub mod error;
 pub mod key;
 pub mod keyed;
+pub mod large_ids;
 pub mod layout;
 pub mod patch;
 pub mod path;

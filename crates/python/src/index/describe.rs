@@ -22,12 +22,27 @@ use crate::table::handle::Table;
 /// [<pellucid.IndexInfo 'by_age': age desc, ready, 1 entry>]
 #[pyclass(frozen, module = "pellucid", name = "IndexInfo")]
 pub struct IndexDescription {
-    info: IndexInfo,
+    info: Of,
     definition: Definition,
     entries: u64,
 }
 
 impl IndexDescription {
+    /// The description of an index of a server's table.
+    ///
+    /// # Errors
+    /// The text is no definition.
+    pub fn of_server(
+        (name, text): (&str, &str),
+        is_unique: bool,
+        is_building: bool,
+        entries: u64,
+    ) -> PyResult<Self> {
+        let definition = Definition::parse(text).map_err(errors::value_error)?;
+        let of = Of { name: name.into(), definition: text.into(), is_unique, is_building };
+        Ok(Self { info: of, definition, entries })
+    }
+
     fn new(py: Python<'_>, info: IndexInfo, entries: u64) -> PyResult<Self> {
         let definition = Definition::parse(&info.definition).map_err(|what| {
             errors::raise(
@@ -36,8 +51,22 @@ impl IndexDescription {
                 format!("index {:?} is made of what is none: {what}", info.name),
             )
         })?;
+        let info = Of {
+            name: info.name.to_string(),
+            definition: info.definition.to_string(),
+            is_unique: info.is_unique,
+            is_building: info.building.is_some(),
+        };
         Ok(Self { info, definition, entries })
     }
+}
+
+/// What the description of an index tells of it.
+struct Of {
+    name: String,
+    definition: String,
+    is_unique: bool,
+    is_building: bool,
 }
 
 /// The descriptions of all indexes of a table, by name.
@@ -106,7 +135,7 @@ impl IndexDescription {
     /// `"ready"`, or `"building"` while entries of some rows are missing.
     #[getter]
     fn state(&self) -> &'static str {
-        if self.info.building.is_some() { "building" } else { "ready" }
+        if self.info.is_building { "building" } else { "ready" }
     }
 
     /// How many entries the index has.

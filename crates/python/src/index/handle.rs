@@ -286,7 +286,7 @@ impl Index {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<Range>> {
         let mut ranges = Vec::new();
-        for parts in twins_of(known, value)? {
+        for parts in twins_of(&known.keys, value)? {
             let range = beginning_with(&parts);
             if self.first_entry(py, (reader, known), &range, false, |_| ())?.is_some() {
                 ranges.push(range);
@@ -298,9 +298,12 @@ impl Index {
 
 /// The codes of parts that equal `value`, but are of the other family: the number for a Decimal,
 /// the Decimal for a number.
-fn twins_of(known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+///
+/// # Errors
+/// What code of the value raises.
+pub fn twins_of(keys: &Keys, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     let values = match value.cast::<PyTuple>() {
-        Ok(tuple) if known.keys.count() > 1 => tuple.iter().collect(),
+        Ok(tuple) if keys.count() > 1 => tuple.iter().collect(),
         _ => vec![value.clone()],
     };
     // Each part as it is and as its twin: with several parts, all combinations.
@@ -309,7 +312,7 @@ fn twins_of(known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
         encoder.clear_for_parts();
     }
     for (part, value) in values.iter().enumerate() {
-        let is_descending = known.keys.is_descending(part);
+        let is_descending = keys.is_descending(part);
         let equal = if is_number(value) { operand::equal_of(value)? } else { None };
         let mut next = Vec::with_capacity(2 * found.len());
         for (encoder, is_other) in found {
@@ -368,12 +371,12 @@ impl Index {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = value.py();
         let (reader, known) = self.ready(py)?;
-        if let Some(parts) = self.parts_of(&known, value, true)?
+        if let Some(parts) = self.parts(&known).of(value, true)?
             && let Some(found) = self.row_of_parts(py, &reader, &known, &parts)?
         {
             return Ok(found);
         }
-        for parts in twins_of(&known, value)? {
+        for parts in twins_of(&known.keys, value)? {
             if let Some(found) = self.row_of_parts(py, &reader, &known, &parts)? {
                 return Ok(found);
             }
@@ -406,7 +409,7 @@ impl Index {
         self.rows(
             value.py(),
             |known| {
-                let parts = self.parts_of(known, value, true)?;
+                let parts = self.parts(known).of(value, true)?;
                 Ok(parts.map_or_else(nowhere, |parts| beginning_with(&parts)))
             },
             reverse,
@@ -427,12 +430,12 @@ impl Index {
         let has = |parts: &[u8]| -> PyResult<bool> {
             Ok(self.first_entry(py, (&reader, &known), &beginning_with(parts), false, |_| ())?.is_some())
         };
-        if let Some(parts) = self.parts_of(&known, value, true)?
+        if let Some(parts) = self.parts(&known).of(value, true)?
             && has(&parts)?
         {
             return Ok(true);
         }
-        for parts in twins_of(&known, value)? {
+        for parts in twins_of(&known.keys, value)? {
             if has(&parts)? {
                 return Ok(true);
             }
@@ -463,7 +466,7 @@ impl Index {
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.refuse_bounds(start, stop)?;
-        self.rows(py, |known| self.between(known, start, stop), reverse)
+        self.rows(py, |known| self.parts(known).between(start, stop), reverse)
     }
 
     /// Return the rows whose text begins with a prefix; for a compound index, those with these
@@ -487,7 +490,7 @@ impl Index {
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.refuse_one_part(prefix)?;
-        self.rows(prefix.py(), |known| self.prefix_range(known, prefix), reverse)
+        self.rows(prefix.py(), |known| self.parts(known).prefix_range(prefix), reverse)
     }
 
     /// Return all rows with an entry, in the order of the index.
@@ -516,7 +519,7 @@ impl Index {
     fn count(&self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = value.py();
         let (reader, known) = self.ready(py)?;
-        let own = self.parts_of(&known, value, true)?.map(|parts| beginning_with(&parts));
+        let own = self.parts(&known).of(value, true)?.map(|parts| beginning_with(&parts));
         let twins = self.twin_ranges(py, (&reader, &known), value)?;
         let mut ranges = own.into_iter().chain(twins.iter().cloned());
         if known.branches && !twins.is_empty() {
@@ -537,7 +540,7 @@ impl Index {
     ) -> PyResult<IndexKeys> {
         self.refuse_bounds(start, stop)?;
         let (reader, known) = self.ready(py)?;
-        let range = self.between(&known, start, stop)?;
+        let range = self.parts(&known).between(start, stop)?;
         let entries = self.entries(py, (&reader, &known), &range, reverse)?;
         let serial = self.table.get().core().running_serial(py);
         Ok(IndexKeys {
@@ -592,7 +595,7 @@ impl Index {
         if twins.is_empty() {
             return Ok(None);
         }
-        let own = self.parts_of(&known, value, true)?;
+        let own = self.parts(&known).of(value, true)?;
         let ranges = own.iter().map(|parts| beginning_with(parts)).chain(twins);
         let mut keys = self.row_keys(py, (&reader, &known), ranges)?;
         if reverse {

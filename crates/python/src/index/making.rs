@@ -20,7 +20,10 @@ pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 /// The text of an index's definition.
-fn definition_of(
+///
+/// # Errors
+/// The parts are no definition.
+pub fn definition_of(
     name: &str,
     parts: &Bound<'_, PyAny>,
     condition: Option<&Bound<'_, PyAny>>,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pellucid_query::index::Keys;
 use pellucid_store::{Row as StoredRow, StoreError, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -74,28 +75,38 @@ impl IndexKeys {
         };
         let entry = StoredRow { key: &code, spelling: &spelling, record: &[] };
         let parts = self.known.keys.split(&entry);
-        let is_one = self.known.keys.count() == 1;
-        if let Some(parts) = parts
-            && is_one
-            && !self.known.keys.is_descending(0)
-            && parts.parts != NONE_AS_PART
-        {
-            // Read as a single key: most indexes have one part, and making a tuple first took a
-            // third of the time.
-            let value = keys::object_of(py, parts.parts, parts.spelling)?;
-            let key = keys::object_of(py, parts.key, parts.key_spelling)?;
-            return Ok(Some(PyTuple::new(py, [value, key])?.into_any()));
-        }
-        let tuple = parts.and_then(|parts| self.known.keys.tuple(parts.parts));
-        let (Some(parts), Some(tuple)) = (parts, tuple) else {
+        let value = match &parts {
+            Some(parts) => value_of_parts(py, &self.known.keys, parts.parts, parts.spelling)?,
+            None => None,
+        };
+        let (Some(parts), Some(value)) = (parts, value) else {
             let name = &self.known.info.name;
             let message =
                 format!("an entry of index {name:?} is damaged; run db.check(), and rebuild_index()");
             return Err(errors::corrupt_record(py, message));
         };
-        let value = keys::object_of(py, &tuple, parts.spelling)?;
-        let value = if is_one { value.get_item(0)? } else { value };
         let key = keys::object_of(py, parts.key, parts.key_spelling)?;
         Ok(Some(PyTuple::new(py, [value, key])?.into_any()))
     }
+}
+
+/// The value with these parts; None if the bytes are no parts.
+///
+/// # Errors
+/// Damage.
+pub fn value_of_parts<'py>(
+    py: Python<'py>,
+    of: &Keys,
+    parts: &[u8],
+    spelling: &[u8],
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let is_one = of.count() == 1;
+    if is_one && !of.is_descending(0) && parts != NONE_AS_PART {
+        // Read as a single key: most indexes have one part, and making a tuple first took a third
+        // of the time.
+        return keys::object_of(py, parts, spelling).map(Some);
+    }
+    let Some(tuple) = of.tuple(parts) else { return Ok(None) };
+    let value = keys::object_of(py, &tuple, spelling)?;
+    Ok(Some(if is_one { value.get_item(0)? } else { value }))
 }

@@ -19,12 +19,13 @@ use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 use crate::errors;
 use crate::hot::arrow::{Broken, Incoming};
 use crate::hot::callbacks;
-use crate::put::write::{apart_places, check_same, no_next};
+use crate::put::write::{check_same, no_next};
 use crate::query::handle::Query;
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::dates;
 use crate::values::encode::APART_SIZE_MIN;
+use crate::values::missing_ids::apart_places;
 
 /// The most rows that are stored before other threads may have the GIL and signals are checked:
 /// they take some milliseconds.

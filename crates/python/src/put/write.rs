@@ -4,13 +4,9 @@
 //! the holder of the lock can assign ids to new shapes and to values stored outside of the record.
 //! Both have fixed places in the finished bytes, and are written there under the lock.
 
-use pellucid_record::envelope::renumber;
-use pellucid_record::error::Corrupt;
 use pellucid_record::key::KeyEncoder;
-use pellucid_record::layout::tag;
 use pellucid_record::patch::{self, PatchError};
-use pellucid_record::shape::{Shape, Shapes};
-use pellucid_record::view::{Container, Root, Slot, Walker, root};
+use pellucid_record::view::Slot;
 use pellucid_store::{AtOnce, LARGE_SIZE_MIN, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
@@ -25,27 +21,12 @@ use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::ahead::Walk;
 use crate::values::bytes::encode_object;
-use crate::values::change::{self, Action, Edit, Fit};
+use crate::values::change::{self, Edit, Fit};
 use crate::values::encode::{self, Encoded, PROVISIONAL_ID, Target};
 use crate::values::keys::{self, Key};
-use crate::values::names::{Met, Names, ShapeNames};
+use crate::values::missing_ids::{write_large_ids, write_shape_ids};
+use crate::values::names::Met;
 use crate::values::row::Row;
-use crate::values::{path, row_errors};
-
-/// The shapes of an encoded record: those of the database, and those that are still to be admitted.
-struct WithPending<'a> {
-    names: &'a Names,
-    pending: &'a [Box<ShapeNames>],
-}
-
-impl Shapes for WithPending<'_> {
-    fn shape(&self, id: u32) -> Option<&Shape> {
-        match id.checked_sub(PROVISIONAL_ID) {
-            Some(index) => self.pending.get(index as usize).map(|shape| &shape.shape),
-            None => Shapes::shape(self.names, id),
-        }
-    }
-}
 
 /// A record that is ready to be stored, and the values stored outside of it.
 pub struct Settled {
@@ -124,19 +105,13 @@ pub fn settle(
     if encoded.pending.is_empty() && encoded.apart.is_empty() {
         return Ok(None);
     }
-    let shapes = WithPending { names: &core.names, pending: &encoded.pending };
     let mut record = encoded.encoder.bytes().to_vec();
     let mut blobs = Vec::with_capacity(encoded.apart.len());
     if !encoded.apart.is_empty() {
         for data in &encoded.apart {
             blobs.push(large(py, !keep_drafts, data.len(), || transaction.put_blob(data))?);
         }
-        for (place, id) in apart_places(&record, &shapes).map_err(StoreError::Record)?.into_iter().zip(&blobs)
-        {
-            if let Some(bytes) = record.get_mut(place..place + 8) {
-                bytes.copy_from_slice(&id.to_le_bytes());
-            }
-        }
+        write_large_ids(&mut record, &core.names, &encoded.pending, &blobs).map_err(StoreError::Record)?;
     }
     if encoded.pending.iter().any(|shape| shape.id >= PROVISIONAL_ID) {
         let mut ids = Vec::with_capacity(encoded.pending.len());
@@ -148,60 +123,9 @@ pub fn settle(
             }
             ids.push(id);
         }
-        renumber(&mut record, &shapes, |id| match id.checked_sub(PROVISIONAL_ID) {
-            Some(index) => ids.get(index as usize).copied(),
-            None => Some(id),
-        })
-        .map_err(StoreError::Record)?;
+        write_shape_ids(&mut record, &core.names, &encoded.pending, &ids).map_err(StoreError::Record)?;
     }
     Ok(Some(Settled { record, blobs }))
-}
-
-/// The offsets of the ids of values stored outside of the record, in the order in which they were
-/// encoded.
-pub(super) fn apart_places<S: Shapes>(record: &[u8], shapes: &S) -> Result<Vec<usize>, Corrupt> {
-    let mut places = Vec::new();
-    match root(record, shapes)? {
-        Root::Container(container) => {
-            add_apart_places(record, shapes, container, &mut places)?;
-        }
-        Root::Scalar(slot) => add_apart_place(record, shapes, slot, &mut places)?,
-    }
-    Ok(places)
-}
-
-fn add_apart_places<S: Shapes>(
-    record: &[u8],
-    shapes: &S,
-    container: Container,
-    places: &mut Vec<usize>,
-) -> Result<u32, Corrupt> {
-    let mut walker = Walker::new(container);
-    while let Some(slot) = walker.next(record, shapes)? {
-        match slot {
-            Slot::Container(inner) => walker.consumed(add_apart_places(record, shapes, inner, places)?)?,
-            other => add_apart_place(record, shapes, other, places)?,
-        }
-    }
-    Ok(walker.end())
-}
-
-fn add_apart_place<S: Shapes>(
-    record: &[u8],
-    shapes: &S,
-    slot: Slot<'_>,
-    places: &mut Vec<usize>,
-) -> Result<(), Corrupt> {
-    match slot {
-        // The payload's first byte is the value's own tag; the id follows it.
-        Slot::Heap { tag: tag::APART, offset, .. } => places.push(offset as usize + 1),
-        Slot::Heap { tag: tag::REGISTERED, payload, offset } => {
-            let end = offset + payload.len() as u32;
-            add_apart_places(record, shapes, Container::nested(record, offset, end, shapes)?, places)?;
-        }
-        _ => {}
-    }
-    Ok(())
 }
 
 /// Stores an encoded value under a key, in a transaction.
@@ -541,20 +465,8 @@ fn encode_parts(
     values: &[Bound<'_, PyAny>],
 ) -> PyResult<Vec<Encoded>> {
     let py = table.py();
-    let what = |number: usize| {
-        let (path, record) = (path::show(py, &edit.path), row_errors::describe(py, row));
-        let of_list = if path.is_empty() { record.clone() } else { format!("{path} of {record}") };
-        let nth = if values.len() > 1 { format!("value {number} (from 0)") } else { "the value".to_owned() };
-        match edit.action {
-            Action::Append => format!("{nth} to append to {of_list}"),
-            Action::Insert(index) => format!("the value to insert at [{index}] of {of_list}"),
-            Action::Splice(start, _) => {
-                format!("the value for {path}[{}] of {record}", start + number as i64)
-            }
-            _ => format!("the value for {of_list}"),
-        }
-    };
-    values.iter().enumerate().map(|(number, value)| encode_part(table, value, || what(number))).collect()
+    let place = |number| change::place_of_value(py, row, edit, values.len(), number);
+    values.iter().enumerate().map(|(number, value)| encode_part(table, value, || place(number))).collect()
 }
 
 /// `KeyError` for a row whose key has no record any more.

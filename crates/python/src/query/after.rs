@@ -6,6 +6,9 @@ use pellucid_store::{Row, Snapshot, StoreError, Whole};
 use pyo3::prelude::*;
 
 use crate::errors;
+use crate::query::of::Of;
+use crate::server::feed::RowLarge;
+use crate::server::table::ServerTable;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::values::handles::Record;
@@ -30,25 +33,38 @@ impl After {
     ///
     /// # Errors
     /// The row is no record of that table.
-    pub fn of(row: &Bound<'_, PyAny>, table: &Bound<'_, Table>) -> PyResult<Self> {
+    pub fn of(row: &Bound<'_, PyAny>, table: &Of) -> PyResult<Self> {
         let py = row.py();
-        let this = table.get();
+        let name = table.home(py).name(py);
         let wrong = || {
             Err(errors::type_error(format!(
                 "after() takes a record that was read from table {:?}, and this {} is none; what select() and copy() give stands by itself",
-                this.name(py),
+                name,
                 row.get_type().name()?
             )))
         };
         let Ok(record) = row.cast::<Record>() else { return wrong() };
         let row = &record.get().node.row;
-        let is_of_table = row.table.as_ref().is_some_and(|of| {
-            of.bind(py).cast_exact::<Table>().is_ok_and(|of| of.get().is_same_as(py, this))
+        let is_of_table = row.table.as_ref().is_some_and(|of| match table {
+            Of::Table(table) => {
+                of.bind(py).cast_exact::<Table>().is_ok_and(|of| of.get().is_same_as(py, table.get()))
+            }
+            Of::Server(table) => {
+                let of = of.bind(py);
+                of.cast::<ServerTable>().is_ok_and(|of| of.get().is_same_as(py, table.get()))
+            }
         });
         if !is_of_table || record.get().node.parent.is_some() {
             return wrong();
         }
         let (key, snapshot) = (row.key().to_vec(), row.snapshot(py));
+        let this = match table {
+            Of::Table(table) => table.get(),
+            // The spelling of the key is for people, and a code with none reads as well.
+            Of::Server(_) => {
+                return Ok(Self { key, spelling: Vec::new(), record: row.bytes().to_vec(), snapshot: None });
+            }
+        };
         let spelling = match &snapshot {
             Some(snapshot) => spelling_in(py, this, snapshot, &key)?,
             None if this.is_in_transaction(py) => this.core().in_running(py, |transaction| {
@@ -58,6 +74,19 @@ impl After {
             None => spelling_in(py, this, &this.snapshot(py)?, &key)?,
         };
         Ok(Self { key, spelling, record: row.bytes().to_vec(), snapshot })
+    }
+
+    /// The bytes that order a row of a server.
+    ///
+    /// # Errors
+    /// The row is damaged, or a large value that it had when it was read is gone.
+    pub fn code_on_server(&self, table: &Bound<'_, ServerTable>, mut by: SortKey) -> PyResult<Vec<u8>> {
+        let py = table.py();
+        let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };
+        let large = RowLarge::new(table.as_any(), &self.key);
+        let shapes = table.get().codec.get().dictionary();
+        let code = by.of(&row, &Whole { shapes, large: &large }).map(<[u8]>::to_vec);
+        code.map_err(|error| row_errors::corrupt_key(py, &table.get().name_of(py), &self.key, &error))
     }
 
     /// The bytes that order the row.

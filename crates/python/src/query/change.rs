@@ -20,7 +20,7 @@ use pellucid_record::{Corrupt, Damage, Shape, Shapes, Value, encode_value};
 use pellucid_store::{BLOB_ADDRESS_REMAINDER, Row, StoreError, TableId, Transaction};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyFunction, PyMapping};
+use pyo3::types::{PyCFunction, PyDict, PyFunction};
 
 use crate::core::Core;
 use crate::errors;
@@ -28,10 +28,14 @@ use crate::expression::handle::{Expression, shown};
 use crate::expression::operand;
 use crate::put::write;
 use crate::query::handle::Query;
+use crate::query::of::Of;
+use crate::query::plan::changes_of;
+use crate::query::served_change;
 use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::encode::{APART_SIZE_MIN, Encoded};
+use crate::values::home::Home;
 use crate::values::keys::Key;
 use crate::values::row_errors;
 use crate::work::walks::{Queried, Stop, Walked, Work, of_fault, over};
@@ -43,6 +47,10 @@ pub fn update(
     fields: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<u64> {
     let py = query.py();
+    let table = match &query.get().of {
+        Of::Table(table) => table.bind(py),
+        Of::Server(table) => return served_change::update(query, table.bind(py), changes, fields),
+    };
     let changes = changes.map(changes_of).transpose()?;
     let (mut paths, mut values) = (Vec::new(), Vec::new());
     for (place, value) in changes.iter().chain(fields).flatten() {
@@ -60,7 +68,7 @@ pub fn update(
             NewValue::Column(column.map_err(|error| errors::value_error(error.to_string()))?)
         } else {
             operand::refuse_unready(&value)?;
-            NewValue::Constant(Constant::new(query.table(), &place, &value)?)
+            NewValue::Constant(Constant::new(table, &place, &value)?)
         });
     }
     if values.is_empty() {
@@ -72,12 +80,12 @@ pub fn update(
         Some(Step::Field(name)) => Some(&**name),
         _ => None,
     });
-    query.table().get().check_fields(py, names)?;
-    let core = query.table().get().core();
+    table.get().check_fields(py, names)?;
+    let core = table.get().core();
     let borrowed = paths.iter().map(|path| path.iter().map(Step::borrowed).collect()).collect();
     let mut edits = Edits { paths: borrowed, values, record: Vec::new(), before: Vec::new(), failed: 0 };
     in_each(
-        query,
+        (query, table),
         |transaction, id, key| match edits.change_row((py, core), transaction, id, key)? {
             Ok(is_done) => Ok(Ok(is_done)),
             Err(PatchError::Corrupt(error)) => Ok(Err(Unfit::Corrupt(error))),
@@ -86,28 +94,20 @@ pub fn update(
                 Ok(Err(Unfit::Patch(why(py, paths.get(edits.failed), &error), is_too_large)))
             }
         },
-        |keys, some| check_class(query.table(), keys, some),
+        |keys, some| check_class(table, keys, some),
     )
-}
-
-/// The dict that `update` was given.
-fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    let py = changes.py();
-    if let Ok(dict) = changes.cast::<PyDict>() {
-        return Ok(dict.clone());
-    }
-    match changes.cast::<PyMapping>() {
-        Ok(_) => Ok(py.get_type::<PyDict>().call1((changes,))?.cast_into()?),
-        Err(_) => Err(errors::type_error(format!(
-            "update() takes a dict of field paths and values, or fields by name, as in update(age=F.age + 1), not {}",
-            changes.get_type().name()?
-        ))),
-    }
 }
 
 /// Implements `query.delete()`: returns how many rows there were.
 pub fn delete(query: &Bound<'_, Query>) -> PyResult<u64> {
-    in_each(query, |transaction, id, key| Ok(Ok(transaction.delete(id, key.code)?)), |_, _| Ok(()))
+    match &query.get().of {
+        Of::Table(table) => in_each(
+            (query, table.bind(query.py())),
+            |transaction, id, key| Ok(Ok(transaction.delete(id, key.code)?)),
+            |_, _| Ok(()),
+        ),
+        Of::Server(table) => served_change::delete(query, table.bind(query.py())),
+    }
 }
 
 /// The fields that `update` sets, and their new values.
@@ -269,16 +269,16 @@ fn check_class(table: &Bound<'_, Table>, keys: &Keys, some: Range<usize>) -> PyR
 /// Calls `work` for each row and `after` with the keys of some rows, in one transaction. Returns
 /// how many rows still existed.
 fn in_each(
-    query: &Bound<'_, Query>,
+    (query, table): (&Bound<'_, Query>, &Bound<'_, Table>),
     mut work: impl FnMut(&mut Transaction, TableId, KeyOf<'_>) -> Result<Result<bool, Unfit>, StoreError>,
     after: impl Fn(&Keys, Range<usize>) -> PyResult<()>,
 ) -> PyResult<u64> {
-    let (py, table) = (query.py(), query.table());
+    let py = query.py();
     let this = table.get();
     this.check_writable(py)?;
     transaction::within_batch(py, this.core(), || {
         let Some(source) = query.source(Walked::ByOne)? else { return Ok(0) };
-        let keys = over(table, source, CollectKeys)?;
+        let keys = over(py, &Home::new(table), source, CollectKeys)?;
         let core = this.core();
         let (mut done, mut pace) = (0, Pace::new(is_interrupted));
         for start in (0..keys.len()).step_by(CHUNK) {
@@ -299,7 +299,7 @@ fn in_each(
             })?;
             match broken {
                 None => {}
-                Some(Broken::Off(fault)) => return Err(of_fault(table, fault)),
+                Some(Broken::Off(fault)) => return Err(of_fault(py, &Home::new(table), fault)),
                 Some(Broken::Row(key, Unfit::Corrupt(error))) => {
                     return Err(row_errors::corrupt_key(py, &this.name(py), key.code, &error));
                 }
@@ -553,10 +553,4 @@ impl Edits<'_> {
         }
         Ok(Ok(true))
     }
-}
-
-/// The record of a value that stands alone.
-pub fn record_of(value: &Value) -> PyResult<Vec<u8>> {
-    pellucid_record::encode_value(value, &mut pellucid_record::value::NoShapes)
-        .map_err(|error| errors::value_error(format!("the value cannot be stored: {error}")))
 }

@@ -13,16 +13,18 @@ use pyo3::prelude::*;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::query::after::After;
+use crate::query::asked::{Asked, request};
 use crate::query::handle::Query;
+use crate::query::of::Of;
 use crate::query::plan::{Plan, all_of};
 use crate::query::reader::{TableReader, read};
-use crate::query::source::{Asked, request};
-use crate::query::{hints, indexes, measured};
+use crate::query::{hints, indexes, measured, served_explain};
 use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
+use crate::values::home::Home;
 use crate::values::keys;
 use crate::work::threads::{caller, threads_for};
-use crate::work::walks::{Queried, Source, Walked, of_fault};
+use crate::work::walks::{Source, Walked, of_fault};
 
 /// What is known about a query without running it.
 struct Explained {
@@ -47,7 +49,8 @@ impl Explained {
                 Ok(Executor::new((rows, id), &indexes, request, caller())
                     .and_then(|executor| Ok((executor.paths()?, executor.range, executor.conditions))))
             })?;
-            (paths, range, conditions) = explained.map_err(|fault| of_fault(table, fault))?;
+            (paths, range, conditions) =
+                explained.map_err(|fault| of_fault(table.py(), &Home::new(table), fault))?;
         }
         let bounds = Bounds { is_all: range == Range::ALL, range, reverse: false };
         Ok(Self { indexes, bounds, conditions, paths })
@@ -57,7 +60,10 @@ impl Explained {
 /// Implements `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let (py, plan) = (query.py(), &query.get().plan);
-    let table = query.table();
+    let table = match &query.get().of {
+        Of::Table(table) => table.bind(py),
+        Of::Server(table) => return served_explain::explain(query, table.bind(py), analyze),
+    };
     let name = table.get().name(py).to_string();
     let total = table.as_any().len()?;
     let mut lines = Vec::new();
@@ -91,12 +97,12 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     }
     let is_along = best.is_some_and(|best| best.access != AccessPath::TableScan);
     lines.extend(steps(py, plan, (is_in_order, is_along))?);
-    lines.push(threads_text(query, bounds, paths)?);
+    lines.push(threads_text(table, plan, bounds, paths)?);
     lines.extend(paths.and_then(|paths| weighed(&explained.indexes, paths)));
     if analyze {
         lines.extend(measured::lines(query, best.map(|best| &best.access))?);
     }
-    lines.extend(hints::of(query, !is_along)?);
+    lines.extend(hints::of(query, table, !is_along)?);
     Ok(lines.join("\n"))
 }
 
@@ -244,8 +250,13 @@ fn weighed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
 
 /// The number of threads that walk over the rows when the query is iterated; and the number for
 /// methods that ignore the order and have no limit, if these have to scan as well.
-fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, paths: Option<&AccessPaths>) -> PyResult<String> {
-    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
+fn threads_text(
+    table: &Bound<'_, Table>,
+    plan: &Plan,
+    bounds: &Bounds,
+    paths: Option<&AccessPaths>,
+) -> PyResult<String> {
+    let py = table.py();
     let on = |count| format!("on {}", errors::counted(count, "thread"));
     let best = paths.and_then(|paths| paths.paths.first());
     if best.is_some_and(|best| best.access != AccessPath::TableScan) {

@@ -18,9 +18,10 @@ use crate::expression::method::Method;
 use crate::expression::operand::refuse_condition;
 use crate::hot::callbacks;
 use crate::query::handle::Query;
-use crate::query::{change, plan, words};
-use crate::table::handle::Table;
+use crate::query::{plan, words};
+use crate::values::home::Home;
 use crate::values::scalars;
+use crate::work::plain;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work};
 
@@ -162,7 +163,7 @@ pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyR
     };
     let source = of.source_of_extremes(&[(node, which)])?.map(|source| (source, vec![node.clone()]));
     let total = total(of, source, node, aggregate)?;
-    object_of_total(of.table(), "", &total.unwrap_or(Total::Least(None)))
+    object_of_total(of.py(), &of.home(), "", &total.unwrap_or(Total::Least(None)))
 }
 
 /// How many rows have a value of an expression.
@@ -189,7 +190,7 @@ pub fn total<'py>(
     let Some((source, nodes)) = source else { return Ok(None) };
     let aggregates = vec![aggregate(column_of(nodes.first().unwrap_or(node))?)];
     let work = GroupUp { columns: Vec::new(), aggregates, room: None };
-    let group = over_parts(of.table(), source, work)?.into_groups().next();
+    let group = over_parts(of.py(), &of.home(), source, work)?.into_groups().next();
     Ok(group.and_then(|group| group.totals.into_iter().next()))
 }
 
@@ -221,7 +222,7 @@ fn aggregated<'py>(
     by: &[(String, Node)],
     aggregates: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyList>> {
-    let (py, table) = (query.py(), query.table());
+    let (py, home) = (query.py(), query.home());
     let mut names: Vec<_> = by.iter().map(|(name, _)| PyString::intern(py, name)).collect();
     let mut wanted: Vec<Bound<'_, Aggregate>> = Vec::new();
     for (name, aggregate) in aggregates.into_iter().flatten() {
@@ -248,10 +249,10 @@ fn aggregated<'py>(
         let row = PyDict::new(py);
         let values = group.values.iter().map(|value| match value {
             None => Ok(py.None().into_bound(py)),
-            Some(value) => object_of(table, value),
+            Some(value) => object_of(py, &home, value),
         });
         let totals = group.totals.iter().zip(&shown);
-        let totals = totals.map(|(total, shown)| object_of_total(table, shown, total));
+        let totals = totals.map(|(total, shown)| object_of_total(py, &home, shown, total));
         for (name, value) in names.iter().zip(values.chain(totals)) {
             row.set_item(name, value?)?;
         }
@@ -267,7 +268,7 @@ fn found_groups<'py>(
     by: &[(String, Node)],
     wanted: &[Bound<'py, Aggregate>],
 ) -> PyResult<group::Groups> {
-    let (py, table) = (query.py(), query.table());
+    let (py, home) = (query.py(), query.home());
     let totalled = wanted.iter().filter_map(|aggregate| aggregate.get().node.as_ref());
     let reads: Vec<_> = by.iter().map(|(_, node)| node).chain(totalled).cloned().collect();
     let extremes: Option<Vec<_>> = wanted.iter().map(|aggregate| aggregate.get().extreme()).collect();
@@ -283,7 +284,7 @@ fn found_groups<'py>(
         };
         match found {
             Some((source, nodes)) => {
-                over_parts(table, source, GroupUp::new((&nodes, decimals), by.len(), wanted)?)
+                over_parts(py, &home, source, GroupUp::new((&nodes, decimals), by.len(), wanted)?)
             }
             None => Ok(GroupUp::new((&reads, decimals), by.len(), wanted)?.of_nothing()),
         }
@@ -378,13 +379,13 @@ impl Parallel for GroupUp {
 }
 
 /// A value as a plain object.
-pub fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    Table::plain_record(table, &change::record_of(value)?, None)
+pub fn object_of<'py>(py: Python<'py>, home: &Home, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    plain::of_record(py, home, &plain::record_of(value)?, None)
 }
 
 /// Adds to Python's own error which values could not be added or divided. `shown` is the aggregate.
-fn unlike(table: &Bound<'_, Table>, shown: &str, error: PyErr) -> PyErr {
-    let (py, name) = (table.py(), table.get().name(table.py()));
+fn unlike(py: Python<'_>, home: &Home, shown: &str, error: PyErr) -> PyErr {
+    let name = home.name(py);
     if !error.is_instance_of::<PyTypeError>(py) {
         return errors::arithmetic(py, error, |why| {
             format!(
@@ -403,11 +404,11 @@ fn unlike(table: &Bound<'_, Table>, shown: &str, error: PyErr) -> PyErr {
 }
 
 fn object_of_total<'py>(
-    table: &Bound<'py, Table>,
+    py: Python<'py>,
+    home: &Home,
     shown: &str,
     total: &Total,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = table.py();
     let sum_of = |sum: &Sum, decimals: &Decimals, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
         // Python adds big ints and Decimals. Ints are added first: this way the sum is the same in
         // any order.
@@ -415,15 +416,15 @@ fn object_of_total<'py>(
             others.iter().partition(|other| matches!(other, Value::BigInt(_)));
         let mut ints = 0i64.into_pyobject(py)?.into_any();
         for int in large {
-            ints = ints.add(object_of(table, int)?)?;
+            ints = ints.add(object_of(py, home, int)?)?;
         }
         let add = |one: Bound<'py, PyAny>, other: Bound<'py, PyAny>| {
-            one.add(other).map_err(|error| unlike(table, shown, error))
+            one.add(other).map_err(|error| unlike(py, home, shown, error))
         };
         let mut total = add(of_sum(py, sum)?, ints)?;
         let decimals = decimals.sum().map(DecimalSum::value);
         for other in decimals.iter().chain(others) {
-            total = add(total, object_of(table, other)?)?;
+            total = add(total, object_of(py, home, other)?)?;
         }
         Ok(total)
     };
@@ -435,11 +436,11 @@ fn object_of_total<'py>(
             match sum.count() + decimal_count + others.len() as u64 {
                 0 => Ok(py.None().into_bound(py)),
                 count => {
-                    sum_of(sum, decimals, others)?.div(count).map_err(|error| unlike(table, shown, error))
+                    sum_of(sum, decimals, others)?.div(count).map_err(|error| unlike(py, home, shown, error))
                 }
             }
         }
         Total::Least(None) | Total::Greatest(None) => Ok(py.None().into_bound(py)),
-        Total::Least(Some(best)) | Total::Greatest(Some(best)) => object_of(table, &best.value),
+        Total::Least(Some(best)) | Total::Greatest(Some(best)) => object_of(py, home, &best.value),
     }
 }

@@ -6,7 +6,9 @@
 
 use pyo3::prelude::*;
 
+use crate::query::of::Of;
 use crate::query::plan::Plan;
+use crate::server::table::ServerTable;
 use crate::table::handle::Table;
 
 /// Rows of a table, chosen by conditions on their fields: a lazy, immutable query.
@@ -26,13 +28,18 @@ use crate::table::handle::Table;
 /// 1
 #[pyclass(frozen, module = "pellucid", name = "Query")]
 pub struct Query {
-    pub(super) table: Py<Table>,
+    pub(super) of: Of,
     pub(super) plan: Plan,
 }
 
 /// The query of all rows of a table.
 pub fn of_table(table: &Bound<'_, Table>) -> Query {
-    Query { table: table.clone().unbind(), plan: Plan::default() }
+    Query { of: Of::Table(table.clone().unbind()), plan: Plan::default() }
+}
+
+/// The query of all rows of a server's table.
+pub fn of_server(table: &Bound<'_, ServerTable>) -> Query {
+    Query { of: Of::Server(table.clone().unbind()), plan: Plan::default() }
 }
 
 impl Query {
@@ -43,6 +50,6 @@ impl Query {
     ) -> PyResult<Self> {
         let mut plan = self.plan.copy(py);
         change(&mut plan)?;
-        Ok(Self { table: self.table.clone_ref(py), plan })
+        Ok(Self { of: self.of.clone_ref(py), plan })
     }
 }

@@ -26,11 +26,12 @@ use crate::index::describe;
 use crate::query::handle::Query;
 use crate::store_errors;
 use crate::table::handle::Table;
+use crate::values::home::Home;
 use crate::work::walks::{Queried, Stop, Walked, Work, over};
 
 /// The hints on a query, a line each. `is_scan`: no index serves it.
-pub fn of(query: &Bound<'_, Query>, is_scan: bool) -> PyResult<Vec<String>> {
-    let facts = Facts { query: query.clone().unbind(), is_scan };
+pub fn of(query: &Bound<'_, Query>, table: &Bound<'_, Table>, is_scan: bool) -> PyResult<Vec<String>> {
+    let facts = Facts { query: query.clone().unbind(), of: table.clone().unbind(), is_scan };
     query.py().import("pellucid.hints")?.call_method1("of", (facts,))?.extract()
 }
 
@@ -51,6 +52,7 @@ type Answer = (bool, Vec<Vec<&'static str>>);
 #[pyclass(frozen, module = "pellucid")]
 struct Facts {
     query: Py<Query>,
+    of: Py<Table>,
     #[pyo3(get)]
     is_scan: bool,
 }
@@ -64,17 +66,17 @@ impl Facts {
 
     #[getter]
     fn table<'py>(&self, py: Python<'py>) -> Bound<'py, Table> {
-        self.query.bind(py).table().clone()
+        self.of.bind(py).clone()
     }
 
     /// Whether the table exists.
     fn has_table(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.query.bind(py).table().source(Walked::ByOne)?.is_some())
+        Ok(self.of.bind(py).source(Walked::ByOne)?.is_some())
     }
 
     /// The names of all tables.
     fn table_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let tables = self.query.bind(py).table().get().core().snapshot(py)?.tables();
+        let tables = self.of.bind(py).get().core().snapshot(py)?.tables();
         let tables = tables.map_err(|error| store_errors::of_store(py, error))?;
         Ok(tables.into_iter().map(|(name, _)| name).collect())
     }
@@ -102,7 +104,7 @@ impl Facts {
             let condition = definition.condition.map(Handle::of);
             Some((info.name.to_string(), parts, condition, entries, info.building.is_none()))
         };
-        let found = describe::counted(self.query.bind(py).table())?;
+        let found = describe::counted(self.of.bind(py))?;
         Ok(found.into_iter().filter_map(described).collect())
     }
 
@@ -180,9 +182,9 @@ impl Facts {
             let columns = columns.unwrap_or_default();
             asked.push(Question { columns, wanted, met: BTreeSet::new(), is_answered });
         }
-        let table = self.query.bind(py).table();
+        let table = self.of.bind(py);
         let Some(source) = table.source(Walked::ByOne)? else { return Ok(None) };
-        let Some(asked) = over(table, source, Questions(asked))? else { return Ok(None) };
+        let Some(asked) = over(py, &Home::new(table), source, Questions(asked))? else { return Ok(None) };
         Ok(Some(
             asked.into_iter().map(|asked| (asked.is_answered, asked.met.into_iter().collect())).collect(),
         ))
@@ -192,11 +194,11 @@ impl Facts {
     fn names(&self, py: Python<'_>, expression: Option<&Bound<'_, Handle>>) -> PyResult<BTreeSet<String>> {
         let node =
             expression.map_or_else(|| Expression::field(Vec::new()), |given| given.get().node().clone());
-        let table = self.query.bind(py).table();
+        let table = self.of.bind(py);
         match (Column::new(&node), table.source(Walked::ByOne)?) {
             (Ok(column), Some(source)) => {
                 let row_count_max = if expression.is_none() { u64::MAX } else { NESTED_ROW_COUNT_MAX };
-                over(table, source, Names { column, row_count_max })
+                over(py, &Home::new(table), source, Names { column, row_count_max })
             }
             _ => Ok(BTreeSet::new()),
         }

@@ -125,7 +125,7 @@ impl Query {
     /// ([{'n': 0}, {'n': 0}], [{'n': 1}, {'n': 1}])
     pub fn after(&self, row: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.with(row.py(), |plan| {
-            plan.after = Some(after::After::of(row, self.table.bind(row.py()))?);
+            plan.after = Some(after::After::of(row, &self.of)?);
             Ok(())
         })
     }
@@ -349,7 +349,7 @@ impl Query {
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (py, this) = (slf.py(), slf.get());
-        this.plan.shown(py, &this.table.get().name(py))
+        this.plan.shown(py, &this.of.home(py).name(py))
     }
 
     fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {

@@ -1,6 +1,6 @@
 //! Finds the rows of a query: the executor finds them, and Python functions filter the result.
 
-use pellucid_query::exec::{Answer, Executor, Request, RowSet};
+use pellucid_query::exec::{Answer, Executor, RowSet};
 use pellucid_query::expression::Node;
 use pellucid_query::sort::{SortKey, SortedKeys};
 use pellucid_query::{CoveredRows, Extremes, Fault, RowsByKey, Selection};
@@ -10,20 +10,26 @@ use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::hot::callbacks;
+use crate::query::asked::{Asked, Output, request};
 use crate::query::handle::Query;
-use crate::query::indexes;
-use crate::query::plan::Plan;
+use crate::query::of::Of;
 use crate::query::reader::{TableReader, copied, rows_of_extremes};
+use crate::query::{indexes, served};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
+use crate::values::home::Home;
 use crate::values::keys;
 use crate::values::views::Shows;
 use crate::work::threads::caller;
 use crate::work::walks::{Queried, Source, Walked, of_fault};
 
 impl<'py> Queried<'py> for Bound<'py, Query> {
-    fn table(&self) -> &Bound<'py, Table> {
-        self.get().table.bind(self.py())
+    fn py(&self) -> Python<'py> {
+        Bound::py(self)
+    }
+
+    fn home(&self) -> Home {
+        self.get().of.home(Bound::py(self))
     }
 
     fn source(&self, walked: Walked) -> PyResult<Option<Source>> {
@@ -35,7 +41,12 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
     }
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
-        if self.get().plan.is_whole() { rows_of_extremes(self.table(), wanted) } else { Ok(None) }
+        match &self.get().of {
+            Of::Table(table) if self.get().plan.is_whole() => {
+                rows_of_extremes(table.bind(Bound::py(self)), wanted)
+            }
+            Of::Table(_) | Of::Server(_) => Ok(None),
+        }
     }
 }
 
@@ -47,63 +58,13 @@ fn rows_of(output: Option<Output>) -> Option<(Source, Vec<Node>)> {
     }
 }
 
-/// What the caller asks for.
-pub enum Asked<'a> {
-    /// Records.
-    Rows(Walked),
-    /// The values of these expressions in each row, beside the keys.
-    Values(&'a [Node], Walked),
-    /// The number of rows.
-    Count,
-}
-
-impl<'a> Asked<'a> {
-    /// The expressions that are read of each row, beside its key; None: its record.
-    fn reads(&self) -> Option<&'a [Node]> {
-        match self {
-            Self::Rows(_) => None,
-            Self::Values(nodes, _) => Some(nodes),
-            Self::Count => Some(&[]),
-        }
-    }
-
-    fn is_parallel(&self) -> bool {
-        match self {
-            Self::Rows(walked) | Self::Values(_, walked) => *walked == Walked::InParts,
-            Self::Count => true,
-        }
-    }
-}
-
-/// What a query gives.
-pub enum Output {
-    /// Rows, and the expressions that compute over them what was asked for.
-    Rows(Source, Vec<Node>),
-    /// The number of rows, of which none was read.
-    Count(u64),
-}
-
-/// What the executor is asked for. If the query has Python functions, these are all rows, whole, as
-/// it is not known how many of them pass the functions.
-pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
-    let is_free = plan.filters.is_empty();
-    let (offset, limit) = if is_free { (plan.offset, plan.limit) } else { (0, u64::MAX) };
-    Request {
-        conditions: plan.all_conditions(),
-        order: &plan.order,
-        after: plan.after.as_ref().map(|after| (Vec::new(), after.key.clone())),
-        offset,
-        limit,
-        reads: asked.reads().filter(|_| is_free),
-        is_count: is_free && matches!(asked, Asked::Count),
-        is_parallel: is_free && asked.is_parallel(),
-        meter: plan.meter.clone(),
-    }
-}
-
 /// The rows of a query. They are read from the entries of an index, if it covers the query.
 pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Output>> {
-    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
+    let (py, plan) = (query.py(), &query.get().plan);
+    let table = match &query.get().of {
+        Of::Table(table) => table.bind(py),
+        Of::Server(table) => return served::execute(query, table.bind(py), asked),
+    };
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;
     let mut request = request(plan, asked);
@@ -138,7 +99,7 @@ pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<O
             Ok(run())
         })?,
     };
-    match answer.map_err(|fault| of_fault(table, fault))? {
+    match answer.map_err(|fault| of_fault(py, &Home::new(table), fault))? {
         Output::Rows(source, nodes) if !plan.filters.is_empty() => {
             let keys = pass_filters(table, source, &plan.filters, plan.offset, plan.limit)?;
             let rows = reader.list(table, SortedKeys::Listed(keys))?;

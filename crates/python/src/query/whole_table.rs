@@ -7,11 +7,16 @@ use pyo3::prelude::*;
 use crate::bounds::Bounds;
 use crate::query::reader::rows_of_extremes;
 use crate::table::handle::Table;
+use crate::values::home::Home;
 use crate::work::walks::{Queried, Source, Walked};
 
 impl<'py> Queried<'py> for Bound<'py, Table> {
-    fn table(&self) -> &Bound<'py, Table> {
-        self
+    fn py(&self) -> Python<'py> {
+        Bound::py(self)
+    }
+
+    fn home(&self) -> Home {
+        Home::new(self)
     }
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {

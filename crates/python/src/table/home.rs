@@ -1,4 +1,4 @@
-//! Implement the calls of rows to their tables.
+//! Implement the calls of rows to the tables of embedded databases.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::errors;
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::change::Edit;
-use crate::values::home::TableCalls;
+use crate::values::home::{CopyOf, TableCalls, Within};
 use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::row::Row;
@@ -23,6 +23,10 @@ fn table_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, T
 }
 
 impl TableCalls for Calls {
+    fn is_for(&self, table: &Bound<'_, PyAny>) -> bool {
+        table.cast::<Table>().is_ok()
+    }
+
     fn name(&self, table: &Bound<'_, PyAny>) -> Arc<str> {
         table_of(table).map_or_else(|_| Arc::from(""), |found| found.get().name(table.py()))
     }
@@ -34,6 +38,7 @@ impl TableCalls for Calls {
     fn large_value(
         &self,
         table: &Bound<'_, PyAny>,
+        _row: &Row,
         snapshot: Option<&Snapshot>,
         id: u64,
     ) -> PyResult<Option<Large>> {
@@ -42,6 +47,14 @@ impl TableCalls for Calls {
 
     fn lends(&self, table: &Bound<'_, PyAny>) -> bool {
         table_of(table).is_ok_and(|found| found.get().frozen.is_some() || found.get().gives_any())
+    }
+
+    fn copied_row(&self, table: &Bound<'_, PyAny>, of: CopyOf<'_>) -> PyResult<Row> {
+        Ok(Table::copied_row(table_of(table)?, of.key, of.record, of.snapshot))
+    }
+
+    fn in_running(&self, table: &Bound<'_, PyAny>, work: &mut Within<'_>) -> PyResult<()> {
+        table_of(table)?.get().core().in_running(table.py(), work)
     }
 
     fn read_anew(&self, table: &Bound<'_, PyAny>, row: &Row) -> PyResult<bool> {

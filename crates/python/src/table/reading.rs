@@ -2,7 +2,6 @@
 //! transaction.
 
 use pellucid_query::{CopiedRows, CoveredRows, RowsByIndex, RowsByKey, Selection};
-use pellucid_record::view::Slot;
 use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -10,6 +9,7 @@ use pyo3::types::PyTuple;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::gil::{GilRc, Strong};
+use crate::server::feed::Feed;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::rows::{RowIterator, RowSource};
@@ -17,10 +17,8 @@ use crate::table::typed::value_of_row;
 use crate::values::home::Home;
 use crate::values::keys::{self, Key};
 use crate::values::large::Large;
-use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::views::{Shows, Viewed};
-use crate::values::{bytes, decode};
 
 /// An iterator over rows, as they were when it began.
 pub enum Rows {
@@ -38,15 +36,31 @@ pub enum Rows {
     IndexedInside(Box<RowsByIndex<Transaction>>),
     /// As a covering index, or keys alone, have them; and whether they are those of a running transaction.
     Covered(Box<CoveredRows>, bool),
+    /// As a server sends them.
+    Fed(Box<Feed>),
 }
 
 impl Rows {
+    /// Whether the rows are those of a running transaction that has changed something.
+    pub fn is_inside(&self) -> bool {
+        match self {
+            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(_, true) => true,
+            Self::Pinned(_)
+            | Self::Listed(..)
+            | Self::Indexed(..)
+            | Self::Covered(_, false)
+            | Self::Fed(_) => false,
+        }
+    }
+
     /// The snapshot that the rows are read from; None for the state of a transaction.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         match self {
             Self::Pinned(scan) => Some(scan.snapshot()),
             Self::Listed(snapshot, _) | Self::Indexed(snapshot, _) => Some(snapshot),
-            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(..) => None,
+            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(..) | Self::Fed(_) => {
+                None
+            }
         }
     }
 }
@@ -208,7 +222,8 @@ impl Table {
                 | Rows::Copied(_)
                 | Rows::Indexed(..)
                 | Rows::IndexedInside(_)
-                | Rows::Covered(..),
+                | Rows::Covered(..)
+                | Rows::Fed(_),
             )
             | None => {}
             Some(Rows::Pinned(mut scan)) => {
@@ -309,29 +324,8 @@ impl Table {
         held(&self.snapshot(py)?)
     }
 
-    /// The value in a slot of a record, in plain containers; `key` is the row's. Large values come
-    /// from `snapshot`, if the record did.
-    pub fn plain_part<'py>(
-        slf: &Bound<'py, Self>,
-        key: &[u8],
-        record: &[u8],
-        slot: &Slot<'_>,
-        snapshot: Option<&Snapshot>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let row = GilRc::new(Self::copied_row(slf, key, record, snapshot));
-        decode::plain(slf.py(), &Reading::new(&row), slot)
-    }
-
-    /// The value of a record, in plain containers; large values as in `plain_part`.
-    pub fn plain_record<'py>(
-        slf: &Bound<'py, Self>,
-        record: &[u8],
-        snapshot: Option<&Snapshot>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        bytes::plain_of_row(slf.py(), &GilRc::new(Self::copied_row(slf, &[], record, snapshot)))
-    }
-
-    fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8], snapshot: Option<&Snapshot>) -> Row {
+    /// A row for a copy of a record; large values come from `snapshot`, if the record did.
+    pub fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8], snapshot: Option<&Snapshot>) -> Row {
         let this = slf.get();
         let table = Some(Home::new(slf));
         let (names, gate) = (this.core.names.clone(), this.gate().clone());

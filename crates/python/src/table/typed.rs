@@ -14,6 +14,7 @@ use crate::hot::gil::GilRc;
 use crate::table::handle::Table;
 use crate::values::bytes::{self, handle_of_row};
 use crate::values::encode::Manner;
+use crate::values::hooks::PicklePolicy;
 use crate::values::row::Row;
 use crate::values::{hooks, row_errors};
 
@@ -66,28 +67,80 @@ pub fn class_of(
 pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny>> {
     let table = row.table.as_ref().map(|table| table.bind(py));
     let class = table.as_ref().and_then(|table| table.cast_exact::<Table>().ok()?.get().class.as_ref());
-    let Some(class) = class else { return handle_of_row(py, row) };
+    match class {
+        None => handle_of_row(py, row),
+        Some(class) => class.instance(py, &row),
+    }
+}
+
+impl RowClass {
+    /// The instance for a row.
+    pub fn instance<'py>(&self, py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
+        instance(py, row, self)
+    }
+
+    /// What is kept of objects that are stored in a table of this class, or of none.
+    pub fn manner(class: Option<&Self>, policy: &PicklePolicy) -> Manner {
+        match class {
+            None => bytes::manner_of(policy),
+            Some(class) if class.is_any => Manner {
+                is_exact: true,
+                keeps_identity: policy.is_allow && !class.is_fast,
+                is_fast: class.is_fast,
+            },
+            // The fields of an instance are a record, whatever they share.
+            Some(_) => Manner::COPIES,
+        }
+    }
+
+    /// Raises where `value` is not of the class, or would not come back as it is; `place` names it.
+    pub fn check(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
+        let py = value.py();
+        if self.is_any {
+            return Ok(());
+        }
+        let class = self.python.bind(py);
+        // What admits a value may be the user's.
+        callbacks::code_may_run(py);
+        if value.get_type().is(class) {
+            return self.check_parts(value, place);
+        }
+        if hooks::admits(class, value)? {
+            return Ok(());
+        }
+        let (wanted, given) = (class.fully_qualified_name()?, value.get_type().fully_qualified_name()?);
+        Err(errors::raise(
+            py,
+            "WrongClass",
+            format!(
+                "{} is of type {given}, and the table was opened with type={wanted}: store an instance of exactly that \
+                 class, or open the table without type= to store anything",
+                place()
+            ),
+        ))
+    }
+}
+
+fn instance<'py>(py: Python<'py>, row: &GilRc<Row>, class: &RowClass) -> PyResult<Bound<'py, PyAny>> {
     if class.is_any {
-        return Python::attach(|_py| bytes::plain_of_row(py, &row));
+        return Python::attach(|_py| bytes::plain_of_row(py, row));
     }
     // Attached again, to release exceptions that Python code drops on its way: a scan calls this
     // from a raw slot.
     Python::attach(|_py| {
-        hooks::build(class.python.bind(py), &bytes::plain_of_row(py, &row)?, class.run_init).map_err(
-            |error| {
-                let is_ours = error.get_type(py).name().is_ok_and(|name| name == "WrongClass");
-                if !is_ours {
-                    return error;
-                }
-                let placed = errors::raise(
-                    py,
-                    "WrongClass",
-                    format!("{} {}", row_errors::describe(py, &row), error.value(py)),
-                );
-                placed.set_cause(py, error.cause(py));
-                placed
-            },
-        )
+        hooks::build(class.python.bind(py), &bytes::plain_of_row(py, row)?, class.run_init).map_err(|error| {
+            let is_ours = error.get_type(py).name().is_ok_and(|name| name == "WrongClass");
+            if !is_ours {
+                return error;
+            }
+            let placed = errors::raise(
+                py,
+                "WrongClass",
+                format!("{} {}", row_errors::describe(py, row), error.value(py)),
+            );
+            placed.set_cause(py, error.cause(py));
+            placed
+        })
     })
 }
 
@@ -110,16 +163,7 @@ impl RowClass {
 impl Table {
     /// What is kept of objects that are stored here.
     pub fn manner(&self) -> Manner {
-        match &self.class {
-            None => bytes::manner_of(&self.core().policy),
-            Some(class) if class.is_any => Manner {
-                is_exact: true,
-                keeps_identity: self.core().policy.is_allow && !class.is_fast,
-                is_fast: class.is_fast,
-            },
-            // The fields of an instance are a record, whatever they share.
-            Some(_) => Manner::COPIES,
-        }
+        RowClass::manner(self.class.as_ref(), &self.core().policy)
     }
 
     /// Raises where the table's class has not all fields of these names: its rows could not be read with them.
@@ -143,26 +187,9 @@ impl Table {
 
     /// Raises where `value` is not of the table's class, or would not come back as it is; `place` names it.
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
-        let py = value.py();
-        let Some(row_class) = self.class.as_ref().filter(|class| !class.is_any) else { return Ok(()) };
-        let class = row_class.python.bind(py);
-        // What admits a value may be the user's.
-        callbacks::code_may_run(py);
-        if value.get_type().is(class) {
-            return row_class.check_parts(value, place);
+        match &self.class {
+            Some(class) => class.check(value, place),
+            None => Ok(()),
         }
-        if hooks::admits(class, value)? {
-            return Ok(());
-        }
-        let (wanted, given) = (class.fully_qualified_name()?, value.get_type().fully_qualified_name()?);
-        Err(errors::raise(
-            py,
-            "WrongClass",
-            format!(
-                "{} is of type {given}, and the table was opened with type={wanted}: store an instance of exactly that \
-                 class, or open the table without type= to store anything",
-                place()
-            ),
-        ))
     }
 }

@@ -232,6 +232,21 @@ fn change_detached(py: Python<'_>, row: &Row, edit: &Edit, values: &[Bound<'_, P
     }
 }
 
+/// Names a value of a change for messages: `number` of `count`.
+pub fn place_of_value(py: Python<'_>, row: &Row, edit: &Edit, count: usize, number: usize) -> String {
+    let (path, record) = (path::show(py, &edit.path), row_errors::describe(py, row));
+    let of_list = if path.is_empty() { record.clone() } else { format!("{path} of {record}") };
+    let nth = if count > 1 { format!("value {number} (from 0)") } else { "the value".to_owned() };
+    match edit.action {
+        Action::Append => format!("{nth} to append to {of_list}"),
+        Action::Insert(index) => format!("the value to insert at [{index}] of {of_list}"),
+        Action::Splice(start, _) => {
+            format!("the value for {path}[{}] of {record}", start + number as i64)
+        }
+        _ => format!("the value for {of_list}"),
+    }
+}
+
 /// The shapes of a detached record: its own tables, to which it may add.
 struct OwnBook<'a> {
     names: &'a Names,

@@ -1,13 +1,13 @@
 //! The table that a stored row belongs to, as the row's code sees it.
 //!
 //! The value modules know no tables. A row keeps a reference to the table object and calls it
-//! through [`TableCalls`], which the class of tables implements. There is only one such class, so
-//! its calls are registered once, and a row needs no further field for them.
+//! through [`TableCalls`], which each class of tables implements: that of embedded databases and
+//! that of servers. Their calls are registered once, and a row needs no further field for them.
 
 use std::sync::{Arc, OnceLock};
 
 use pellucid_record::shape::Sighting;
-use pellucid_store::Snapshot;
+use pellucid_store::{Snapshot, StoreError, Transaction};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -17,21 +17,41 @@ use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::row::Row;
 
+/// A record of a table that is copied, with the key of its row. Its large values come from the
+/// snapshot, if the record came from one.
+#[derive(Clone, Copy)]
+pub struct CopyOf<'a> {
+    /// The code of the key.
+    pub key: &'a [u8],
+    /// The record.
+    pub record: &'a [u8],
+    /// Where the record came from.
+    pub snapshot: Option<&'a Snapshot>,
+}
+
+/// Work with a running transaction.
+pub type Within<'a> = dyn FnMut(&mut Transaction) -> Result<(), StoreError> + 'a;
+
 /// The calls of a row to its table. Each gets the table as the object that the row was made with.
 pub trait TableCalls: Sync {
+    /// Whether the table is of the class whose calls these are.
+    fn is_for(&self, table: &Bound<'_, PyAny>) -> bool;
+
     /// The table's name, for messages.
     fn name(&self, table: &Bound<'_, PyAny>) -> Arc<str>;
 
     /// The pickle policy of its database.
     fn policy(&self, table: &Bound<'_, PyAny>) -> PicklePolicy;
 
-    /// A large value, read from `snapshot` if the record came from one; None if it is gone.
+    /// A large value of `row`, read from the snapshot that the row came from, if there is one; None
+    /// if it is gone.
     ///
     /// # Errors
     /// What the store raises.
     fn large_value(
         &self,
         table: &Bound<'_, PyAny>,
+        row: &Row,
         snapshot: Option<&Snapshot>,
         id: u64,
     ) -> PyResult<Option<Large>>;
@@ -69,6 +89,18 @@ pub trait TableCalls: Sync {
         table: &Bound<'_, PyAny>,
         work: &mut dyn FnMut() -> PyResult<()>,
     ) -> PyResult<()>;
+
+    /// A row that stands for a copy of a record of the table.
+    ///
+    /// # Errors
+    /// The object is no table.
+    fn copied_row(&self, table: &Bound<'_, PyAny>, of: CopyOf<'_>) -> PyResult<Row>;
+
+    /// Runs `work` with the caller's transaction, which has changed something.
+    ///
+    /// # Errors
+    /// What `work` returns, and if there is no such transaction.
+    fn in_running(&self, table: &Bound<'_, PyAny>, work: &mut Within<'_>) -> PyResult<()>;
 }
 
 /// The call of an encoding to the table that it writes for.
@@ -77,10 +109,13 @@ pub trait Sightings {
     fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting;
 }
 
-static CALLS: OnceLock<&'static dyn TableCalls> = OnceLock::new();
+/// The calls of each class of tables.
+type AllCalls = [&'static dyn TableCalls; 2];
+
+static CALLS: OnceLock<AllCalls> = OnceLock::new();
 
 /// Registers the calls of tables, before any row exists.
-pub fn install(calls: &'static dyn TableCalls) {
+pub fn install(calls: AllCalls) {
     // A second import of the module registers the same calls.
     let _ = CALLS.set(calls);
 }
@@ -93,7 +128,7 @@ fn unregistered() -> PyErr {
 pub struct Home(Strong<PyAny>);
 
 impl Home {
-    /// A reference to this table, an object of the class whose calls are registered.
+    /// A reference to this table, an object of a class whose calls are registered.
     #[inline]
     pub fn new<T>(table: &Bound<'_, T>) -> Self {
         Self(Strong::new(table.as_any()))
@@ -116,7 +151,9 @@ impl Home {
         py: Python<'_>,
         call: impl FnOnce(&dyn TableCalls, &Bound<'_, PyAny>) -> R,
     ) -> Option<R> {
-        CALLS.get().map(|calls| call(*calls, &self.0.bind(py)))
+        let table = self.0.bind(py);
+        let calls = CALLS.get()?.iter().find(|calls| calls.is_for(&table))?;
+        Some(call(*calls, &table))
     }
 
     /// The table's name.
@@ -136,16 +173,44 @@ impl Home {
     pub fn large_value(
         &self,
         py: Python<'_>,
+        row: &Row,
         snapshot: Option<&Snapshot>,
         id: u64,
     ) -> PyResult<Option<Large>> {
-        self.call(py, |calls, table| calls.large_value(table, snapshot, id))
+        self.call(py, |calls, table| calls.large_value(table, row, snapshot, id))
             .unwrap_or_else(|| Err(unregistered()))
     }
 
     /// As [`TableCalls::lends`].
     pub fn lends(&self, py: Python<'_>) -> bool {
         self.call(py, |calls, table| calls.lends(table)).unwrap_or(false)
+    }
+
+    /// As [`TableCalls::copied_row`].
+    ///
+    /// # Errors
+    /// The object is no table.
+    pub fn copied_row(&self, py: Python<'_>, of: CopyOf<'_>) -> PyResult<Row> {
+        self.call(py, |calls, table| calls.copied_row(table, of)).unwrap_or_else(|| Err(unregistered()))
+    }
+
+    /// Runs `work` with the caller's transaction, which has changed something.
+    ///
+    /// # Errors
+    /// What `work` returns, and if there is no such transaction.
+    pub fn in_running<R>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
+    ) -> PyResult<R> {
+        let (mut work, mut result) = (Some(work), None);
+        let mut once = |transaction: &mut Transaction| {
+            result = work.take().map(|work| work(transaction)).transpose()?;
+            Ok(())
+        };
+        self.call(py, |calls, table| calls.in_running(table, &mut once))
+            .unwrap_or_else(|| Err(unregistered()))?;
+        result.ok_or_else(|| errors::internal("work in a transaction was not done"))
     }
 
     /// As [`TableCalls::read_anew`].

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pellucid_store::{Snapshot, StoreError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
 use crate::errors;
 
@@ -15,6 +16,8 @@ pub enum Large {
     Copied(Vec<u8>),
     /// What the commit wrote that a watch reports.
     Told(Arc<[u8]>),
+    /// What a server has sent.
+    Fetched(PyBackedBytes),
 }
 
 impl Large {
@@ -56,6 +59,7 @@ impl Large {
             Self::Held(snapshot, id) => snapshot.blob(*id).unwrap_or_default(),
             Self::Copied(copy) => copy,
             Self::Told(bytes) => bytes,
+            Self::Fetched(bytes) => bytes,
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod hooks;
 pub mod keys;
 pub mod large;
 pub mod members;
+pub mod missing_ids;
 pub mod names;
 pub mod node;
 pub mod path;

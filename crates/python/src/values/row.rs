@@ -17,6 +17,7 @@ use std::sync::Arc;
 use pellucid_store::{LargeValue, Snapshot};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use pellucid_record::patch;
 
@@ -113,7 +114,9 @@ pub enum Holder {
     /// A buffer of the user's that `view` reads.
     Buffer(PyBuffer<u8>),
     /// A bytes object.
-    Bytes(Strong<pyo3::types::PyBytes>),
+    Bytes(Strong<PyBytes>),
+    /// What a server has sent: a bytes object with the record, and one with the key.
+    Fetched { _value: Strong<PyBytes>, _key: Strong<PyBytes> },
     /// A page of the database, through the snapshot that pins it.
     Snapshot(Snapshot),
     /// The row's own copy, and the snapshot that has the large values stored outside of the record.
@@ -130,7 +133,7 @@ impl Holder {
             Holder::Snapshot(snapshot) => Some(snapshot),
             Holder::Apart(held) => Some(&held.1),
             Holder::Told(told) => Some(&told.snapshot),
-            Holder::Owned(_) | Holder::Buffer(_) | Holder::Bytes(_) => None,
+            Holder::Owned(_) | Holder::Buffer(_) | Holder::Bytes(_) | Holder::Fetched { .. } => None,
         }
     }
 
@@ -164,6 +167,8 @@ pub struct Row {
     readers: GilValue<u32>,
     aside: GilCell<Option<Box<Aside>>>,
     holder: GilCell<Holder>,
+    /// The version that a server gave the stored row; 0 in a file.
+    pub edition: GilValue<i64>,
     /// The names of its shapes.
     pub names: GilRc<Names>,
     /// Open while the row may be read.
@@ -215,6 +220,7 @@ impl Row {
             readers: GilValue::new(0),
             aside: GilCell::new(None),
             holder: GilCell::new(Holder::Owned(copy)),
+            edition: GilValue::new(0),
             names,
             gate: RowGate::new(gate),
             table,
@@ -248,6 +254,7 @@ impl Row {
             readers: GilValue::new(0),
             aside: GilCell::new(None),
             holder: GilCell::new(holder),
+            edition: GilValue::new(0),
             names,
             gate: RowGate::new(gate),
             table,
@@ -543,7 +550,7 @@ impl Row {
             self.with_holder_of(py, reading, |holder| (holder.told(id), holder.snapshot().cloned()));
         let found = match told {
             Some(bytes) => Some(Large::Told(bytes)),
-            None => table.large_value(py, snapshot.as_ref(), id)?,
+            None => table.large_value(py, self, snapshot.as_ref(), id)?,
         };
         match found {
             Some(data) if data.bytes().len() as u64 == size => Ok(data),
@@ -579,6 +586,27 @@ impl Row {
             let key = std::slice::from_raw_parts(data, size);
             Self::borrowed(record, key, holder, names, gate, table, frozen)
         }))
+    }
+
+    /// A row over a record that a server has sent, which is not copied: it begins at `start` of the
+    /// value.
+    #[allow(clippy::too_many_arguments, reason = "what every row has")]
+    pub fn fetched(
+        value: &Bound<'_, PyBytes>,
+        start: usize,
+        key: &Bound<'_, PyBytes>,
+        edition: i64,
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
+        table: Home,
+        frozen: Option<&'static str>,
+    ) -> Self {
+        let holder = Holder::Fetched { _value: Strong::new(value), _key: Strong::new(key) };
+        let record = value.as_bytes().get(start..).unwrap_or_default();
+        // SAFETY: a bytes object neither moves nor changes, and the holder keeps both.
+        let row = unsafe { Self::borrowed(record, key.as_bytes(), holder, names, gate, Some(table), frozen) };
+        row.edition.set(edition);
+        row
     }
 
     /// Whether arrays of this row are views of the stored bytes: [`TableCalls::lends`].
@@ -749,6 +777,7 @@ impl Span {
             readers: GilValue::new(0),
             aside: GilCell::new(None),
             holder: GilCell::new(holder),
+            edition: GilValue::new(0),
             names,
             gate: RowGate::new(gate),
             table: None,

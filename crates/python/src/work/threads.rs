@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::hot::callbacks;
 use crate::store_errors;
-use crate::table::handle::Table;
 use crate::table::reading::Rows;
+use crate::values::home::Home;
 use crate::work::walks::{Parallel, SIGNALS, Source, of_fault, over};
 
 /// More threads than this wait for memory, not for processors.
@@ -87,10 +87,10 @@ pub fn caller() -> Caller<'static> {
 ///
 /// # Errors
 /// Those of `over`.
-pub fn over_parts<W: Parallel>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
+pub fn over_parts<W: Parallel>(py: Python<'_>, home: &Home, source: Source, work: W) -> PyResult<W::Result> {
     let Source { rows, selection } = source;
-    let Rows::Pinned(scan) = rows else { return over(table, Source { rows, selection }, work) };
+    let Rows::Pinned(scan) = rows else { return over(py, home, Source { rows, selection }, work) };
     let on = (thread_count(), SIGNALS);
-    let done = callbacks::released(table.py(), || threads::over_scan(*scan, selection, work, on));
-    done.map_err(|fault| of_fault(table, fault))
+    let done = callbacks::released(py, || threads::over_scan(*scan, selection, work, on));
+    done.map_err(|fault| of_fault(py, home, fault))
 }

@@ -6,14 +6,15 @@
 use pellucid_query::expression::Node;
 use pellucid_query::{Extremes, Fault, LookedUp, Scanned, Selection};
 use pellucid_record::value::NoShapes;
+use pellucid_store::Whole;
 use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hot::callbacks;
 use crate::signals::is_interrupted;
 use crate::store_errors;
-use crate::table::handle::Table;
 use crate::table::reading::Rows;
+use crate::values::home::Home;
 use crate::values::row_errors;
 pub use pellucid_query::work::{Parallel, Stop, Work};
 
@@ -36,8 +37,11 @@ pub enum Walked {
 
 /// A source of rows that can be asked again and again: a table, or a query.
 pub trait Queried<'py> {
+    /// The caller's hold of the GIL.
+    fn py(&self) -> Python<'py>;
+
     /// The table of the rows.
-    fn table(&self) -> &Bound<'py, Table>;
+    fn home(&self) -> Home;
 
     /// The rows as they are now; None if the table does not exist.
     ///
@@ -69,10 +73,7 @@ pub const SIGNALS: Stop<'static> = Stop::Caller(&is_interrupted);
 ///
 /// # Errors
 /// What the store raises, `CorruptRecord`, and what a signal handler raises.
-pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
-    let py = table.py();
-    let this = table.get();
-    let core = this.core();
+pub fn over<W: Work>(py: Python<'_>, home: &Home, source: Source, work: W) -> PyResult<W::Result> {
     let Source { rows, mut selection } = source;
     let result = match rows {
         Rows::Pinned(mut scan) => {
@@ -93,32 +94,41 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
         Rows::Covered(mut rows, _) => {
             callbacks::released(py, move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, SIGNALS))
         }
-        Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
+        Rows::Fed(mut feed) => {
+            let result = {
+                let (rows, large, shapes) = feed.parts();
+                callbacks::released(py, move || {
+                    work.run_over(rows, selection.as_mut(), &Whole { shapes, large }, SIGNALS)
+                })
+            };
+            return result
+                .map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, home, fault)));
+        }
+        Rows::IndexedInside(mut rows) => home.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
             let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
-        Rows::Copied(mut rows) => core.in_running(py, |transaction| {
+        Rows::Copied(mut rows) => home.in_running(py, |transaction| {
             let whole = transaction.whole();
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
-        Rows::Inside(mut scan) => core.in_running(py, |transaction| {
+        Rows::Inside(mut scan) => home.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
             let mut rows = Scanned { scan: &mut scan, reader: transaction };
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
     };
-    result.map_err(|fault| of_fault(table, fault))
+    result.map_err(|fault| of_fault(py, home, fault))
 }
 
 /// The exception for a walk that broke off.
-pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
-    let py = table.py();
+pub fn of_fault(py: Python<'_>, home: &Home, fault: Fault) -> PyErr {
     match fault {
         Fault::Store(error) => store_errors::of_store(py, error),
-        Fault::Record(key, error) => row_errors::corrupt_key(py, &table.get().name(py), &key, &error),
+        Fault::Record(key, error) => row_errors::corrupt_key(py, &home.name(py), &key, &error),
         Fault::Groups(error) => errors::raise(
             py,
             "TooManyGroups",
@@ -126,11 +136,15 @@ pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
                 "{} groups and more of table {:?} take over {} MiB of memory; group by what has fewer values, or filter the rows \
                  first",
                 error.count,
-                table.get().name(py),
+                home.name(py),
                 error.size_max >> 20
             ),
         ),
         Fault::Expression(what) => errors::value_error(what),
+        Fault::Source(error) => match error.downcast::<PyErr>() {
+            Ok(error) => *error,
+            Err(error) => errors::internal(&error.to_string()),
+        },
         Fault::Stopped => errors::stopped(py),
     }
 }

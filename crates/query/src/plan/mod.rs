@@ -24,6 +24,7 @@ use pellucid_store::Range;
 use crate::expression::Node;
 use cost::Costs;
 use count::Counted;
+pub use paths::is_in_order;
 pub use section::{Candidate, Section, section};
 
 /// The largest number of keys that are gathered, of 64 bytes each if they are short. Beyond it a

@@ -195,7 +195,8 @@ impl Planner<'_, '_> {
 
 /// Whether a section of an index has the order that is asked for. `Some(true)`: if it is read from
 /// its end to its begin.
-fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)]) -> Option<bool> {
+#[must_use]
+pub fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)]) -> Option<bool> {
     if order.is_empty() || candidate.is_multi_valued() || section.ranges.len() != 1 {
         return None;
     }

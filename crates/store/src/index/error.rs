@@ -85,8 +85,8 @@ pub struct NotUnique {
     pub is_in_batch: bool,
     /// The index of the refused row in its batch, from 0.
     pub position: Option<u32>,
-    /// The id of the index's entries.
-    pub(crate) index_id: Option<TableId>,
+    /// The id of the index's entries; None for an index that is not the engine's.
+    pub index_id: Option<TableId>,
     /// The key of the row that has the value.
     pub existing: Vec<u8>,
     /// Its spelling.

@@ -8,11 +8,10 @@
 use std::sync::{Arc, PoisonError};
 
 use pellucid_record::error::Damage;
-use pellucid_record::layout::{DEPTH_MAX, tag};
+use pellucid_record::large_ids::large_ids;
 use pellucid_record::patch::{self, Change, PatchError, Patched, ShapeBook};
 use pellucid_record::path::Step;
-use pellucid_record::payload;
-use pellucid_record::view::{self, Container, Root, Slot, Walker};
+use pellucid_record::view::{self, Root, Slot};
 use pellucid_record::{Admission, Corrupt, Dictionary, Shape, Shapes, Sighting};
 
 use crate::catalog::cell::{CHECK_SIZE, Cell, check_of, write_head};
@@ -207,7 +206,7 @@ impl Transaction {
             self.replace_indexed(table, key, row_key, head, &patched.record, indexed)?;
             return Ok(Some(Ok(patched)));
         }
-        let kept = match blobs_of(&patched.record, &**self.shapes()) {
+        let kept = match large_ids(&patched.record, &**self.shapes()) {
             Ok(kept) => kept,
             Err(error) => return Ok(Some(Err(error.into()))),
         };
@@ -316,53 +315,4 @@ fn overwrite(
         },
         _ => Ok(false),
     }
-}
-
-/// The ids of the large values to which a record refers.
-pub(crate) fn blobs_of<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u64>, Corrupt> {
-    let mut ids = Vec::new();
-    match view::root(record, shapes)? {
-        Root::Container(container) => {
-            add_blobs(record, shapes, container, DEPTH_MAX, &mut ids)?;
-        }
-        Root::Scalar(slot) => add_blob(record, shapes, slot, DEPTH_MAX, &mut ids)?,
-    }
-    Ok(ids)
-}
-
-fn add_blobs<S: Shapes + ?Sized>(
-    record: &[u8],
-    shapes: &S,
-    container: Container,
-    depth: u32,
-    ids: &mut Vec<u64>,
-) -> Result<u32, Corrupt> {
-    let mut walker = Walker::new(container);
-    if depth == 0 || container.kind.is_packed() {
-        return Ok(walker.end());
-    }
-    while let Some(slot) = walker.next(record, shapes)? {
-        if let Slot::Container(inner) = slot {
-            let end = add_blobs(record, shapes, inner, depth - 1, ids)?;
-            walker.consumed(end)?;
-        } else {
-            add_blob(record, shapes, slot, depth, ids)?;
-        }
-    }
-    Ok(walker.end())
-}
-
-fn add_blob<S: Shapes + ?Sized>(
-    record: &[u8],
-    shapes: &S,
-    slot: Slot<'_>,
-    depth: u32,
-    ids: &mut Vec<u64>,
-) -> Result<(), Corrupt> {
-    if let Slot::Heap { tag: tag::APART, payload, .. } = slot {
-        ids.extend(payload::apart(payload).map(|apart| apart.blob));
-    } else if let Some(inner) = slot.payload_container(record, shapes)? {
-        add_blobs(record, shapes, inner, depth - 1, ids)?;
-    }
-    Ok(())
 }

@@ -1,0 +1,297 @@
+//! Finds the rows of a query on a server: as far as possible the server does, and the rest is
+//! filtered and sorted here, page by page.
+//!
+//! `pellucid.postgres.reading.Reading` writes the statements and has the connection. A query reads
+//! one state of the table, with as many statements as it takes.
+
+use pellucid_query::exec::evaluator_of_all;
+use pellucid_query::index::Definition;
+use pellucid_query::plan::Candidate;
+use pellucid_query::server::{Codes, Predicate, ServerIndex, Translated, translate, worth_knowing};
+use pellucid_query::sort::{Sort, SortKey, SortedKeys};
+use pellucid_query::{CoveredRows, Selection};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use crate::errors;
+use crate::hot::callbacks;
+use crate::query::asked::{Asked, Output, request};
+use crate::query::handle::{Query, of_server};
+use crate::query::plan::Plan;
+use crate::server::feed::{Feed, Fetching};
+use crate::server::rows::ServerRows;
+use crate::server::table::ServerTable;
+use crate::table::reading::Rows;
+use crate::values::home::Home;
+use crate::values::keys;
+use crate::values::views::Shows;
+use crate::work::walks::{SIGNALS, Source, of_fault, over};
+
+/// The largest number of bytes in memory for the keys of a sort; further ones go to files.
+const SORT_MEMORY_MAX: usize = 1 << 28;
+
+/// What the server is asked for, and what is done with the rows that it sends.
+pub struct Served<'py> {
+    table: Bound<'py, ServerTable>,
+    /// The object that asks it.
+    pub reading: Bound<'py, PyAny>,
+    /// The conditions and the order, translated.
+    pub translated: Translated,
+    /// Whether the server gives the rows in the order that is asked for.
+    pub is_in_order: bool,
+}
+
+/// An object of Python's with the predicates.
+fn python_of<'py>(py: Python<'py>, predicate: &Predicate) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = |codes: &[Vec<u8>]| PyList::new(py, codes.iter().map(|code| PyBytes::new(py, code)));
+    let ranges = |ranges: &[Codes]| {
+        let edge = |code: &Option<Vec<u8>>| code.as_ref().map(|code| PyBytes::new(py, code));
+        PyList::new(py, ranges.iter().map(|(start, end)| (edge(start), edge(end))))
+    };
+    let object = match predicate {
+        Predicate::Keys(codes) => ("keys", bytes(codes)?).into_pyobject(py)?.into_any(),
+        Predicate::KeyRanges(edges) => ("key_ranges", ranges(edges)?).into_pyobject(py)?.into_any(),
+        Predicate::Points(index, codes) => ("points", *index, bytes(codes)?).into_pyobject(py)?.into_any(),
+        Predicate::Ranges(index, edges, ordered) => {
+            ("ranges", *index, ranges(edges)?, *ordered).into_pyobject(py)?.into_any()
+        }
+        Predicate::Any(branches) => {
+            let all: PyResult<Vec<_>> = branches.iter().map(|branch| all_of(py, branch)).collect();
+            ("any", all?).into_pyobject(py)?.into_any()
+        }
+    };
+    Ok(object)
+}
+
+fn all_of<'py>(py: Python<'py>, predicates: &[Predicate]) -> PyResult<Bound<'py, PyList>> {
+    let all: PyResult<Vec<_>> = predicates.iter().map(|predicate| python_of(py, predicate)).collect();
+    PyList::new(py, all?)
+}
+
+/// The indexes of the table that queries may use, in the order that `reading` has them in.
+fn indexes_of(reading: &Bound<'_, PyAny>) -> PyResult<Vec<ServerIndex>> {
+    let all: Vec<(String, String, bool, bool)> = reading.call_method0("indexes")?.extract()?;
+    let index = |(name, text, is_unique, is_ordered): (String, String, bool, bool)| {
+        // One that a newer release has made, and this one cannot read, serves no condition.
+        let (parts, condition) = Definition::parse(&text)
+            .map_or_else(|_| (Vec::new(), None), |definition| (definition.parts, definition.condition));
+        let candidate = Candidate { name, parts, condition, entries: 0, is_unique };
+        ServerIndex { candidate, is_total: false, is_ordered }
+    };
+    Ok(all.into_iter().map(index).collect())
+}
+
+impl<'py> Served<'py> {
+    /// Finds out what the server can do for a query.
+    ///
+    /// # Errors
+    /// What the server raises.
+    pub fn new(table: &Bound<'py, ServerTable>, reading: &Bound<'py, PyAny>, plan: &Plan) -> PyResult<Self> {
+        let mut indexes = indexes_of(reading)?;
+        let conditions = plan.all_conditions();
+        let asked = worth_knowing(&conditions, &plan.order, &indexes);
+        if !asked.is_empty() {
+            let are_total: Vec<bool> = reading.call_method1("totals", (asked.clone(),))?.extract()?;
+            for (place, is_total) in asked.into_iter().zip(are_total) {
+                if let Some(index) = indexes.get_mut(place) {
+                    index.is_total = is_total;
+                }
+            }
+        }
+        let translated = translate(&conditions, &plan.order, &indexes);
+        let is_in_order = plan.order.is_empty() || (translated.order.is_some() && plan.after.is_none());
+        Ok(Self { table: table.clone(), reading: reading.clone(), translated, is_in_order })
+    }
+
+    /// The predicates, with the one for the row after which to begin.
+    pub fn predicates(&self, plan: &Plan) -> PyResult<Bound<'py, PyList>> {
+        let mut predicates = self.translated.predicates.clone();
+        if let (Some(after), true) = (&plan.after, plan.order.is_empty()) {
+            predicates.push(pellucid_query::server::behind_key(&after.key));
+        }
+        all_of(self.table.py(), &predicates)
+    }
+
+    /// Whether the server leaves nothing to test.
+    pub fn is_exact(&self, plan: &Plan) -> bool {
+        let is_after_exact = plan.after.as_ref().is_none_or(|after| {
+            plan.order.is_empty() && after.key.len() < pellucid_query::server::CODE_SIZE_MAX
+        });
+        self.translated.residual.is_empty() && plan.filters.is_empty() && is_after_exact
+    }
+
+    /// Begins the statement for rows: with `part`, the offset and the limit of it.
+    fn begin(&self, plan: &Plan, part: Option<(u64, u64)>, reads_records: bool) -> PyResult<()> {
+        // The state is kept where rows are looked up after the last page.
+        let is_kept = !self.is_in_order || !plan.filters.is_empty();
+        let (offset, limit) = part.unwrap_or((0, u64::MAX));
+        let limit = i64::try_from(limit).ok();
+        let order = self.translated.order.filter(|_| self.is_in_order && !plan.order.is_empty());
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+        let asked = (self.predicates(plan)?, order, offset, limit, reads_records, is_kept);
+        self.reading.call_method1("rows", asked)?;
+        Ok(())
+    }
+
+    fn feed(&self, fetching: Fetching) -> Rows {
+        let (py, table) = (self.table.py(), self.table.get());
+        Rows::Fed(Box::new(Feed::new(py, fetching, table.codec.clone_ref(py))))
+    }
+
+    /// The rows of the query, without what Python functions leave out of them: where they come from,
+    /// and the selection of them.
+    fn rows(&self, plan: &Plan, asked: &Asked<'_>) -> PyResult<(Fetching, Option<Selection>)> {
+        let py = self.table.py();
+        let request = request(plan, asked);
+        let reads_records = request.reads.is_none_or(|reads| reads.iter().any(|node| node.reads_record()))
+            || !self.translated.residual.is_empty()
+            || !self.is_in_order;
+        let failed = |error: pellucid_query::Fault| of_fault(py, &Home::new(&self.table), error);
+        let mut selection =
+            Selection::of(evaluator_of_all(self.translated.residual.clone()).map_err(failed)?);
+        selection.meter.clone_from(&plan.meter);
+        let part = (request.offset, request.limit);
+        let after = plan.after.as_ref().filter(|_| plan.order.is_empty()).map(|after| after.key.clone());
+        if self.is_in_order {
+            let is_cut = self.is_exact(plan).then_some(part);
+            self.begin(plan, is_cut, reads_records)?;
+            if is_cut.is_none() {
+                (selection.offset, selection.limit) = part;
+            }
+            let selection = Some(selection).filter(|selection| !selection.takes_all());
+            return Ok((Fetching::begun(&self.reading, after), selection));
+        }
+        self.begin(plan, None, true)?;
+        let by = SortKey::new(&plan.order).map_err(|error| errors::value_error(error.to_string()))?;
+        let after = match &plan.after {
+            Some(after) => Some((after.code_on_server(&self.table, by.clone())?, after.key.clone())),
+            None => None,
+        };
+        let wanted = if request.limit == 0 { 0 } else { request.offset.saturating_add(request.limit) };
+        let sort = Sort::new(by, after, wanted, SORT_MEMORY_MAX);
+        let rows = self.feed(Fetching::begun(&self.reading, None));
+        let source = Source { rows, selection: Some(selection) };
+        let sorted = over(py, &Home::new(&self.table), source, sort)?;
+        let keys = sorted.into_keys(request.offset, request.limit, || SIGNALS.is_set()).map_err(failed)?;
+        Ok((Fetching::of_keys(&self.reading, keys), None))
+    }
+}
+
+/// Runs `work` with the server, and again if another client has changed the layout of the table
+/// meanwhile. None if there is no such table.
+///
+/// # Errors
+/// What the server raises.
+pub fn with_server<'py, R>(
+    table: &Bound<'py, ServerTable>,
+    plan: &Plan,
+    mut work: impl FnMut(&Served<'py>) -> PyResult<R>,
+) -> PyResult<Option<R>> {
+    loop {
+        callbacks::code_may_run(table.py());
+        let reading = table.call_method0("_reading")?;
+        if reading.is_none() {
+            return Ok(None);
+        }
+        match Served::new(table, &reading, plan).and_then(|served| work(&served)) {
+            Ok(result) => return Ok(Some(result)),
+            // Raises the error, unless it says that the layout is another one.
+            Err(error) => reading.call_method1("recover", (error.value(table.py()),))?,
+        };
+    }
+}
+
+/// The rows of a query, or their number.
+pub fn execute<'py>(
+    query: &Bound<'py, Query>,
+    table: &Bound<'py, ServerTable>,
+    asked: &Asked<'_>,
+) -> PyResult<Option<Output>> {
+    let plan = &query.get().plan;
+    with_server(table, plan, |served| {
+        if matches!(asked, Asked::Count)
+            && served.is_exact(plan)
+            && (plan.order.is_empty() || plan.after.is_none())
+        {
+            let limit = i64::try_from(plan.offset.saturating_add(plan.limit)).ok();
+            let counted = served.reading.call_method1("count", (served.predicates(plan)?, limit))?;
+            let count: u64 = counted.extract()?;
+            return Ok(Output::Count(count.saturating_sub(plan.offset)));
+        }
+        let (fetching, selection) = served.rows(plan, asked)?;
+        let (fetching, selection) = if plan.filters.is_empty() {
+            (fetching, selection)
+        } else {
+            (passed(served, plan, (fetching, selection))?, None)
+        };
+        let nodes = match asked {
+            Asked::Values(nodes, _) => nodes.to_vec(),
+            Asked::Rows(_) | Asked::Count => Vec::new(),
+        };
+        Ok(Output::Rows(Source { rows: served.feed(fetching), selection }, nodes))
+    })
+}
+
+/// An iterator over the keys, values or items of a query.
+pub fn iterate<'py>(
+    query: &Bound<'py, Query>,
+    table: &Bound<'py, ServerTable>,
+    shows: Shows,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (py, plan) = (query.py(), &query.get().plan);
+    let asked = match shows {
+        Shows::Keys => Asked::Values(&[], crate::work::walks::Walked::ByOne),
+        Shows::Values | Shows::Items => Asked::Rows(crate::work::walks::Walked::ByOne),
+    };
+    let rows = with_server(table, plan, |served| {
+        let (fetching, selection) = served.rows(plan, &asked)?;
+        let (fetching, selection) = if plan.filters.is_empty() {
+            (fetching, selection)
+        } else {
+            (passed(served, plan, (fetching, selection))?, None)
+        };
+        ServerRows::new(table, fetching, selection, shows)
+    })?;
+    match rows {
+        Some(rows) => Ok(Bound::new(py, rows)?.into_any()),
+        None => Ok(PyTuple::empty(py).try_iter()?.into_any()),
+    }
+}
+
+/// The rows for which each function of the plan returns something true.
+fn passed(
+    served: &Served<'_>,
+    plan: &Plan,
+    (fetching, selection): (Fetching, Option<Selection>),
+) -> PyResult<Fetching> {
+    let (py, mut offset) = (served.table.py(), plan.offset);
+    let name = served.table.get().name_of(py);
+    let mut found = CoveredRows::default();
+    let rows = Bound::new(py, ServerRows::new(&served.table, fetching, selection, Shows::Items)?)?;
+    let mut items = rows.try_iter()?;
+    while (found.len() as u64) < plan.limit {
+        let Some(item) = items.next() else { break };
+        let item = item?.cast_into::<PyTuple>()?;
+        let (key, row) = (item.get_item(0)?, item.get_item(1)?);
+        let mut is_wanted = true;
+        for filter in &plan.filters {
+            is_wanted = filter.bind(py).call1((&row,))?.is_truthy()?;
+            if !is_wanted {
+                break;
+            }
+        }
+        if is_wanted && offset > 0 {
+            offset -= 1;
+        } else if is_wanted {
+            let key = keys::key_of(&name, &key)?;
+            found.push_key(&key.bytes, &key.spelling);
+        }
+    }
+    Ok(Fetching::of_keys(&served.reading, SortedKeys::Listed(found)))
+}
+
+/// The query of all rows of a server's table.
+#[pyfunction]
+pub fn server_query(table: &Bound<'_, ServerTable>) -> Query {
+    of_server(table)
+}

@@ -1,0 +1,156 @@
+"""`append` and `extend`: rows under numbers that are never given twice.
+
+The server counts for each table. A client takes numbers in blocks that grow, in a transaction of its own,
+so a transaction that runs for long holds up no other client. So numbers are left out where a transaction
+was rolled back or a client has ended, and the rows of two clients are not in the order of their time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pellucid.errors import TransactionError
+from pellucid.postgres.connections import Rows
+from pellucid.postgres.failures import LayoutChanged
+from pellucid.postgres.numbers import INT_MAX, Block
+from pellucid.postgres.saving import BATCH_SIZE_MAX, Saving
+from pellucid.postgres.statements import big_int
+from pellucid.postgres.transactions import Running
+
+BLOCK_MAX = 1024
+EXTEND_COUNT = 2000
+
+
+class Appending(Saving):
+    """What a table does to number rows."""
+
+    def _block(self) -> Block:
+        self._for_writing()
+        return self._source._blocks.setdefault(self._found, Block())
+
+    def _numbers(self, count: int) -> list[int]:
+        """Take `count` numbers, in ascending order."""
+        block = self._block()
+        numbers = list(range(block.next, min(block.stop, block.next + count)))
+        missing = count - len(numbers)
+        if missing:
+            taken = max(missing, block.size)
+            first = self._taken_numbers(taken, block.stop)
+            numbers += range(first, first + missing)
+            block.stop = first + taken
+            block.size = min(block.size * 2, BLOCK_MAX)
+        block.next = numbers[-1] + 1
+        return numbers
+
+    def _taken_numbers(self, count: int, least: int) -> int:
+        lowest, highest = self._key(-math.inf)[0], self._key(math.inf)[0]
+        last = self._ask(lambda sql: (sql.greatest(), (lowest, highest)))
+        if last:
+            greatest: Any = self._key_object(*last[0])
+            least = max(least, math.floor(greatest) + 1 if greatest < INT_MAX else INT_MAX)
+        source = self._source
+        if least + count <= INT_MAX:
+            layout = self._for_writing().layout
+            first = source._next_ints(layout, big_int(least), big_int(count))
+            if first is not None:
+                return int(first)
+        raise ValueError(
+            f"table {self.name!r} has a number key of 2**63 - 1 or more, after which append() has no next "
+            "int; put the "
+            "value under a key of your own"
+        )
+
+    def _encoded_appended(self, value: Any, number: int | None) -> tuple[bytes, list[tuple[int, bytes]]]:
+        """Encode a value that is appended."""
+        encoded = self._encode_appended(value, number)
+        return self._settled(encoded, lambda: self._encode_appended(value, number, False))
+
+    def _add(self, code: bytes, data: bytes, large: list[tuple[int, bytes]]) -> list[Rows] | None:
+        """Store a row where the key has none."""
+        given = (code, None, data, True if large else None)
+        return self._change(lambda sql: [*self._put_large(sql, code, large), (sql.add, given)], creates=True)
+
+    def _append(self, value: Any) -> int:
+        self._check_writable()
+        data, large = self._encoded_appended(value, None)
+        while True:
+            number = self._numbers(1)[0]
+            code, _ = self._key(number)
+            added = self._add(code, data, large)
+            if added and added[-1]:
+                return number
+            # Another client has put a row there itself.
+            self._forget_large(code, [identity for identity, _ in large])
+            block = self._block()
+            block.next = block.stop
+
+    def _extend(self, values: Iterable[Any]) -> int:
+        self._check_writable()
+        refuse_one_row(values)
+        count = 0
+        with self._within():
+            iterator = iter(values)
+            while batch := list(itertools.islice(iterator, EXTEND_COUNT)):
+                self._append_batch(batch, count)
+                count += len(batch)
+        return count
+
+    def _append_batch(self, values: list[Any], count: int) -> None:
+        """Store values under the next numbers, by COPY, in the transaction that runs."""
+        running = self._source._running()
+        numbers = self._numbers(len(values))
+        if self._for_writing().layout.indexes:
+            self._append_entered(values, numbers, count)
+            return
+        position = 0
+        while position < len(values):
+            rest = numbers[position:]
+            rows, behind = self._copy_values(values, position, rest, count, BATCH_SIZE_MAX)
+            if behind > position:
+                self._copied(rows, running)
+                position = behind
+                continue
+            # It has a new shape, or a large value.
+            code, _ = self._key(numbers[position])
+            data, large = self._encoded_appended(values[position], count + position)
+            if large:
+                self._store_pieces(code, large)
+            self._copied(self._copy_rows([(code, None, data, True if large else None)]), running)
+            position += 1
+
+    def _append_entered(self, values: list[Any], numbers: Sequence[int], count: int) -> None:
+        """Store values under these numbers, with their entries in indexes."""
+        rows: list[tuple[Any, ...]] = []
+        large_of: dict[bytes, list[tuple[int, bytes]]] = {}
+        for position, (number, value) in enumerate(zip(numbers, values, strict=True)):
+            code, _ = self._key(number)
+            data, large = self._encoded_appended(value, count + position)
+            rows.append((code, None, data, True if large else None))
+            if large:
+                large_of[code] = large
+                self._store_pieces(code, large)
+        self._copy_entered(self._for_writing(), rows, large_of, count)
+
+    def _copied(self, rows: bytes, running: Running | None) -> None:
+        if running is None or self._source._running() is not running:
+            raise TransactionError("the transaction was ended while values for it were being encoded")
+        sql = self._for_writing()
+        try:
+            running.copy(sql.copy, rows)
+        except LayoutChanged as error:
+            self._changed(sql, error)
+
+    def _store_pieces(self, code: bytes, large: list[tuple[int, bytes]]) -> None:
+        self._change(lambda sql: list(self._put_large(sql, code, large)), creates=True)
+
+
+def refuse_one_row(values: object) -> None:
+    """Raise `TypeError` for a single row, of which each key or character would become a row."""
+    if isinstance(values, dict | str | bytes | bytearray) or type(values).__name__ == "Record":
+        raise TypeError(
+            f"extend() takes several rows, and a {type(values).__name__} is one: append(row) stores it, "
+            "extend([row, ...]) several; update() takes a dict of keys and rows"
+        )

@@ -1,0 +1,290 @@
+"""The connections of one database: made when they are needed, used again, and never shared by two threads."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import select
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pellucid.errors import Busy
+from pellucid.postgres import failures
+from pellucid.postgres.driver import psycopg
+from pellucid.postgres.url import Place
+
+Parameters = Sequence[Any]
+Rows = list[tuple[Any, ...]]
+Statement = tuple[bytes, Parameters]
+# A connection that was idle for this long may have ended without our noticing.
+IDLE_SECONDS_TRUSTED = 0.5
+# What stands before and after the rows of a COPY in binary form: a signature, no flags, no extension; -1.
+COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TAIL = b"\xff\xff"
+COPY_PIECE_SIZE = 1 << 20
+
+
+class Array:
+    """An array of bytea as a parameter, in PostgreSQL's binary form."""
+
+    def __init__(self, data: bytes, elements: list[bytes | None]) -> None:
+        self.data = data
+        self.elements = elements
+
+
+@functools.cache
+def array_dumper() -> Any:
+    """Return what gives an `Array` to the driver."""
+    dumper: Any = psycopg().adapt.Dumper
+
+    class ArrayDumper(dumper):  # type: ignore[misc]
+        """Hands the bytes over as they are."""
+
+        format = psycopg().pq.Format.BINARY
+        oid = 1001
+
+        def dump(self, obj: Array) -> bytes:
+            return obj.data
+
+    return ArrayDumper
+
+
+class Session:
+    """One connection, and the cursor that its statements go through."""
+
+    def __init__(self, place: Place, setup: bytes) -> None:
+        self.place = place
+        driver = psycopg()
+        try:
+            self.connection: Any = driver.connect(
+                **place.parameters,
+                autocommit=True,
+                cursor_factory=driver.RawCursor,
+                prepare_threshold=5 if place.prepares else None,
+            )
+        except driver.Error as error:
+            raise failures.of_connect(error, place) from error
+        self.connection.adapters.register_dumper(Array, array_dumper())
+        self.cursor: Any = self.connection.cursor(binary=True)
+        self._has_rows = driver.pq.ExecStatus.TUPLES_OK
+        self._is_idle = driver.pq.TransactionStatus.IDLE
+        self._pgconn: Any = self.connection.pgconn
+        self.idle_since = 0.0
+        try:
+            self.script(setup)
+        except Lost as lost:
+            raise failures.of_connect(lost.args[0], place) from lost.args[0]
+
+    def execute(self, statement: bytes, parameters: Parameters = ()) -> int:
+        """Run a statement, and return how many rows it concerned."""
+        try:
+            self.cursor.execute(statement, parameters)
+        except psycopg().Error as error:
+            raise self.failure(error) from error
+        return int(self.cursor.rowcount)
+
+    def script(self, statements: bytes) -> None:
+        """Run statements without parameters, in one round trip."""
+        try:
+            self.connection.execute(statements)
+        except psycopg().Error as error:
+            raise self.failure(error) from error
+
+    def rows(self, statement: bytes, parameters: Parameters = ()) -> Rows:
+        """Run a statement, and return its rows."""
+        cursor = self.cursor
+        try:
+            cursor.execute(statement, parameters)
+            # `description` would make an object for each column.
+            found: Rows = cursor.fetchall() if cursor.pgresult.status == self._has_rows else []
+        except psycopg().Error as error:
+            raise self.failure(error) from error
+        return found
+
+    def batch(self, statements: Sequence[tuple[bytes, Parameters]]) -> list[Rows]:
+        """Run statements in one round trip and, outside of a transaction, in one of their own."""
+        results: list[Rows] = []
+        try:
+            with self.connection.pipeline():
+                cursors = [self.connection.cursor(binary=True) for _ in statements]
+                for cursor, (statement, parameters) in zip(cursors, statements, strict=True):
+                    cursor.execute(statement, parameters)
+            for cursor in cursors:
+                results.append(cursor.fetchall() if cursor.description is not None else [])
+        except psycopg().Error as error:
+            raise self.failure(error) from error
+        return results
+
+    def copy(self, statement: bytes, rows: bytes) -> None:
+        """Run a COPY FROM STDIN with rows in PostgreSQL's binary form."""
+        try:
+            with self.connection.cursor().copy(statement) as copy:
+                copy.write(COPY_HEAD)
+                for start in range(0, len(rows), COPY_PIECE_SIZE):
+                    copy.write(rows[start : start + COPY_PIECE_SIZE])
+                copy.write(COPY_TAIL)
+        except psycopg().Error as error:
+            raise self.failure(error) from error
+
+    def failure(self, error: Exception) -> Exception:
+        """Return the exception for what the driver raised."""
+        if self.is_broken or failures.is_lost(error):
+            return Lost(error)
+        return failures.of_statement(error, self.place, self.user)
+
+    @property
+    def user(self) -> str:
+        """The role that the connection was made with."""
+        return str(self.connection.info.user)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection has ended."""
+        return bool(self.connection.closed or self.connection.broken)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection is alive and in no transaction."""
+        # That of a connection that has ended is unknown.
+        return bool(self._pgconn.transaction_status == self._is_idle)
+
+    def has_ended(self) -> bool:
+        """Return whether the server has ended the connection while it was idle."""
+        # Without a statement the server says nothing, except that it ends.
+        try:
+            readable, _, _ = select.select([self.connection.fileno()], [], [], 0)
+        except (OSError, ValueError, psycopg().Error):
+            return True
+        return bool(readable)
+
+    def close(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(psycopg().Error, OSError):
+            self.connection.close()
+
+
+class Lost(Exception):
+    """A connection that ended during a statement; the driver's exception is its argument."""
+
+
+class Connections:
+    """The connections of one database."""
+
+    def __init__(self, place: Place, timeout: float, setup: bytes) -> None:
+        self.place = place
+        self.timeout = timeout
+        self._setup = setup
+        self._process = os.getpid()
+        self._changed = threading.Condition()
+        self._idle: list[Session] = []
+        self._count = 0
+        self._waiting = 0
+        self._is_closed = False
+
+    def take(self, timeout: float | None = None) -> Session:
+        """Return a connection that no other thread uses, until it is given back.
+
+        Raises `Busy` if all are in use for longer than the timeout, and `DatabaseError` if none can be made.
+        """
+        if os.getpid() != self._process:
+            self._forget()
+        while True:
+            try:
+                # Each of these calls is atomic, so that most need no lock.
+                session = self._idle.pop()
+            except IndexError:
+                waited = self._waited_for(timeout)
+                if waited is None:
+                    return self._made()
+                session = waited
+            if time.monotonic() - session.idle_since < IDLE_SECONDS_TRUSTED or not session.has_ended():
+                return session
+            self._drop(session)
+
+    def _waited_for(self, timeout: float | None) -> Session | None:
+        """Return a connection that was given back; None if another one may be made."""
+        until = time.monotonic() + (self.timeout if timeout is None else timeout)
+        with self._changed:
+            # From here on, who gives a connection back says so.
+            self._waiting += 1
+            try:
+                while True:
+                    if self._idle:
+                        return self._idle.pop()
+                    if self._count < self.place.connections_max:
+                        self._count += 1
+                        return None
+                    if not self._changed.wait(until - time.monotonic()):
+                        raise Busy(
+                            f"all {self.place.connections_max} connections to {self.place.shown} are in "
+                            "use, by "
+                            "transactions, snapshots and iterators that have not ended; end them, or allow "
+                            "more with "
+                            "max_connections= in the URL"
+                        )
+            finally:
+                self._waiting -= 1
+
+    def _made(self) -> Session:
+        try:
+            return Session(self.place, self._setup)
+        except BaseException:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify()
+            raise
+
+    def give(self, session: Session) -> None:
+        """Take a connection back, for the next one who needs it."""
+        if self._is_closed or not session.is_idle:
+            self._drop(session)
+            return
+        session.idle_since = time.monotonic()
+        self._idle.append(session)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify()
+
+    def _drop(self, session: Session) -> None:
+        session.close()
+        with self._changed:
+            self._count -= 1
+            self._changed.notify()
+
+    @contextlib.contextmanager
+    def lent(self, timeout: float | None = None) -> Iterator[Session]:
+        """A connection for the block."""
+        session = self.take(timeout)
+        try:
+            yield session
+        except Lost as lost:
+            raise failures.of_lost(lost.args[0], self.place, was_sent=False) from lost.args[0]
+        finally:
+            self.give(session)
+
+    def _forget(self) -> None:
+        # After a fork, the connections are the parent's: to close them would end them there, too.
+        self._process = os.getpid()
+        self._changed = threading.Condition()
+        self._left_behind = self._idle
+        self._idle = []
+        self._count = self._waiting = 0
+
+    def close(self) -> None:
+        """End all connections; those in use end when they are given back."""
+        with self._changed:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+            self._count -= len(idle)
+        if os.getpid() == self._process:
+            for session in idle:
+                session.close()
+
+
+def pause(attempt: int) -> None:
+    """Wait a little, and longer after each attempt, so that clients in each other's way part."""
+    time.sleep(random.random() * min(0.2, 0.001 * 2 ** min(attempt, 10)))

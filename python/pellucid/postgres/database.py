@@ -1,0 +1,522 @@
+"""A database on a server: its tables, its transactions, and how statements reach the server."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from pellucid._native import ServerCodec, ServerGate
+from pellucid.errors import Busy, Closed, DatabaseError, ReadOnly
+from pellucid.postgres import care, connections, failures, transactions
+from pellucid.postgres.catalog import Catalog
+from pellucid.postgres.connections import Connections, Lost, Parameters, Rows, Session
+from pellucid.postgres.numbers import Block
+from pellucid.postgres.shapes import Shapes
+from pellucid.postgres.snapshot import Snapshot
+from pellucid.postgres.source import Source
+from pellucid.postgres.standing import Standing
+from pellucid.postgres.statements import Layout
+from pellucid.postgres.table import Mapping, Table
+from pellucid.postgres.transactions import Running, TransactionContext
+from pellucid.postgres.url import Place, parse
+
+T = TypeVar("T")
+MODES = {"r": "r", "w": "w", "c": "c", "n": "n"}
+RUN_ATTEMPTS = 100
+NAME_SIZE_MAX = 480
+DEFAULT_TABLE = "default"
+
+
+class Database(Mapping, Source):
+    """A database on a PostgreSQL server, with the verbs of `pellucid.Database`.
+
+    It is a mapping over its table "default". Threads may share it: each has a connection of its own while it
+    waits for the server, and a transaction belongs to the thread or task that began it.
+    """
+
+    _is_snapshot = False
+
+    def __init__(
+        self,
+        place: Place,
+        mode: str = "c",
+        *,
+        durability: str = "process",
+        pickle: Any = None,
+        timeout: float = 10.0,
+    ) -> None:
+        self._place = place
+        self._mode = mode
+        self._options = {"durability": durability, "pickle": pickle, "timeout": timeout}
+        self._timeout = timeout
+        self._codec = ServerCodec(pickle)
+        self._open_gate = ServerGate()
+        self._closed = False
+        self._connections = Connections(place, timeout, setup_of(mode, durability, timeout))
+        self._catalog = Catalog(place.schema)
+        self._shapes = Shapes(self._codec, place.schema)
+        # The layouts that were committed when they were read.
+        self._layouts: dict[int, Layout] = {}
+        # Handles on tables that are not there yet, and how often a table was dropped or renamed here.
+        self._pending: weakref.WeakValueDictionary[int, Standing] = weakref.WeakValueDictionary()
+        self._names_changed = 0
+        self._epoch = 0
+        self._snapshots: weakref.WeakValueDictionary[int, Snapshot] = weakref.WeakValueDictionary()
+        self._blocks: dict[int | None, Block] = {}
+        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
+        try:
+            with self._connections.lent() as session:
+                self._identity = self._catalog.open(session, mode)
+                self._shapes.learn(session)
+        except BaseException:
+            self._connections.close()
+            raise
+        self._default = Table(self, DEFAULT_TABLE, stays_with_name=True)
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<pellucid.Database {self._place.shown!r}{state}>"
+
+    def _table(self) -> Table:
+        return self._default
+
+    @property
+    def path(self) -> None:
+        """None: the database is not in a file of this machine."""
+        return
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def __enter__(self) -> Database:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections. A transaction that runs is rolled back, and records raise `StaleRecord`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._epoch += 1
+        self._open_gate.close()
+        for snapshot in list(self._snapshots.values()):
+            snapshot.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+        running = self._running()
+        if running is not None:
+            self._roll_back(running)
+        self._connections.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a database on a server is not pickled, since its URL may have a password; open it in the "
+            "other process"
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("this database is closed; open it again with pellucid.open()")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self._mode == "r":
+            raise ReadOnly('the database was opened with mode="r"; open it with "w" or "c" to write')
+
+    # Tables
+
+    def table(
+        self, name: str, /, *, type: type | None = None, run_init: bool = False, fast: bool = False
+    ) -> Table:
+        """Return the table with this name; its first write creates it. The keywords are as in a file."""
+        self._check_open()
+        return Table(self, name_of(name, "name"), type=type, run_init=run_init, fast=fast)
+
+    def tables(self) -> list[str]:
+        """Return the names of all tables, in order."""
+        return self._with_session(self._catalog.names)
+
+    def drop_table(self, name: str) -> None:
+        """Drop a table with its rows. Raises `KeyError` if there is none."""
+        self._check_writable()
+        name = name_of(name, "name")
+        layout = self._changing_tables(lambda session: self._catalog.drop(session, name))
+        if layout is None:
+            raise KeyError(name)
+        self._tell(name, layout)
+        running = self._running()
+        if running is None:
+            self._layouts.pop(layout.id, None)
+            self._epoch += 1
+        else:
+            running.layouts[layout.id] = None
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Give a table another name.
+
+        Raises `KeyError` if there is none, and `ValueError` if the new name is taken.
+        """
+        self._check_writable()
+        name, new_name = name_of(name, "name"), name_of(new_name, "new_name")
+        check_name(new_name)
+
+        def rename(session: Session) -> Layout:
+            layout = self._catalog.named(session, name)
+            if layout is None:
+                raise KeyError(name)
+            if name != new_name and self._catalog.named(session, new_name) is not None:
+                raise ValueError(f"table {new_name!r} exists; drop it first, or choose another name")
+            return self._catalog.rename(session, layout, new_name)
+
+        try:
+            layout = self._keep(self._changing_tables(rename))
+            self._tell(name, layout)
+        except DatabaseError as error:
+            if failures.sqlstate(error.__cause__) == "23505":
+                raise ValueError(
+                    f"table {new_name!r} exists; drop it first, or choose another name"
+                ) from error
+            raise
+
+    def _tell(self, name: str, layout: Layout) -> None:
+        """Tell the handles that wait for a table of this name which it was."""
+        self._names_changed += 1
+        self._epoch += 1
+        for table in list(self._pending.values()):
+            if table.name == name and table._found is None:
+                table._stand_for(layout)
+
+    def _changing_tables(self, work: Callable[[Session], T]) -> T:
+        """Run `work` in the transaction that runs, or in one of its own."""
+        running = self._running()
+        if running is None:
+            with self.transaction():
+                return self._changing_tables(work)
+        running.has_changed_tables = True
+        try:
+            return work(running.session)
+        except Lost as lost:
+            raise running.lost(lost) from lost.args[0]
+
+    def _keep(self, layout: Layout) -> Layout:
+        running = self._running()
+        if running is not None and running.has_changed_tables:
+            running.layouts[layout.id] = layout
+        elif self._layouts.get(layout.id) != layout:
+            self._layouts[layout.id] = layout
+            self._epoch += 1
+        return layout
+
+    def _layout_named(self, name: str) -> Layout | None:
+        """Return the layout of the table with this name as the caller sees it now."""
+        layout = self._with_session(lambda session: self._catalog.named(session, name))
+        return self._keep(layout) if layout is not None else None
+
+    def _layout(self, number: int) -> Layout | None:
+        """Return the layout of the table with this id, as it was read last; None if it was dropped."""
+        running = self._running()
+        if running is not None and number in running.layouts:
+            return running.layouts[number]
+        known = self._layouts.get(number)
+        return known if known is not None else self._layout_anew(number)
+
+    def _known_layout(self, number: int) -> Layout | None:
+        running = self._running()
+        if running is not None and number in running.layouts:
+            return running.layouts[number]
+        return self._layouts.get(number)
+
+    def _forget_layout(self, number: int) -> None:
+        self._layouts.pop(number, None)
+        self._epoch += 1
+
+    def _note_layout(self, layout: Layout) -> None:
+        running = self._running()
+        if running is not None:
+            running.layouts[layout.id] = layout
+            running.has_changed_tables = True
+        else:
+            self._layouts[layout.id] = layout
+            self._epoch += 1
+
+    def _layout_anew(self, number: int) -> Layout | None:
+        layout = self._with_session(lambda session: self._catalog.numbered(session, number))
+        if layout is None:
+            self._layouts.pop(number, None)
+            self._epoch += 1
+            return None
+        return self._keep(layout)
+
+    def _create_table(self, name: str) -> Layout:
+        """Create a table in the transaction that runs, or in one of its own."""
+        check_name(name)
+        running = self._running()
+        if running is None:
+            layout = self._with_session(lambda session: self._catalog.create(session, name, is_alone=True))
+        else:
+            layout = self._changing_tables(
+                lambda session: self._catalog.create(session, name, is_alone=False)
+            )
+        return self._keep(layout)
+
+    # Transactions
+
+    def transaction(self) -> TransactionContext:
+        """Return a transaction, as a context manager; inside of another one, it is a savepoint.
+
+        It sees one state of the database (REPEATABLE READ), and what it writes itself. If another client
+        changes a row that it writes, too, it raises `Busy`, and nothing is stored: `run` begins again then.
+        """
+        self._check_open()
+        return TransactionContext(self)
+
+    def run(self, function: Callable[[], T], /) -> T:
+        """Call a function in a transaction, and again from its beginning where another client was in the way.
+
+        Returns what the function returns. Raises `Busy` after 100 times, and what the function raises.
+        """
+        for attempt in range(RUN_ATTEMPTS):
+            try:
+                with self.transaction():
+                    return function()
+            except Busy as error:
+                if (
+                    self._running() is not None
+                    or not failures.is_conflict(error)
+                    or attempt == RUN_ATTEMPTS - 1
+                ):
+                    raise
+            connections.pause(attempt)
+        raise AssertionError
+
+    def snapshot(self) -> Snapshot:
+        """Return a view of the database as it is now; it has a connection until it is closed."""
+        self._check_open()
+        return Snapshot(self)
+
+    def _running(self) -> Running | None:
+        """Return the caller's transaction; None if it has none."""
+        for running in transactions.RUNNING.get():
+            if running.database is self and not running.has_ended and running.owner == transactions.owner():
+                return running
+        return None
+
+    def _gate(self) -> ServerGate:
+        running = self._running()
+        return self._open_gate if running is None else running.gate
+
+    def _begin(self) -> Running:
+        session = self._connections.take()
+        try:
+            session.execute(transactions.BEGIN)
+        except Lost as lost:
+            self._connections.give(session)
+            raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+        except BaseException:
+            self._connections.give(session)
+            raise
+        running = Running(self, session)
+        transactions.RUNNING.set((*transactions.RUNNING.get(), running))
+        return running
+
+    def _commit(self, running: Running) -> None:
+        try:
+            transactions.commit(running, self)
+        except BaseException:
+            self._roll_back(running)
+            raise
+        running.is_committed = True
+        self._leave(running)
+        if running.layouts:
+            self._epoch += 1
+        for number, layout in running.layouts.items():
+            if layout is None:
+                self._layouts.pop(number, None)
+            else:
+                self._layouts[number] = layout
+
+    def _roll_back(self, running: Running) -> None:
+        if not running.session.is_broken and not running.session.is_idle:
+            try:
+                running.session.execute(b"ROLLBACK")
+            except Exception:
+                # The server rolls back what is not committed when its connection ends.
+                running.session.close()
+        self._leave(running)
+        if running.has_changed_tables:
+            self._names_changed += 1
+            self._epoch += 1
+        for gate in (gate for gates in running.gates for gate in gates):
+            gate.take_back()
+
+    def _leave(self, running: Running) -> None:
+        running.has_ended = True
+        others = tuple(other for other in transactions.RUNNING.get() if other is not running)
+        transactions.RUNNING.set(others)
+        self._connections.give(running.session)
+
+    # Statements
+
+    def _with_session(self, work: Callable[[Session], T]) -> T:
+        """Run work that may be done twice, over the transaction's connection or another one."""
+        self._check_open()
+        running = self._running()
+        if running is not None:
+            try:
+                return work(running.session)
+            except Lost as lost:
+                raise running.lost(lost) from lost.args[0]
+        for attempt in range(2):
+            with self._connections.lent() as session:
+                try:
+                    return work(session)
+                except Lost as lost:
+                    if attempt:
+                        raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+        raise AssertionError
+
+    def _read(self, statement: bytes, parameters: Parameters = ()) -> Rows:
+        """Run a statement that reads, and learn the shapes that its rows need elsewhere."""
+        self._check_open()
+        running = self._running()
+        if running is not None:
+            return running.rows(statement, parameters)
+        for attempt in range(2):
+            session = self._connections.take()
+            try:
+                return session.rows(statement, parameters)
+            except Lost as lost:
+                if attempt:
+                    raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+            finally:
+                self._connections.give(session)
+        raise AssertionError
+
+    def _write(self, statements: list[tuple[bytes, Parameters]]) -> list[Rows]:
+        """Run statements that write, in the caller's transaction or in one of their own."""
+        self._check_open()
+        running = self._running()
+        if running is not None:
+            if len(statements) == 1:
+                return [running.rows(*statements[0])]
+            return running.batch(statements)
+        session = self._connections.take()
+        try:
+            if len(statements) == 1:
+                return [session.rows(*statements[0])]
+            return session.batch(statements)
+        except Lost as lost:
+            raise failures.of_lost(lost.args[0], self._place, was_sent=True) from lost.args[0]
+        finally:
+            self._connections.give(session)
+
+    def _learn_up_to(self, count: int) -> None:
+        """Learn the shapes of other clients, if there are `count` of them."""
+        if count <= self._codec.shape_count:
+            return
+        with self._connections.lent() as session:
+            self._shapes.learn(session)
+
+    def _admit(self, shapes: list[bytes]) -> list[int] | None:
+        return self._shapes.admit(self._connections, shapes)
+
+    def _next_ints(self, layout: Layout, least: Any, count: Any) -> int | None:
+        """Take numbers for rows, in a transaction of its own where the table is there for all."""
+        take = self._catalog.next_ints
+        running = self._running()
+        with self._connections.lent() as session:
+            first = take(session, layout, least, count)
+        if first is None and running is not None:
+            first = take(running.session, layout, least, count)
+        return first
+
+    def _fetch_ahead(self, work: Callable[[], Rows]) -> concurrent.futures.Future[Rows]:
+        if self._threads is None:
+            self._threads = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="pellucid")
+        return self._threads.submit(work)
+
+    # Care
+
+    def check(self) -> list[str]:
+        """Read all rows and return what is damaged; an empty list says that nothing is."""
+        return care.check(self)
+
+    def compact(self) -> None:
+        """Free the room of old rows (VACUUM), and of large values that no row has any more.
+
+        Raises `TransactionError` inside a transaction.
+        """
+        self._check_writable()
+        care.compact(self)
+
+    def sync(self) -> None:
+        """Do nothing: the server has made each commit as lasting as it is set to (`synchronous_commit`)."""
+        self._check_open()
+
+
+def setup_of(mode: str, durability: str, timeout: float) -> bytes:
+    """Return the settings of each connection."""
+    # 0 would mean that locks are waited for without end.
+    milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))
+    settings = [
+        f"SET lock_timeout = {milliseconds}",
+        "SET client_min_messages = error",
+        "SET bytea_output = 'hex'",
+    ]
+    if mode == "r":
+        settings.append("SET default_transaction_read_only = on")
+    if durability == "full":
+        settings.append("SET synchronous_commit = on")
+    return ";".join(settings).encode()
+
+
+def name_of(name: object, argument: str) -> str:
+    """Return an argument that names a table. Raises `TypeError` if it is no str."""
+    if not isinstance(name, str):
+        raise TypeError(f"{argument} has to be a str, the name of a table, not {type(name).__name__}")
+    return name
+
+
+def check_name(name: str) -> None:
+    """Raise `ValueError` for a name that no table can have."""
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not name or size > NAME_SIZE_MAX:
+        raise ValueError(f"a table's name has 1 to {NAME_SIZE_MAX} bytes, and this name has {size}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"a table's name is text, and {name!r} has a lone surrogate") from None
+
+
+def connect(
+    target: str,
+    mode: str = "c",
+    *,
+    durability: str = "process",
+    pickle: Any = None,
+    timeout: float = 10.0,
+    untrusted: bool = False,
+    keep: Any = None,
+) -> Database:
+    """Open the database at a URL: what `pellucid.open` does for one that begins with "postgresql://"."""
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r} is unknown; use 'r', 'w', 'c' or 'n'")
+    if durability not in ("process", "full"):
+        raise ValueError(f"durability={durability!r} is unknown; use 'process' or 'full'")
+    if untrusted:
+        raise ValueError("untrusted=True is about files; of a server, each record is checked as it is read")
+    if keep is not None:
+        raise ValueError("keep= is about files")
+    if not timeout >= 0:
+        raise ValueError(f"timeout={timeout} is no number of seconds from 0 on")
+    return Database(parse(target, timeout), mode, durability=durability, pickle=pickle, timeout=timeout)

@@ -1,0 +1,284 @@
+"""Keep the entries of indexes in step with the rows of a table on a server.
+
+The verbs of a table make statements as if it had no index. Here each of them gets the entries of its
+row: as the columns of an index that has one entry a row at most; for one with `each()`, as statements
+after it, about the relation with the entries. Those do nothing unless the row has what was to be stored.
+All of them are one transaction, and they are the same for every client, since a client that does not
+know an index cannot write (`statements.py`).
+
+The server refuses a second row with the value of a unique index. Inside of a transaction a savepoint is
+set before the statement, so that the transaction goes on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pellucid._native import ServerIndexCodes
+from pellucid.errors import Error, TransactionError
+from pellucid.postgres import failures, keys
+from pellucid.postgres.connections import Parameters, Rows, Statement
+from pellucid.postgres.standing import Standing
+from pellucid.postgres.statements import IndexInfo, Statements
+
+NOT_UNIQUE = "23505"
+SAVEPOINT = b"pellucid_unique"
+# The entries of one row: for each index its codes and their spellings.
+Entries = list[list[tuple[bytes, bytes | None]]]
+
+
+class Entering(Standing):
+    """What a table does for its indexes when it writes."""
+
+    def _change(
+        self, make: Callable[[Statements], list[Statement]], *, creates: bool = False
+    ) -> list[Rows] | None:
+        last: list[Completed] = []
+
+        def complete(sql: Statements) -> list[Statement]:
+            last.clear()
+            statements = make(sql)
+            if not sql.layout.indexes:
+                return statements
+            last.append(Completed(self, sql, statements))
+            return self._guarded(last[0])
+
+        try:
+            found = super()._change(complete, creates=creates)
+        except Error as error:
+            if not last or failures.sqlstate(error.__cause__) != NOT_UNIQUE:
+                raise
+            self._roll_back_to_savepoint(last[0].sql)
+            raise self._refused(last[0].sql, last[0], error) from error.__cause__
+        if found is None or not last:
+            return found
+        return last[0].results(found[1:-1] if self._has_savepoint(last[0].sql) else found)
+
+    def _has_savepoint(self, sql: Statements) -> bool:
+        return self._source._running() is not None and any(index.is_unique for index in sql.layout.indexes)
+
+    def _guarded(self, completed: Completed) -> list[Statement]:
+        if not self._has_savepoint(completed.sql):
+            return completed.statements
+        return [
+            (b"SAVEPOINT " + SAVEPOINT, ()),
+            *completed.statements,
+            (b"RELEASE SAVEPOINT " + SAVEPOINT, ()),
+        ]
+
+    def _roll_back_to_savepoint(self, sql: Statements) -> None:
+        running = self._source._running()
+        if running is not None and self._has_savepoint(sql):
+            running.execute(b"ROLLBACK TO SAVEPOINT " + SAVEPOINT)
+
+    def _refused(self, sql: Statements, completed: Completed, error: Error) -> Exception:
+        """Return the exception for a row that has the value of another one in a unique index."""
+        constraint = getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) or ""
+        for index in sql.layout.indexes:
+            if sql.index_name(index) == constraint:
+                return self._of_index(sql, index, completed) or error
+        return error
+
+    def _of_index(self, sql: Statements, index: IndexInfo, completed: Completed) -> Exception | None:
+        codes = ServerIndexCodes(index.name, index.definition)
+        place = sql.layout.indexes.index(index)
+        met: dict[bytes, tuple[bytes, bytes | None]] = {}
+        is_batch = len(completed.entered) > 1 or completed.count > 0
+        for position, (key, entries) in enumerate(completed.entered):
+            at = completed.count + position if is_batch else None
+            for code, spelling in entries[place]:
+                entry = (code, spelling)
+                if code in met:
+                    return codes.not_unique(self.name, entry, key, met[code], True, at)
+                met[code] = key
+                has_code = f"i{index.id} = $1"
+                if index.has_each:
+                    has_code = f"k IN (SELECT k FROM {sql.entries(index).decode()} WHERE p = $1)"
+                text = f"SELECT k, s FROM {sql.rows.decode()} WHERE {has_code} AND k <> $2"
+                found = self._source._read(text.encode(), (keys.stored(code), keys.stored(key[0])))
+                if found:
+                    existing = whole(*found[0])
+                    return codes.not_unique(self.name, entry, key, existing, False, at)
+        return None
+
+    def _entries_of(
+        self,
+        sql: Statements,
+        key: tuple[bytes, bytes | None],
+        value: bytes,
+        large: Sequence[tuple[int, bytes]] = (),
+    ) -> Entries:
+        return sql.deriving.entries(self, key[0], key[1], value, list(large))
+
+    def _copy_entered(
+        self,
+        sql: Statements,
+        rows: list[tuple[Any, ...]],
+        large: dict[bytes, list[tuple[int, bytes]]],
+        count: int,
+    ) -> None:
+        """Store rows that are not there yet by COPY, with their entries, in the transaction that runs.
+
+        `count` is how many rows of the same call were stored before.
+        """
+        running = self._source._running()
+        if running is None:
+            raise TransactionError("the transaction was ended while values for it were being encoded")
+        completed = Completed(self, sql, [])
+        completed.count = count
+        if sql.layout.indexes:
+            rows = [completed.copied(row, large.get(row[0], ())) for row in rows]
+        guarded = self._has_savepoint(sql)
+        try:
+            if guarded:
+                running.execute(b"SAVEPOINT " + SAVEPOINT)
+            running.copy(sql.copy, self._copy_rows(rows))
+            if completed.statements:
+                running.batch(completed.statements)
+            if guarded:
+                running.execute(b"RELEASE SAVEPOINT " + SAVEPOINT)
+        except failures.LayoutChanged as error:
+            self._changed(sql, error)
+        except Error as error:
+            if not guarded or failures.sqlstate(error.__cause__) != NOT_UNIQUE:
+                raise
+            self._roll_back_to_savepoint(sql)
+            raise self._refused(sql, completed, error) from error.__cause__
+
+
+class Completed:
+    """The statements of a verb, with the entries of the rows that they store."""
+
+    def __init__(self, table: Entering, sql: Statements, statements: list[Statement]) -> None:
+        self.table = table
+        self.sql = sql
+        self.statements: list[Statement] = []
+        # The keys and the entries of the rows.
+        self.entered: list[tuple[tuple[bytes, bytes | None], Entries]] = []
+        # How many rows of the same call were stored before.
+        self.count = 0
+        self._places: list[int] = []
+        self._large: dict[int, list[bytes]] = {}
+        beside: list[Statement] = []
+        for text, given in statements:
+            self._places.append(len(self.statements))
+            more = self._completed(text, given, beside)
+            self.statements.append((text, more))
+        self.statements += beside
+
+    def results(self, found: list[Rows]) -> list[Rows]:
+        """Return the results of the verb's own statements."""
+        return [found[place] for place in self._places]
+
+    def copied(self, row: tuple[Any, ...], large: Sequence[tuple[int, bytes]]) -> tuple[Any, ...]:
+        """Return a row for COPY with its entries."""
+        self._large = {number: [data] for number, data in large}
+        return tuple(self._stored(row, whole(row[0], row[1]), row[2], self.statements))
+
+    def _completed(self, text: bytes, given: Parameters, beside: list[Statement]) -> Parameters:
+        sql = self.sql
+        if text is sql.put_large:
+            self._large.setdefault(_int(given[1]), []).append(given[3])
+        elif text in (sql.put, sql.add):
+            return self._stored(given, whole(given[0], given[1]), given[2], beside)
+        elif text is sql.swap:
+            return self._stored(given, (given[0], self._spelling(given[0])), given[2], beside)
+        elif text is sql.put_many:
+            return self._stored_many(given, beside)
+        elif text in (sql.delete, sql.delete_version):
+            beside += sql.deleted_beside([given[0]])
+        elif text is sql.delete_many:
+            beside += sql.deleted_beside(given[0])
+        elif text is sql.clear:
+            beside += sql.cleared_beside()
+        return given
+
+    def _spelling(self, key: bytes) -> bytes | None:
+        """Return the spelling of a row's key, if an index reads it."""
+        if not any("key()" in index.definition for index in self.sql.layout.indexes):
+            return None
+        found = self.table._source._read(b"SELECT s FROM " + self.sql.rows + b" WHERE k = $1", (key,))
+        return found[0][0] if found else None
+
+    def _stored(
+        self, given: Parameters, key: tuple[bytes, bytes | None], value: bytes, beside: list[Statement]
+    ) -> Parameters:
+        if keys.is_long(key[0]):
+            key = whole(*key)
+        large = [(number, b"".join(pieces)) for number, pieces in self._large.items()]
+        entries = self.table._entries_of(self.sql, key, value, large)
+        self.entered.append((key, entries))
+        beside += self._long(entries)
+        for place, index in enumerate(self.sql.layout.indexes):
+            if index.has_each:
+                beside += self.sql.stored_beside(index, given[0], value, stored_entries(entries[place]))
+        return (*given, *columns(self.sql, entries))
+
+    def _stored_many(self, given: Parameters, beside: list[Statement]) -> Parameters:
+        rows = []
+        every = given[0].elements
+        spellings = [None] * len(every) if given[1] is None else given[1].elements
+        for k, s, value in zip(every, spellings, given[2].elements, strict=True):
+            key = whole(k, s)
+            entries = self.table._entries_of(self.sql, key, value)
+            self.entered.append((key, entries))
+            rows.append(columns(self.sql, entries))
+            beside += self._long(entries)
+        beside += many_beside(
+            self.sql, [key for key, _ in self.entered], [entries for _, entries in self.entered]
+        )
+        return (*given, *(self.table._array_of(list(column)) for column in zip(*rows, strict=True)))
+
+    def _long(self, entries: Entries) -> list[Statement]:
+        """Return statements that tell all clients of codes that are too long to be in order."""
+        return [
+            self.sql.note_long(index)
+            for index, own in zip(self.sql.layout.indexes, entries, strict=True)
+            if not index.has_long and any(len(code) > keys.SHORT_SIZE_MAX for code, _ in own)
+        ]
+
+
+def whole(k: bytes, s: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the code and the spelling of a stored key."""
+    if not keys.is_long(k) or s is None:
+        return k, s
+    (size,) = struct.unpack_from("<I", s)
+    return s[4 : 4 + size], s[4 + size :] or None
+
+
+def stored_entries(entries: list[tuple[bytes, bytes | None]]) -> tuple[list[bytes], list[bytes | None]]:
+    """Return the stored codes of entries, and their spellings."""
+    return [keys.stored(code) for code, _ in entries], [spelling for _, spelling in entries]
+
+
+def columns(sql: Statements, entries: Entries) -> list[bytes | None]:
+    """Return what the columns of indexes have for a row."""
+    found: list[bytes | None] = []
+    for index, own in zip(sql.layout.indexes, entries, strict=True):
+        if not index.has_each:
+            code, spelling = own[0] if own else (None, None)
+            found += [None if code is None else keys.stored(code), spelling]
+    return found
+
+
+def many_beside(
+    sql: Statements, rows: Sequence[tuple[bytes, bytes | None]], entries: Sequence[Entries]
+) -> list[Statement]:
+    """Return the statements for the entries of many rows that are not columns."""
+    statements: list[Statement] = []
+    for place, index in enumerate(sql.layout.indexes):
+        if index.has_each:
+            every = [
+                (keys.stored(key[0]), keys.stored(code), spelling)
+                for key, own in zip(rows, entries, strict=True)
+                for code, spelling in own[place]
+            ]
+            statements += sql.stored_many_beside(index, [keys.stored(key[0]) for key in rows], every)
+    return statements
+
+
+def _int(value: Any) -> int:
+    """Return the number of a parameter that says its type."""
+    return int(value)

@@ -1,0 +1,251 @@
+"""Walk over the rows of a table on a server, in the order of their keys, with little memory.
+
+A scan has a connection of its own and a cursor in a transaction that only reads, so it sees the state at
+its beginning, whatever is written meanwhile. A small table comes with the first answer, and the connection
+is free again at once. Later pages are fetched ahead by a thread, while the program works on the page
+before. Inside a transaction the cursor is the transaction's.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pellucid.errors import TransactionError
+from pellucid.postgres import failures, keys
+from pellucid.postgres.connections import Lost, Rows, Session, Statement
+from pellucid.postgres.failures import LayoutChanged
+from pellucid.postgres.statements import Statements
+
+if TYPE_CHECKING:
+    from pellucid.postgres.table import Table
+
+FIRST_COUNT = 100
+PAGE_COUNT_MAX = 4000
+# A page is about as large as this: large enough for few round trips, and small enough for the caches.
+PAGE_SIZE = 1 << 20
+BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The codes between which keys lie, the second one excluded; None: no bound."""
+
+    start: bytes | None = None
+    stop: bytes | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a bound is too long for the server, so that rows near it are tested here."""
+        return any(code is not None and len(code) > keys.SHORT_SIZE_MAX for code in (self.start, self.stop))
+
+    @property
+    def low(self) -> bytes | None:
+        """The stored key from which rows are fetched."""
+        return self.start[: keys.SHORT_SIZE_MAX] if self.start is not None else None
+
+    @property
+    def high(self) -> bytes | None:
+        """The stored key before which rows are fetched."""
+        if self.stop is None or len(self.stop) <= keys.SHORT_SIZE_MAX:
+            return self.stop
+        return self.stop[: keys.SHORT_SIZE_MAX] + keys.BEHIND
+
+    def holds(self, code: bytes) -> bool:
+        """Return whether a code lies in the range."""
+        return (self.start is None or code >= self.start) and (self.stop is None or code < self.stop)
+
+
+ALL = Range()
+
+
+class RowIterator:
+    """An iterator over the keys, values or items of a table, as they were when it began."""
+
+    def __init__(self, table: Table, shows: str, within: Range, reverse: bool) -> None:
+        self._table = table
+        self._shows = shows
+        source = table._source
+        running = source._running()
+        self._running = running
+        pages = Pages(table, within, reverse)
+        first = pages.first()
+        gate = source._gate()
+
+        def shown(page: Rows) -> list[Any]:
+            if shows == "keys":
+                return table._keys(page)
+            return table._values(page, gate) if shows == "values" else table._items(page, gate)
+
+        # Chained lists: no Python code runs between two rows of a page.
+        rows = itertools.chain(shown(first), itertools.chain.from_iterable(map(shown, pages)))
+        self._rows: Iterator[Any] = rows
+        is_checked = running is not None or source._is_snapshot
+        self._next: Callable[[], Any] = self._checked if is_checked else rows.__next__
+
+    def __iter__(self) -> RowIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self._next()
+
+    def __repr__(self) -> str:
+        return f"<pellucid.RowIterator over {self._shows} of table {self._table.name!r}>"
+
+    def _checked(self) -> Any:
+        source = self._table._source
+        source._check_open()
+        if self._running is not None and source._running() is not self._running:
+            raise TransactionError(
+                "the transaction that this iterator walks over has ended; make a list before it does"
+            )
+        return next(self._rows)
+
+
+class Pages:
+    """The pages of one scan: lists of fetched rows."""
+
+    def __init__(self, table: Table, within: Range, reverse: bool) -> None:
+        self._table = table
+        self._within = within
+        self._reverse = reverse
+        self._source = table._source
+        self._session: Session | None = None
+        self._cursor = b""
+        # Threads may share a snapshot, and its connection.
+        self._lock = self._source._lock if self._source._is_snapshot else contextlib.nullcontext()
+        self._is_at_end = False
+        self._count = FIRST_COUNT
+        self._ahead: concurrent.futures.Future[Rows] | None = None
+        self._held: Rows = []
+
+    def __del__(self) -> None:
+        # A scan that was dropped before its second page never came to the end of `__iter__`.
+        if getattr(self, "_session", None) is not None:
+            self._end()
+
+    def first(self) -> Rows:
+        """Begin the scan, and return its first page."""
+        for _ in range(20):
+            sql = self._table._statements()
+            if sql is None:
+                self._is_at_end = True
+                return []
+            try:
+                return self._arranged(self._begin(sql))
+            except LayoutChanged as error:
+                self._table._changed(sql, error)
+            except Lost as lost:
+                raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+        raise self._table._restless()
+
+    def _begin(self, sql: Statements) -> Rows:
+        statement, given = sql.scan(self._within.low, self._within.high, reverse=self._reverse)
+        # An attempt before, in an older layout, has ended.
+        self._is_at_end = False
+        begin: list[Statement] = []
+        running = self._source._running()
+        if running is not None:
+            self._cursor = running.cursor_name()
+            self._session = running.session
+        elif self._source._is_snapshot:
+            self._session, self._cursor = self._source._scanning()
+        else:
+            self._session, self._cursor = self._source._connections.take(), b"pellucid"
+            begin = [(BEGIN, ())]
+        self._is_own = bool(begin)
+        declare = b"DECLARE " + self._cursor + b" NO SCROLL CURSOR FOR " + statement
+        try:
+            with self._lock:
+                found = self._session.batch([*begin, (declare, given), (self._fetch(), ())])[-1]
+        except BaseException:
+            self._end()
+            raise
+        self._size_up(found)
+        return found
+
+    def _fetch(self) -> bytes:
+        return b"FETCH %d FROM " % self._count + self._cursor
+
+    def _size_up(self, page: Rows) -> None:
+        if len(page) < self._count:
+            self._end()
+            return
+        size = sum(len(row[2]) for row in page) + 1
+        self._count = max(1, min(PAGE_COUNT_MAX, len(page) * PAGE_SIZE // size))
+
+    def __iter__(self) -> Iterator[Rows]:
+        try:
+            while not self._is_at_end:
+                self._source._check_open()
+                page = self._next_page()
+                self._size_up(page)
+                if self._is_own and not self._is_at_end:
+                    self._ahead = self._source._fetch_ahead(self._fetched)
+                arranged = self._arranged(page)
+                if arranged:
+                    yield arranged
+        finally:
+            self._end()
+
+    def _next_page(self) -> Rows:
+        ahead, self._ahead = self._ahead, None
+        try:
+            return self._fetched() if ahead is None else ahead.result()
+        except Lost as lost:
+            raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+
+    def _fetched(self) -> Rows:
+        assert self._session is not None
+        with self._lock:
+            return self._session.rows(self._fetch())
+
+    def _end(self) -> None:
+        """Give the connection back, and leave the transaction's as it was."""
+        self._is_at_end = True
+        session, self._session = self._session, None
+        if session is None:
+            return
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            concurrent.futures.wait([ahead])
+        if not self._is_own:
+            return
+        try:
+            if not session.is_broken and not session.is_idle:
+                session.execute(b"ROLLBACK")
+        except Exception:
+            # What only reads has nothing to lose.
+            session.close()
+        finally:
+            self._source._connections.give(session)
+
+    def _arranged(self, page: Rows) -> Rows:
+        """Return a page with its shapes known and its long keys in order."""
+        if not page and not self._held:
+            return page
+        has_long = self._table._known(page)
+        if not has_long and not self._held and not self._within.is_long:
+            return page
+        return self._sorted(page)
+
+    def _sorted(self, page: Rows) -> Rows:
+        """Sort each run of long keys with the same beginning; keep a run that may go on for the next page."""
+        rows = self._held + page
+        self._held = []
+        done: Rows = []
+        for beginning, group in itertools.groupby(rows, lambda row: row[0][: keys.SHORT_SIZE_MAX]):
+            run = list(group)
+            if any(keys.is_long(row[0]) for row in run):
+                run.sort(key=self._table._whole_code, reverse=self._reverse)
+                if not self._is_at_end and rows[-1][0][: keys.SHORT_SIZE_MAX] == beginning:
+                    self._held = run
+                    break
+            done += run
+        if self._within.is_long:
+            done = [row for row in done if self._within.holds(self._table._whole_code(row))]
+        return done

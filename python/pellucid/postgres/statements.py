@@ -1,0 +1,458 @@
+"""The SQL for one table, made once for each layout of it.
+
+A relation's name has the generation of its layout: `t7_3` is table 7 in its third layout. A change of the
+layout renames it in one transaction, so every statement of a client that knows the older layout fails,
+prepared ones too, and the client reads the catalog again. Names of users' tables and fields are data: no
+statement has one.
+
+    k      the code of the key (`keys.py`)
+    s      its spelling; NULL where it has none, as nearly always
+    v      the number of shapes that a reader needs, and the record
+    ver    grows with each write: what a change compares
+    big    true if the row has, or had, large values in the relation beside it
+    i17 s17   an entry of index 17, and its spelling; both NULL where the row has none
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from pellucid._native import ServerIndexes
+from pellucid.postgres.connections import Statement
+from pellucid.postgres.driver import psycopg
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexInfo:
+    """What the catalog says of an index."""
+
+    id: int
+    name: str
+    definition: str
+    is_unique: bool
+    # Whether a row may have several entries: they are in a relation of their own then.
+    has_each: bool
+    # "building" or "ready".
+    state: str
+    # Whether a code was too long to be stored whole, so that the server does not know the order of all.
+    has_long: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What the catalog says of a table."""
+
+    id: int
+    name: str
+    generation: int
+    # In ascending order of their ids.
+    indexes: tuple[IndexInfo, ...] = ()
+
+    @property
+    def relation(self) -> str:
+        """The name of the relation with the rows."""
+        return f"t{self.id}_{self.generation}"
+
+
+def quoted(*names: str) -> bytes:
+    """Return a name, or a name in a schema, as SQL has it."""
+    return b".".join(b'"' + name.replace('"', '""').encode() + b'"' for name in names)
+
+
+class Statements:
+    """The statements for a layout. Parameters are `$1` to `$n`, and rows have the columns k, s, v, ver."""
+
+    def __init__(self, schema: str, layout: Layout) -> None:
+        self.schema = schema
+        self.layout = layout
+        # The indexes in which another client has stored a code that is too long to be in order.
+        self.disordered: set[int] = set()
+        self.rows = quoted(schema, layout.relation)
+        self.large = quoted(schema, f"large{layout.id}")
+
+    def _made(self, text: str, **parts: bytes) -> bytes:
+        known = {"rows": self.rows, "large": self.large, **parts}
+        return text.format(**{name: part.decode() for name, part in known.items()}).encode()
+
+    @functools.cached_property
+    def _entries(self) -> list[str]:
+        single = [index for index in self.layout.indexes if not index.has_each]
+        return [column for index in single for column in (f"i{index.id}", f"s{index.id}")]
+
+    # Indexes
+
+    @functools.cached_property
+    def deriving(self) -> ServerIndexes:
+        """What derives the entries of rows."""
+        return ServerIndexes([index.definition for index in self.layout.indexes])
+
+    def index_name(self, index: IndexInfo) -> str:
+        """Return the name of PostgreSQL's own index for an index."""
+        return f"t{self.layout.id}_i{index.id}"
+
+    def entries(self, index: IndexInfo) -> bytes:
+        """Return the relation with the entries of an index with `each()`."""
+        return quoted(self.schema, f"e{index.id}")
+
+    def stored_beside(
+        self, index: IndexInfo, key: bytes, value: bytes, entries: tuple[list[bytes], list[bytes | None]]
+    ) -> list[Statement]:
+        """Make the entries of a row those that it has with this value, if it was stored."""
+        has_value = " AND EXISTS (SELECT FROM {rows} WHERE k = $1 AND v = $2)"
+        names = {"entries": self.entries(index)}
+        return [
+            (
+                self._made(
+                    "DELETE FROM {entries} WHERE k = $1 AND p <> ALL($3::bytea[])" + has_value, **names
+                ),
+                (key, value, entries[0]),
+            ),
+            (
+                self._made(
+                    "INSERT INTO {entries} (k, p, s) SELECT $1, n.p, n.s "
+                    "FROM unnest($3::bytea[], $4::bytea[]) AS n (p, s) WHERE true"
+                    + has_value
+                    + " ON CONFLICT (k, p) DO UPDATE SET s = excluded.s",
+                    **names,
+                ),
+                (key, value, *entries),
+            ),
+        ]
+
+    def stored_many_beside(
+        self, index: IndexInfo, rows: list[bytes], entries: list[tuple[bytes, bytes, bytes | None]]
+    ) -> list[Statement]:
+        """Make the entries of rows these, each with the key of its row."""
+        names = {"entries": self.entries(index)}
+        insert = (
+            "INSERT INTO {entries} (k, p, s) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[]) "
+            "ON CONFLICT (k, p) DO UPDATE SET s = excluded.s"
+        )
+        arrays = [[entry[part] for entry in entries] for part in range(3)]
+        return [
+            (self._made("DELETE FROM {entries} WHERE k = ANY($1::bytea[])", **names), (rows,)),
+            (self._made(insert, **names), arrays),
+        ]
+
+    def deleted_beside(self, rows: list[bytes]) -> list[Statement]:
+        """Delete the entries of rows that are not there any more."""
+        text = (
+            "DELETE FROM {entries} AS e WHERE k = ANY($1::bytea[]) "
+            "AND NOT EXISTS (SELECT FROM {rows} WHERE k = e.k)"
+        )
+        return [
+            (self._made(text, entries=self.entries(index)), (rows,))
+            for index in self.layout.indexes
+            if index.has_each
+        ]
+
+    def cleared_beside(self) -> list[Statement]:
+        """Delete the entries of all rows that are not there any more."""
+        text = "DELETE FROM {entries} AS e WHERE NOT EXISTS (SELECT FROM {rows} WHERE k = e.k)"
+        return [
+            (self._made(text, entries=self.entries(index)), ())
+            for index in self.layout.indexes
+            if index.has_each
+        ]
+
+    def after(self, count: int) -> bytes:
+        """`$1` is a key; give the rows that come after it, up to a count."""
+        return self._made(
+            "SELECT k, s, v, ver FROM {rows} WHERE k > $1 ORDER BY k LIMIT {count}", count=b"%d" % count
+        )
+
+    def fill(
+        self, index: IndexInfo, entered: list[tuple[bytes, int, list[tuple[bytes, bytes | None]]]]
+    ) -> list[Statement]:
+        """Store the entries of rows that still have the versions that they were read at."""
+        if not index.has_each:
+            arrays = [
+                [k for k, _, _ in entered],
+                [big_int(version) for _, version, _ in entered],
+                [own[0][0] if own else None for _, _, own in entered],
+                [own[0][1] if own else None for _, _, own in entered],
+            ]
+            text = (
+                f"UPDATE {{rows}} AS t SET i{index.id} = n.i, s{index.id} = n.s "
+                "FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bytea[]) AS n (k, ver, i, s) "
+                "WHERE t.k = n.k AND t.ver = n.ver"
+            )
+            return [(self._made(text), arrays)]
+        every = [(k, version, code, spelling) for k, version, own in entered for code, spelling in own]
+        rows = [k for k, _, _ in entered]
+        arrays = [
+            [entry[0] for entry in every],
+            [big_int(entry[1]) for entry in every],
+            [entry[2] for entry in every],
+            [entry[3] for entry in every],
+        ]
+        # As a change of the row would: a client that writes it meanwhile waits, or is refused if it reads an
+        # earlier state, in which it would not see the entries.
+        touch = (
+            "UPDATE {rows} AS t SET big = t.big FROM unnest($1::bytea[], $2::bigint[]) AS n (k, ver) "
+            "WHERE t.k = n.k AND t.ver = n.ver"
+        )
+        # A rebuild finds entries, and some may be wrong.
+        forget = (
+            "DELETE FROM {entries} WHERE k IN (SELECT n.k "
+            "FROM unnest($1::bytea[], $2::bigint[]) AS n (k, ver) "
+            "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver)"
+        )
+        insert = (
+            "INSERT INTO {entries} (k, p, s) SELECT n.k, n.p, n.s "
+            "FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bytea[]) AS n (k, ver, p, s) "
+            "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver ON CONFLICT (k, p) DO NOTHING"
+        )
+        read = (rows, [big_int(version) for _, version, _ in entered])
+        names = {"entries": self.entries(index)}
+        return [
+            (self._made(touch), read),
+            (self._made(forget, **names), read),
+            (self._made(insert, **names), arrays),
+        ]
+
+    def note_place(self, index: IndexInfo, reached: bytes) -> Statement:
+        """Note up to which key the entries of an index are there."""
+        indexes = quoted(self.schema, "indexes")
+        return self._made("UPDATE {indexes} SET place = $2 WHERE id = $1", indexes=indexes), (
+            index.id,
+            reached,
+        )
+
+    def create_own(self, index: IndexInfo, *, concurrently: bool) -> bytes:
+        """Create PostgreSQL's own index."""
+        unique, how = "UNIQUE " if index.is_unique else "", "CONCURRENTLY " if concurrently else ""
+        code, of = ("p", self.entries(index)) if index.has_each else (f"i{index.id}", self.rows)
+        # Rows without an entry are in it, unless they are many: whether there are any is asked before a
+        # sort.
+        where = f" WHERE {code} IS NOT NULL" if " where " in index.definition else ""
+        columns = f"({code}) INCLUDE (k)" if index.is_unique else f"({code}, k)"
+        return self._made(
+            f"CREATE {unique}INDEX {how}{{name}} ON {{of}} {columns}{where}",
+            name=quoted(self.index_name(index)),
+            of=of,
+        )
+
+    def drop_own(self, index: IndexInfo, *, concurrently: bool) -> bytes:
+        """Drop PostgreSQL's own index, if it is there."""
+        how = "CONCURRENTLY " if concurrently else ""
+        return self._made(
+            f"DROP INDEX {how}IF EXISTS {{name}}", name=quoted(self.schema, self.index_name(index))
+        )
+
+    def duplicates(self, index: IndexInfo) -> bytes:
+        """Give two rows that have one value."""
+        code = f"i{index.id}"
+        if index.has_each:
+            text = (
+                "SELECT k, s, v, ver FROM {rows} WHERE k IN (SELECT k FROM {entries} WHERE p = (SELECT p "
+                "FROM {entries} GROUP BY p HAVING count(*) > 1 ORDER BY p LIMIT 1)) ORDER BY k LIMIT 2"
+            )
+            return self._made(text, entries=self.entries(index))
+        text = (
+            f"SELECT k, s, v, ver FROM {{rows}} WHERE {code} = (SELECT {code} FROM {{rows}} WHERE "
+            f"{code} IS NOT NULL GROUP BY {code} HAVING count(*) > 1 ORDER BY {code} LIMIT 1) "
+            "ORDER BY k LIMIT 2"
+        )
+        return self._made(text)
+
+    def count_entries(self, index: IndexInfo) -> bytes:
+        """Give the number of entries of an index."""
+        if index.has_each:
+            return self._made("SELECT count(*) FROM {entries}", entries=self.entries(index))
+        return self._made(f"SELECT count(i{index.id}) FROM {{rows}}")
+
+    def note_long(self, index: IndexInfo) -> Statement:
+        """Note that an index has a code that is too long to be in order."""
+        indexes = quoted(self.schema, "indexes")
+        text = "UPDATE {indexes} SET has_long = true WHERE id = $1 AND NOT has_long"
+        return self._made(text, indexes=indexes), (index.id,)
+
+    # Rows
+
+    @functools.cached_property
+    def get(self) -> bytes:
+        """`$1` is a key; gives v and ver."""
+        return self._made("SELECT v, ver FROM {rows} WHERE k = $1")
+
+    @functools.cached_property
+    def has(self) -> bytes:
+        """`$1` is a key; gives a row if there is one."""
+        return self._made("SELECT FROM {rows} WHERE k = $1")
+
+    @functools.cached_property
+    def count(self) -> bytes:
+        """Gives the number of rows."""
+        return self._made("SELECT count(*) FROM {rows}")
+
+    @functools.cached_property
+    def any(self) -> bytes:
+        """Gives a row if the table has one."""
+        return self._made("SELECT FROM {rows} LIMIT 1")
+
+    @functools.cached_property
+    def _columns(self) -> str:
+        return ", ".join(["k", "s", "v", "big", *self._entries])
+
+    @functools.cached_property
+    def _places(self) -> str:
+        return ", ".join(f"${number}" for number in range(1, 5 + len(self._entries)))
+
+    @functools.cached_property
+    def _assigned(self) -> str:
+        columns = ["v", *self._entries]
+        return ", ".join([f"{column} = excluded.{column}" for column in columns])
+
+    @functools.cached_property
+    def put(self) -> bytes:
+        """`$1` k, `$2` s, `$3` v, `$4` big, then the entries; gives ver, and whether to sweep."""
+        return self._made(
+            "INSERT INTO {rows} AS t ({columns}) VALUES ({places}) ON CONFLICT (k) DO UPDATE SET {assigned}, "
+            "big = coalesce(excluded.big, t.big), ver = t.ver + 1 RETURNING ver, big AND ver > 1",
+            columns=self._columns.encode(),
+            places=self._places.encode(),
+            assigned=self._assigned.encode(),
+        )
+
+    @functools.cached_property
+    def add(self) -> bytes:
+        """As `put`, where the key has no row; gives ver, or nothing."""
+        return self._made(
+            "INSERT INTO {rows} ({columns}) VALUES ({places}) ON CONFLICT (k) DO NOTHING RETURNING ver",
+            columns=self._columns.encode(),
+            places=self._places.encode(),
+        )
+
+    @functools.cached_property
+    def put_many(self) -> bytes:
+        """As `put`, with an array for each column; keys are unique."""
+        kinds = ["bytea", "bytea", "bytea", "bool"] + ["bytea"] * len(self._entries)
+        arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(kinds, 1))
+        return self._made(
+            "INSERT INTO {rows} AS t ({columns}) SELECT * FROM unnest({arrays}) ON CONFLICT (k) DO UPDATE "
+            "SET {assigned}, big = coalesce(excluded.big, t.big), ver = t.ver + 1",
+            columns=self._columns.encode(),
+            arrays=arrays.encode(),
+            assigned=self._assigned.encode(),
+        )
+
+    @functools.cached_property
+    def copy(self) -> bytes:
+        """Takes rows in PostgreSQL's binary form: k, s, v, big, and the entries."""
+        return self._made(
+            "COPY {rows} ({columns}) FROM STDIN (FORMAT binary)", columns=self._columns.encode()
+        )
+
+    @functools.cached_property
+    def swap(self) -> bytes:
+        """`$1` k, `$2` the version that was read, `$3` v, `$4` big, then the entries; gives ver and big."""
+        entries = "".join(f", {column} = ${number}" for number, column in enumerate(self._entries, 5))
+        return self._made(
+            "UPDATE {rows} SET v = $3, big = coalesce($4, big), ver = ver + 1{entries} WHERE k = $1 AND "
+            "ver = $2 "
+            "RETURNING ver, big",
+            entries=entries.encode(),
+        )
+
+    @functools.cached_property
+    def delete(self) -> bytes:
+        """`$1` is a key; gives the deleted row with big."""
+        return self._made("DELETE FROM {rows} WHERE k = $1 RETURNING k, s, v, ver, big")
+
+    @functools.cached_property
+    def delete_version(self) -> bytes:
+        """`$1` is a key and `$2` a version; gives the deleted row with big."""
+        return self._made("DELETE FROM {rows} WHERE k = $1 AND ver = $2 RETURNING k, s, v, ver, big")
+
+    @functools.cached_property
+    def delete_many(self) -> bytes:
+        """`$1` are keys; gives the number of rows that were deleted."""
+        return self._made(
+            "WITH gone AS (DELETE FROM {rows} WHERE k = ANY($1::bytea[]) RETURNING k) "
+            "SELECT count(*) FROM gone"
+        )
+
+    @functools.cached_property
+    def forget_many(self) -> bytes:
+        """`$1` are keys without rows; deletes their large values."""
+        return self._made("DELETE FROM {large} WHERE k = ANY($1::bytea[])")
+
+    @functools.cached_property
+    def clear(self) -> bytes:
+        """Delete all rows."""
+        return self._made("DELETE FROM {rows}")
+
+    @functools.cached_property
+    def clear_large(self) -> bytes:
+        """Delete the large values of rows that are not there."""
+        return self._made("DELETE FROM {large} WHERE k NOT IN (SELECT k FROM {rows})")
+
+    @functools.cached_property
+    def large_value(self) -> bytes:
+        """`$1` is a key and `$2` the id of a large value; gives its pieces."""
+        return self._made("SELECT bytes FROM {large} WHERE k = $1 AND id = $2 ORDER BY piece")
+
+    @functools.cached_property
+    def put_large(self) -> bytes:
+        """`$1` is a key, `$2` the id of a large value, `$3` the number of a piece, and `$4` its bytes."""
+        return self._made("INSERT INTO {large} (k, id, piece, bytes) VALUES ($1, $2, $3, $4)")
+
+    @functools.cached_property
+    def delete_large(self) -> bytes:
+        """`$1` is a key, and `$2` the ids of large values that no row has any more."""
+        return self._made("DELETE FROM {large} WHERE k = $1 AND id = ANY($2::bigint[])")
+
+    @functools.cached_property
+    def sweep_large(self) -> bytes:
+        """`$1` is a key, `$2` the ids that its row has in version `$3`; deletes the others."""
+        return self._made(
+            "WITH r AS (SELECT k FROM {rows} WHERE k = $1 AND ver = $3 FOR UPDATE) "
+            "DELETE FROM {large} WHERE k = $1 AND id <> ALL($2::bigint[]) AND EXISTS (SELECT FROM r)"
+        )
+
+    @functools.cached_property
+    def sweep_all(self) -> bytes:
+        """Delete the large values whose rows are not there, or never had any."""
+        return self._made(
+            "DELETE FROM {large} AS l WHERE NOT EXISTS (SELECT FROM {rows} AS t WHERE t.k = l.k AND t.big)"
+        )
+
+    def end(self, *, last: bool) -> bytes:
+        """Give the first row, or the last one."""
+        return self._made("SELECT k, s, v, ver FROM {rows} ORDER BY k {way} LIMIT 1", way=_way(last))
+
+    def greatest(self) -> bytes:
+        """`$1` and `$2` are keys; give k and s of the last row from one to the other."""
+        return self._made("SELECT k, s FROM {rows} WHERE k >= $1 AND k <= $2 ORDER BY k DESC LIMIT 1")
+
+    def scan(self, low: bytes | None, high: bytes | None, *, reverse: bool) -> tuple[bytes, list[bytes]]:
+        """Give the rows from one key up to another, in order: the statement and its parameters."""
+        where, given = self._range(low, high)
+        text = "SELECT k, s, v, ver FROM {rows}{where} ORDER BY k {way}"
+        return self._made(text, where=where, way=_way(reverse)), given
+
+    def count_range(self, low: bytes | None, high: bytes | None) -> tuple[bytes, list[bytes]]:
+        """Give the number of rows from one key up to another: the statement and its parameters."""
+        where, given = self._range(low, high)
+        return self._made("SELECT count(*) FROM {rows}{where}", where=where), given
+
+    def _range(self, low: bytes | None, high: bytes | None) -> tuple[bytes, list[bytes]]:
+        given = [key for key in (low, high) if key is not None]
+        conditions = []
+        if low is not None:
+            conditions.append("k >= $1")
+        if high is not None:
+            conditions.append(f"k < ${len(given)}")
+        where = " WHERE " + " AND ".join(conditions) if conditions else ""
+        return where.encode(), given
+
+
+def _way(reverse: bool) -> bytes:
+    return b"DESC" if reverse else b"ASC"
+
+
+def big_int(number: int) -> Any:
+    """Return a parameter that is a bigint, however small it is."""
+    return psycopg().types.numeric.Int8(number)

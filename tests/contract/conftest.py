@@ -1,0 +1,42 @@
+"""The databases that the contract holds for: a file, memory, and a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import differences
+import pellucid
+import pytest
+import servers
+
+ON_SERVER = "server"
+
+
+@pytest.fixture(params=["file", "memory", ON_SERVER])
+def db(
+    request: pytest.FixtureRequest, path: Path, started: Callable[[str], str]
+) -> Iterator[pellucid.Database]:
+    """An empty database of each kind: whatever holds for one holds for the others."""
+    if request.param == ON_SERVER:
+        # Each snapshot has a connection, and a test makes many.
+        empty = servers.empty_database(started(servers.chosen()[0]), max_connections="60")
+        with empty as url, pellucid.open(url) as database:
+            yield database
+        return
+    with pellucid.open(path if request.param == "file" else ":memory:") as database:
+        yield database
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of what a server does otherwise, or not."""
+    left = [item for item in items if is_on_server(item) and differences.reason(item.nodeid)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
+def is_on_server(item: pytest.Item) -> bool:
+    """Whether the test is about a database on a server."""
+    call = getattr(item, "callspec", None)
+    return call is not None and ON_SERVER in call.params.values()

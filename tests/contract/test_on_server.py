@@ -1,0 +1,68 @@
+"""Is a table on a server a dict, whatever is done to it in whichever order?"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+from pathlib import Path
+from typing import Any
+
+import differences
+import pellucid
+import test_model
+import test_rows_alone
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from servers import empty_database
+
+Model = dict[str, dict[Any, Any]]
+
+
+def test_each_difference_has_its_reason_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs/guides/postgresql-differences.md").read_text("utf-8")
+    for heading in differences.DIFFERENCES.values():
+        assert f"## {heading}\n" in page
+
+
+def test_a_server_does_what_the_model_does(server: str) -> None:
+    class OnServer(test_model.DatabaseMachine):
+        """The same on a server: each run has an empty database there."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.stack = contextlib.ExitStack()
+            self.target = self.stack.enter_context(empty_database(server, max_connections="60"))
+
+        def teardown(self) -> None:
+            super().teardown()
+            self.stack.close()
+
+    run_state_machine_as_test(
+        OnServer,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        ),
+    )
+
+
+def test_transactions_of_rows_are_dicts(url: str) -> None:
+    chance = random.Random("server")
+    names = ["people", "things"]
+    model: Model = {name: {} for name in names}
+    with pellucid.open(url) as db:
+        tables: dict[str, Any] = {name: db.table(name) for name in names}
+        for turn in range(100):
+            test_rows_alone.block(chance, db, tables, model, 0)
+            for name in names:
+                test_rows_alone.change(chance, tables[name], model[name])
+            test_rows_alone.check(tables, model)
+            if turn % 25 == 24:
+                with db.snapshot() as snapshot:
+                    test_rows_alone.check({name: snapshot.table(name) for name in names}, model)
+                assert db.check() == []
+    with pellucid.open(url, "r") as db:
+        test_rows_alone.check({name: db.table(name) for name in names}, copy.deepcopy(model))
