@@ -181,7 +181,9 @@ class Writer:
         if kind == 2:
             return ("set", *found, f"new {self.dice.randrange(20)}", self.dice.randrange(9))
         if kind == 3:
-            return ("set", *found, "x", self.dice.randbytes(5_000))
+            # From 32 KiB on it is stored apart, and from 128 KiB on at a place of its own.
+            size = self.dice.choice([5_000, 5_000, 40_000, 150_000])
+            return ("set", *found, "x", self.dice.randbytes(50) * (size // 50))
         return ("set", *found, "x", self.dice.randrange(1 << 30))
 
     def patch(self) -> Operation:
