@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid._native import ServerIndexCodes, server_index_error
 from pellucid.errors import Busy, DatabaseError, Error
 from pellucid.postgres import failures, keys
-from pellucid.postgres.catalog import formed
+from pellucid.postgres.catalog import distribute, formed
 from pellucid.postgres.connections import Lost, Session
 from pellucid.postgres.entries import NOT_UNIQUE, whole
 from pellucid.postgres.statements import IndexInfo, Layout, Statements, quoted
@@ -121,6 +121,12 @@ class Builder:
     def build(self, definition: str, is_unique: bool, progress: Progress | None) -> None:
         """Create the index, or go on with it."""
         codes = ServerIndexCodes(self.name, definition)
+        if is_unique and self.table._for_writing().layout.is_distributed:
+            raise ValueError(
+                f"index {self.name!r} cannot be unique: table {self.table.name!r} is distributed by its keys, "
+                "and each server knows the values of its own rows alone. Make the value the key of the table, "
+                "or keep a table that is not distributed, with the value as its key"
+            )
         with self.session() as session:
             layout = self._registered(session, definition, is_unique, codes.has_each)
             while (index := self.found(layout)) is not None and index.state != "ready":
@@ -160,13 +166,16 @@ class Builder:
             if other is not None:
                 self._check_same(other, definition, is_unique)
                 return
+            rows = quoted(self.schema, f"t{layout.id}_{layout.generation + 1}")
             given = [layout.id, self.name.encode(), definition.encode(), is_unique, has_each]
             made = session.rows(formed(REGISTER, indexes=self.indexes), given)
             number = made[0][0]
             if has_each:
-                session.execute(formed(ENTRIES, entries=quoted(self.schema, f"e{number}")))
+                entries = quoted(self.schema, f"e{number}")
+                session.execute(formed(ENTRIES, entries=entries))
+                if layout.is_distributed:
+                    distribute(session, entries, rows)
                 return
-            rows = quoted(self.schema, f"t{layout.id}_{layout.generation + 1}")
             add = f"ALTER TABLE {{rows}} ADD COLUMN i{number} bytea, ADD COLUMN s{number} bytea"
             session.execute(formed(add, rows=rows))
 
@@ -238,6 +247,8 @@ class Builder:
                 # What a killed builder has left is not valid.
                 session.execute(sql.drop_own(index, concurrently=True))
             session.execute(sql.create_own(index, concurrently=not is_inside))
+            # Without statistics of the new column the server would not know what the index is good for.
+            session.execute(sql.analyze(index))
         except Error as error:
             if failures.sqlstate(error.__cause__) != NOT_UNIQUE:
                 raise

@@ -71,6 +71,8 @@ class Session:
         self.connection.adapters.register_dumper(Array, array_dumper())
         self.cursor: Any = self.connection.cursor(binary=True)
         self.idle_since = 0.0
+        # Whether statements may run on other servers, whose failures come as internal errors.
+        self.has_citus = False
         try:
             self.script(setup)
         except Lost as lost:
@@ -128,7 +130,7 @@ class Session:
 
     def failure(self, error: Exception) -> Exception:
         """Return the exception for what the driver raised."""
-        if self.is_broken or failures.is_lost(error):
+        if self.is_broken or failures.is_lost(error) or (self.has_citus and failures.is_internal(error)):
             return Lost(error)
         return failures.of_statement(error, self.place, self.user)
 
@@ -179,6 +181,7 @@ class Connections:
         self._idle: list[Session] = []
         self._count = 0
         self._is_closed = False
+        self.has_citus = False
 
     def take(self, timeout: float | None = None) -> Session:
         """Return a connection that no other thread uses, until it is given back.
@@ -214,7 +217,9 @@ class Connections:
 
     def _made(self) -> Session:
         try:
-            return Session(self.place, self._setup)
+            session = Session(self.place, self._setup)
+            session.has_citus = self.has_citus
+            return session
         except BaseException:
             with self._changed:
                 self._count -= 1

@@ -73,6 +73,7 @@ class Database(Mapping, Source):
         try:
             with self._connections.lent() as session:
                 self._identity = self._catalog.open(session, mode)
+                session.has_citus = self._connections.has_citus = self._catalog.has_citus
                 self._shapes.learn(session)
         except BaseException:
             self._connections.close()
@@ -138,11 +139,31 @@ class Database(Mapping, Source):
     # Tables
 
     def table(
-        self, name: str, /, *, type: type | None = None, run_init: bool = False, fast: bool = False
+        self,
+        name: str,
+        /,
+        *,
+        type: type | None = None,
+        run_init: bool = False,
+        fast: bool = False,
+        distributed: bool | None = None,
     ) -> Table:
-        """Return the table with this name; its first write creates it. The keywords are as in a file."""
+        """Return the table with this name; its first write creates it.
+
+        `distributed=True` creates a table whose rows are on several servers, by their keys; the server needs
+        Citus for it. Raises `ValueError` where it has none, or if the table is there and is not distributed.
+        The other keywords are as in a file.
+        """
         self._check_open()
-        return Table(self, name_of(name, "name"), type=type, run_init=run_init, fast=fast)
+        name = name_of(name, "name")
+        if distributed not in (None, True, False):
+            raise TypeError(f"distributed= is True or False, not {distributed!r}")
+        if distributed and not self._catalog.has_citus:
+            raise ValueError(
+                f"{self._place.shown} has no extension citus, so its tables cannot be distributed: leave out "
+                "distributed=True, or install Citus and run CREATE EXTENSION citus"
+            )
+        return Table(self, name, type=type, run_init=run_init, fast=fast, is_distributed=distributed)
 
     def tables(self) -> list[str]:
         """Return the names of all tables, in order."""
@@ -253,15 +274,21 @@ class Database(Mapping, Source):
             return None
         return self._keep(layout)
 
-    def _create_table(self, name: str) -> Layout:
+    def _create_table(self, name: str, is_distributed: bool) -> Layout:
         """Create a table in the transaction that runs, or in one of its own."""
         check_name(name)
         running = self._running()
         if running is None:
-            layout = self._with_session(lambda session: self._catalog.create(session, name, is_alone=True))
+            layout = self._with_session(
+                lambda session: self._catalog.create(
+                    session, name, is_alone=True, is_distributed=is_distributed
+                )
+            )
         else:
             layout = self._changing_tables(
-                lambda session: self._catalog.create(session, name, is_alone=False)
+                lambda session: self._catalog.create(
+                    session, name, is_alone=False, is_distributed=is_distributed
+                )
             )
         return self._keep(layout)
 
