@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -198,17 +199,36 @@ class Builder:
         if self.source._running() is not None:
             yield
             return
-        given = [LOCK_CLASS, number]
-        if not session.rows(b"SELECT pg_try_advisory_lock($1::int, $2::int)", given)[0][0]:
+        if not self.source._place.prepares:
+            # Behind a pooler a lock lasts for a transaction, and this connection is in none.
+            with self.source._connections.lent() as other:
+                other.execute(b"BEGIN")
+                self._lock(other, b"pg_try_advisory_xact_lock", number)
+                # The portal of that statement keeps a snapshot, for which a concurrent build would wait.
+                other.script(b"SELECT")
+                yield
+                other.execute(b"ROLLBACK")
+            return
+        self._lock(session, b"pg_try_advisory_lock", number)
+        try:
+            yield
+        finally:
+            given = [LOCK_CLASS, self._lock_number(number)]
+            if not session.is_broken:
+                session.rows(b"SELECT pg_advisory_unlock($1::int, $2::int)", given)
+
+    def _lock_number(self, number: int) -> int:
+        """Return the number of an index's lock: all schemas of a server's database share these numbers."""
+        return zlib.crc32(f"{number} {self.schema}".encode()) - (1 << 31)
+
+    def _lock(self, session: Session, function: bytes, number: int) -> None:
+        """Take the lock of an index, or raise where another builder has it."""
+        asked = b"SELECT " + function + b"($1::int, $2::int)"
+        if not session.rows(asked, [LOCK_CLASS, self._lock_number(number)])[0][0]:
             raise Busy(
                 f"index {self.name!r} of table {self.table.name!r} is being built by another client; "
                 "wait until that is done, or end it"
             )
-        try:
-            yield
-        finally:
-            if not session.is_broken:
-                session.rows(b"SELECT pg_advisory_unlock($1::int, $2::int)", given)
 
     def _filled(self, session: Session, sql: Statements, index: IndexInfo, progress: Progress | None) -> None:
         place = session.rows(

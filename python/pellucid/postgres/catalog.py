@@ -24,10 +24,10 @@ from pellucid.postgres.statements import IndexInfo, Layout, Statements, quoted
 
 FORMAT = 1
 ATTEMPTS = 20
-# The races of two clients that create one thing: a duplicate, or a catalog row of PostgreSQL's own.
-# The tables of the catalog that every server has where a table is distributed. Writers of one of these wait for
-# each other until they commit, so the counters are distributed.
+# The tables of the catalog that every server has where a table is distributed. Writers of one of these wait
+# for each other until they commit, so the counters are distributed.
 SHARED = ("about", "catalog", "indexes", "shapes")
+# The races of two clients that create one thing: a duplicate, or a catalog row of PostgreSQL's own.
 RACES = {"23505", "42P06", "42P07", "42710", "40P01", "XX000", "40001"}
 
 RELATIONS = """
@@ -205,7 +205,10 @@ class Catalog:
         return bool(session.rows(asked, [relation])[0][0])
 
     def share(self, session: Session) -> None:
-        """Give the catalog to all servers, so that each reads it as its own (reference tables)."""
+        """Give the catalog to all servers, so that each reads it as its own (reference tables).
+
+        Where the session is in no transaction, others wait for one table at a time and not for long.
+        """
         for name in (*SHARED, "counters"):
             relation = quoted(self.schema, name).decode()
             asked = b"SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = $1::text::regclass)"
@@ -222,8 +225,6 @@ class Catalog:
             return self._created(session, name, is_distributed)
 
         def create() -> Layout:
-            if is_distributed:
-                self.share(session)
             session.execute(b"BEGIN")
             layout = self._created(session, name, is_distributed)
             session.execute(b"COMMIT")
@@ -236,8 +237,6 @@ class Catalog:
                 session.execute(b"ROLLBACK")
 
     def _created(self, session: Session, name: str, is_distributed: bool) -> Layout:
-        if is_distributed:
-            self.share(session)
         made = session.rows(
             self._sql(
                 "INSERT INTO {schema}.catalog (id, name, generation, distribute_by) "

@@ -74,7 +74,8 @@ class Session:
         # Whether statements may run on other servers, whose failures come as internal errors.
         self.has_citus = False
         try:
-            self.script(setup)
+            if setup:
+                self.script(setup)
         except Lost as lost:
             raise failures.of_connect(lost.args[0], place) from lost.args[0]
 

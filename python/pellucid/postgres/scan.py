@@ -137,7 +137,9 @@ class Pages:
                 self._is_at_end = True
                 return []
             try:
-                return self._arranged(self._begin_pages(sql) if sql.layout.is_distributed else self._begin(sql))
+                return self._arranged(
+                    self._begin_pages(sql) if sql.layout.is_distributed else self._begin(sql)
+                )
             except LayoutChanged as error:
                 self._table._changed(sql, error)
             except Lost as lost:
