@@ -90,7 +90,7 @@ class Place:
         self.connection: Any = psycopg.connect(dsn, autocommit=True)
         self.connection.execute(f"CREATE SCHEMA {self.schema}")
         self.connection.execute(f"SET search_path = {self.schema}")
-        self.cursor = self.connection.cursor(binary=True)
+        self.cursor: Any = self.connection.cursor(binary=True)
         known: dict[str, Any] = {**psycopg.conninfo.conninfo_to_dict(dsn), "schema": f"{self.schema}_ours"}
         self.url = "postgresql://?" + urllib.parse.urlencode(known, quote_via=urllib.parse.quote)
         self.db: Any = pellucid.open(self.url)

@@ -124,9 +124,9 @@ class Builder:
         codes = ServerIndexCodes(self.name, definition)
         if is_unique and self.table._for_writing().layout.is_distributed:
             raise ValueError(
-                f"index {self.name!r} cannot be unique: table {self.table.name!r} is distributed by its keys, "
-                "and each server knows the values of its own rows alone. Make the value the key of the table, "
-                "or keep a table that is not distributed, with the value as its key"
+                f"index {self.name!r} cannot be unique: table {self.table.name!r} is distributed by its "
+                "keys, and each server knows the values of its own rows alone. Make the value the key of the "
+                "table, or keep a table that is not distributed, with the value as its key"
             )
         with self.session() as session:
             layout = self._registered(session, definition, is_unique, codes.has_each)
