@@ -31,17 +31,8 @@ from typing import (
 
 from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
-from pellucid._server import (
-    ServerCodec,
-    ServerEncoded,
-    ServerGate,
-    ServerIndexCodes,
-    ServerIndexes,
-    ServerRows,
-    ServerTable,
-    server_index_definition,
-    server_index_error,
-)
+from pellucid import _server
+from pellucid._server import *  # noqa: F403 - it is a part of this stub
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
 
@@ -68,13 +59,6 @@ __all__ = [
     "Record",
     "RecordList",
     "RowIterator",
-    "ServerCodec",
-    "ServerEncoded",
-    "ServerGate",
-    "ServerIndexCodes",
-    "ServerIndexes",
-    "ServerRows",
-    "ServerTable",
     "Snapshot",
     "SortBy",
     "Table",
@@ -88,12 +72,11 @@ __all__ = [
     "loads",
     "open",
     "parse",
-    "server_index_definition",
-    "server_index_error",
     "set_threads",
     "validate",
     "view",
 ]
+__all__ += _server.__all__
 
 __version__: str
 

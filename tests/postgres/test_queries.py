@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pellucid
+import pyarrow
 import pytest
 from pellucid import KEY, F, count
 
@@ -189,7 +193,6 @@ def test_a_python_function_filters_rows(tables: Callable[[], Tables]) -> None:
 
 
 def test_columns_for_other_libraries(tables: Callable[[], Tables]) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
     results = []
     for table in tables():
         table.extend({"n": number, "s": f"s{number % 4}"} for number in range(5_000))
@@ -281,3 +284,38 @@ def test_names_of_fields_and_tables_are_not_in_a_statement(url: str) -> None:
         assert (query.count(), table.index(name).count(1)) == (1, 1)
         assert "DROP" not in statement(query)
         assert db.tables() == [name]
+
+
+WALK = """
+import resource, sys, pellucid
+from pellucid import F
+with pellucid.open(sys.argv[1]) as db:
+    table = db.table("t")
+    table.where(F.n < 10).sum("n")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    count = sum(1 for row in table.where(F.n >= 0, F.pad != "x"))
+    total = table.where(F.pad != "x").sum("n")
+    groups = len(table.group_by(F.n % 7).agg(n=pellucid.count()))
+    first = [row.n for row in table.order_by(F.m.desc()).limit(3)]
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(count, total, groups, *first, (after - before) // 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_table(url: str) -> None:
+    row_count = 40_000
+    with pellucid.open(url) as db:
+        table = db.table("t")
+        table.extend({"n": n, "m": -n, "pad": f"{n:>2000}"} for n in range(row_count))
+    child = subprocess.run(
+        [sys.executable, "-c", WALK, url],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    count, total, groups, *first, grown = child.stdout.split()
+    assert (int(count), int(total), int(groups)) == (row_count, sum(range(row_count)), 7)
+    assert [int(one) for one in first] == [0, 1, 2]
+    # The rows have 80 MB.
+    assert int(grown) < 40

@@ -248,7 +248,8 @@ class Reading(Pages):
     def _batch(self, statements: list[Statement]) -> Rows:
         assert self._session is not None
         try:
-            return self._session.batch(statements)[-1]
+            with self._lock:
+                return self._session.batch(statements)[-1]
         except Lost as lost:
             raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
         except BaseException:
