@@ -40,7 +40,10 @@ def distribute_all(patch: pytest.MonkeyPatch) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of what a server does otherwise, or not."""
-    left = [item for item in items if is_on_server(item) and differences.reason(item.nodeid)]
+    many = servers.are_distributed()
+    left = [
+        item for item in items if is_on_server(item) and differences.reason(item.nodeid, is_distributed=many)
+    ]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
