@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import child, machine, report
-from bench.experiments import dicts, queries, records, writes
+from bench.experiments import dicts, postgres, queries, records, writes
 from bench.run import QUICK, Run, Scale
 from bench.runner import Pace
 
@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program = Path(__file__).parent / PROGRAMS[arguments[0]]
         words = [sys.executable, str(program), *arguments[1:]]
         return subprocess.run(words, env=child.environment(), check=False).returncode
+    if arguments and arguments[0] == "postgres":
+        return postgres.main(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -69,7 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Compare the speed of pellucid with other libraries.",
-        epilog=f"Programs with options of their own, such as `bench dropins --help`: {', '.join(PROGRAMS)}.",
+        epilog="Programs with options of their own, such as `bench dropins --help`: "
+        f"{', '.join([*PROGRAMS, 'postgres'])}.",
     )
     parser.add_argument("workload", nargs="*", choices=[*WORKLOADS, []], help="what to run (default: all)")
     parser.add_argument(

@@ -34,6 +34,11 @@ DRIVERS = ("psycopg", "psycopg2")
 _schema_number = itertools.count()
 
 
+def are_distributed() -> bool:
+    """Whether the contract is tested with distributed tables, on the Citus that PELLUCID_TEST_DSN names."""
+    return bool(os.environ.get("PELLUCID_TEST_DISTRIBUTED"))
+
+
 def chosen() -> list[str]:
     """The servers that the tests run on, each a parameter of them."""
     if "PELLUCID_TEST_DSN" in os.environ:

@@ -22,15 +22,28 @@ def db(
         # Each snapshot has a connection, and a test makes many.
         empty = servers.empty_database(started(servers.chosen()[0]), max_connections="60")
         with empty as url, pellucid.open(url) as database:
+            if servers.are_distributed():
+                distribute_all(request.getfixturevalue("monkeypatch"))
             yield database
         return
     with pellucid.open(path if request.param == "file" else ":memory:") as database:
         yield database
 
 
+def distribute_all(patch: pytest.MonkeyPatch) -> None:
+    """Make each table that a test creates a distributed one."""
+    from pellucid.postgres.database import Database
+
+    create = Database._create_table
+    patch.setattr(Database, "_create_table", lambda self, name, _is_distributed: create(self, name, True))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of what a server does otherwise, or not."""
-    left = [item for item in items if is_on_server(item) and differences.reason(item.nodeid)]
+    many = servers.are_distributed()
+    left = [
+        item for item in items if is_on_server(item) and differences.reason(item.nodeid, is_distributed=many)
+    ]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pellucid._native import ServerIndexCodes, server_index_error
 from pellucid.errors import Busy, DatabaseError, Error
 from pellucid.postgres import failures, keys
-from pellucid.postgres.catalog import formed
+from pellucid.postgres.catalog import distribute, formed
 from pellucid.postgres.connections import Lost, Session
 from pellucid.postgres.entries import NOT_UNIQUE, whole
 from pellucid.postgres.statements import IndexInfo, Layout, Statements, quoted
@@ -121,6 +122,12 @@ class Builder:
     def build(self, definition: str, is_unique: bool, progress: Progress | None) -> None:
         """Create the index, or go on with it."""
         codes = ServerIndexCodes(self.name, definition)
+        if is_unique and self.table._for_writing().layout.is_distributed:
+            raise ValueError(
+                f"index {self.name!r} cannot be unique: table {self.table.name!r} is distributed by its "
+                "keys, and each server knows the values of its own rows alone. Make the value the key of the "
+                "table, or keep a table that is not distributed, with the value as its key"
+            )
         with self.session() as session:
             layout = self._registered(session, definition, is_unique, codes.has_each)
             while (index := self.found(layout)) is not None and index.state != "ready":
@@ -160,13 +167,16 @@ class Builder:
             if other is not None:
                 self._check_same(other, definition, is_unique)
                 return
+            rows = quoted(self.schema, f"t{layout.id}_{layout.generation + 1}")
             given = [layout.id, self.name.encode(), definition.encode(), is_unique, has_each]
             made = session.rows(formed(REGISTER, indexes=self.indexes), given)
             number = made[0][0]
             if has_each:
-                session.execute(formed(ENTRIES, entries=quoted(self.schema, f"e{number}")))
+                entries = quoted(self.schema, f"e{number}")
+                session.execute(formed(ENTRIES, entries=entries))
+                if layout.is_distributed:
+                    distribute(session, entries, rows)
                 return
-            rows = quoted(self.schema, f"t{layout.id}_{layout.generation + 1}")
             add = f"ALTER TABLE {{rows}} ADD COLUMN i{number} bytea, ADD COLUMN s{number} bytea"
             session.execute(formed(add, rows=rows))
 
@@ -189,17 +199,36 @@ class Builder:
         if self.source._running() is not None:
             yield
             return
-        given = [LOCK_CLASS, number]
-        if not session.rows(b"SELECT pg_try_advisory_lock($1::int, $2::int)", given)[0][0]:
+        if not self.source._place.prepares:
+            # Behind a pooler a lock lasts for a transaction, and this connection is in none.
+            with self.source._connections.lent() as other:
+                other.execute(b"BEGIN")
+                self._lock(other, b"pg_try_advisory_xact_lock", number)
+                # The portal of that statement keeps a snapshot, for which a concurrent build would wait.
+                other.script(b"SELECT")
+                yield
+                other.execute(b"ROLLBACK")
+            return
+        self._lock(session, b"pg_try_advisory_lock", number)
+        try:
+            yield
+        finally:
+            given = [LOCK_CLASS, self._lock_number(number)]
+            if not session.is_broken:
+                session.rows(b"SELECT pg_advisory_unlock($1::int, $2::int)", given)
+
+    def _lock_number(self, number: int) -> int:
+        """Return the number of an index's lock: all schemas of a server's database share these numbers."""
+        return zlib.crc32(f"{number} {self.schema}".encode()) - (1 << 31)
+
+    def _lock(self, session: Session, function: bytes, number: int) -> None:
+        """Take the lock of an index, or raise where another builder has it."""
+        asked = b"SELECT " + function + b"($1::int, $2::int)"
+        if not session.rows(asked, [LOCK_CLASS, self._lock_number(number)])[0][0]:
             raise Busy(
                 f"index {self.name!r} of table {self.table.name!r} is being built by another client; "
                 "wait until that is done, or end it"
             )
-        try:
-            yield
-        finally:
-            if not session.is_broken:
-                session.rows(b"SELECT pg_advisory_unlock($1::int, $2::int)", given)
 
     def _filled(self, session: Session, sql: Statements, index: IndexInfo, progress: Progress | None) -> None:
         place = session.rows(
@@ -238,6 +267,8 @@ class Builder:
                 # What a killed builder has left is not valid.
                 session.execute(sql.drop_own(index, concurrently=True))
             session.execute(sql.create_own(index, concurrently=not is_inside))
+            # Without statistics of the new column the server would not know what the index is good for.
+            session.execute(sql.analyze(index))
         except Error as error:
             if failures.sqlstate(error.__cause__) != NOT_UNIQUE:
                 raise

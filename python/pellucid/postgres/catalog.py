@@ -24,6 +24,9 @@ from pellucid.postgres.statements import IndexInfo, Layout, Statements, quoted
 
 FORMAT = 1
 ATTEMPTS = 20
+# The tables of the catalog that every server has where a table is distributed. Writers of one of these wait
+# for each other until they commit, so the counters are distributed.
+SHARED = ("about", "catalog", "indexes", "shapes")
 # The races of two clients that create one thing: a duplicate, or a catalog row of PostgreSQL's own.
 RACES = {"23505", "42P06", "42P07", "42710", "40P01", "XX000", "40001"}
 
@@ -67,6 +70,13 @@ def again(session: Session, work: Callable[[], T]) -> T:
     raise AssertionError
 
 
+def distribute(session: Session, relation: bytes, beside: bytes | None) -> None:
+    """Distribute a relation by its keys; `beside`: so that its rows are where those of another one are."""
+    where = "none" if beside is None else beside.decode()
+    text = b"SELECT create_distributed_table($1::text::regclass, 'k', colocate_with => $2::text)"
+    session.rows(text, [relation.decode(), where])
+
+
 class Catalog:
     """The statements about all tables of a schema."""
 
@@ -74,12 +84,16 @@ class Catalog:
         self.schema = schema
         self._quoted = quoted(schema)
         self._statements: dict[int, Statements] = {}
+        # Whether the server has Citus, which distributes tables over several servers.
+        self.has_citus = False
 
     def _sql(self, text: str) -> bytes:
         return formed(text, schema=self._quoted)
 
     def open(self, session: Session, mode: str) -> str:
         """Check the schema, and create it where the mode says so; return the database's identity."""
+        found = session.rows(b"SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')")
+        self.has_citus = bool(found[0][0])
         known = self._about(session)
         if known is None and mode in ("c", "n"):
             again(session, lambda: self._create(session))
@@ -163,7 +177,7 @@ class Catalog:
         rows = session.rows(
             self._sql(
                 "SELECT c.id, c.name, c.generation, i.id, i.name, i.definition, i.is_unique, i.has_each, "
-                "i.state, i.has_long FROM {schema}.catalog AS c "
+                "i.state, i.has_long, c.distribute_by IS NOT NULL FROM {schema}.catalog AS c "
                 "LEFT JOIN {schema}.indexes AS i ON i.tbl = c.id WHERE c." + condition + " ORDER BY i.id"
             ),
             [value],
@@ -172,20 +186,47 @@ class Catalog:
             return None
         number, name, generation = rows[0][:3]
         indexes = tuple(
-            IndexInfo(row[3], bytes(row[4]).decode(), bytes(row[5]).decode(), *row[6:])
+            IndexInfo(row[3], bytes(row[4]).decode(), bytes(row[5]).decode(), *row[6:10])
             for row in rows
             if row[3] is not None
         )
-        return Layout(number, bytes(name).decode(), generation, indexes)
+        layout = Layout(number, bytes(name).decode(), generation, indexes, bool(rows[0][10]))
+        if self.has_citus and not layout.is_distributed and self._is_distributed(session, layout):
+            return dataclasses.replace(layout, is_distributed=True)
+        return layout
 
-    def create(self, session: Session, name: str, *, is_alone: bool) -> Layout:
+    def _is_distributed(self, session: Session, layout: Layout) -> bool:
+        """Return whether its owner has distributed the relation of a table."""
+        relation = quoted(self.schema, layout.relation).decode()
+        asked = (
+            b"SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1) "
+            b"AND partmethod = 'h')"
+        )
+        return bool(session.rows(asked, [relation])[0][0])
+
+    def share(self, session: Session) -> None:
+        """Give the catalog to all servers, so that each reads it as its own (reference tables).
+
+        Where the session is in no transaction, others wait for one table at a time and not for long.
+        """
+        for name in (*SHARED, "counters"):
+            relation = quoted(self.schema, name).decode()
+            asked = b"SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = $1::text::regclass)"
+            if session.rows(asked, [relation])[0][0]:
+                continue
+            make = b"create_reference_table($1::text::regclass)"
+            if name not in SHARED:
+                make = b"create_distributed_table($1::text::regclass, 'id', colocate_with => 'none')"
+            session.rows(b"SELECT " + make, [relation])
+
+    def create(self, session: Session, name: str, *, is_alone: bool, is_distributed: bool) -> Layout:
         """Create a table, unless another client has just done it; `is_alone`: in a transaction of its own."""
         if not is_alone:
-            return self._created(session, name)
+            return self._created(session, name, is_distributed)
 
         def create() -> Layout:
             session.execute(b"BEGIN")
-            layout = self._created(session, name)
+            layout = self._created(session, name, is_distributed)
             session.execute(b"COMMIT")
             return layout
 
@@ -195,13 +236,14 @@ class Catalog:
             if not session.is_broken and not session.is_idle:
                 session.execute(b"ROLLBACK")
 
-    def _created(self, session: Session, name: str) -> Layout:
+    def _created(self, session: Session, name: str, is_distributed: bool) -> Layout:
         made = session.rows(
             self._sql(
-                "INSERT INTO {schema}.catalog (id, name, generation) SELECT coalesce(max(id), 0) + 1, $1, 1 "
+                "INSERT INTO {schema}.catalog (id, name, generation, distribute_by) "
+                "SELECT coalesce(max(id), 0) + 1, $1, 1, $2::int "
                 "FROM {schema}.catalog ON CONFLICT (name) DO NOTHING RETURNING id"
             ),
-            [name.encode()],
+            [name.encode(), 0 if is_distributed else None],
         )
         if not made:
             found = self.named(session, name)
@@ -210,9 +252,12 @@ class Catalog:
                     f"another client has created and dropped table {name!r} meanwhile; try again"
                 )
             return found
-        layout = Layout(made[0][0], name, 1)
+        layout = Layout(made[0][0], name, 1, is_distributed=is_distributed)
         sql = self.statements(layout)
         session.script(formed(TABLE, rows=sql.rows, large=sql.large))
+        if is_distributed:
+            distribute(session, sql.rows, None)
+            distribute(session, sql.large, sql.rows)
         session.execute(self._sql("INSERT INTO {schema}.counters VALUES ($1, 0)"), [layout.id])
         return layout
 

@@ -74,8 +74,11 @@ class Session:
         self._is_idle = driver.pq.TransactionStatus.IDLE
         self._pgconn: Any = self.connection.pgconn
         self.idle_since = 0.0
+        # Whether statements may run on other servers, whose failures come as internal errors.
+        self.has_citus = False
         try:
-            self.script(setup)
+            if setup:
+                self.script(setup)
         except Lost as lost:
             raise failures.of_connect(lost.args[0], place) from lost.args[0]
 
@@ -132,7 +135,7 @@ class Session:
 
     def failure(self, error: Exception) -> Exception:
         """Return the exception for what the driver raised."""
-        if self.is_broken or failures.is_lost(error):
+        if self.is_broken or failures.is_lost(error) or (self.has_citus and failures.is_internal(error)):
             return Lost(error)
         return failures.of_statement(error, self.place, self.user)
 
@@ -184,6 +187,7 @@ class Connections:
         self._count = 0
         self._waiting = 0
         self._is_closed = False
+        self.has_citus = False
 
     def take(self, timeout: float | None = None) -> Session:
         """Return a connection that no other thread uses, until it is given back.
@@ -231,7 +235,9 @@ class Connections:
 
     def _made(self) -> Session:
         try:
-            return Session(self.place, self._setup)
+            session = Session(self.place, self._setup)
+            session.has_citus = self.has_citus
+            return session
         except BaseException:
             with self._changed:
                 self._count -= 1

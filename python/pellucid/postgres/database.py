@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pellucid._native import ServerCodec, ServerGate
 from pellucid.errors import Busy, Closed, DatabaseError, ReadOnly
-from pellucid.postgres import care, connections, failures, transactions
+from pellucid.postgres import care, catalog, connections, failures, transactions
 from pellucid.postgres.catalog import Catalog
 from pellucid.postgres.connections import Connections, Lost, Parameters, Rows, Session
 from pellucid.postgres.numbers import Block
@@ -55,7 +55,9 @@ class Database(Mapping, Source):
         self._codec = ServerCodec(pickle)
         self._open_gate = ServerGate()
         self._closed = False
-        self._connections = Connections(place, timeout, setup_of(mode, durability, timeout))
+        self._connections = Connections(place, timeout, setup_of(place, mode, durability, timeout))
+        # What each transaction is told besides.
+        self._begin_settings = b""
         self._catalog = Catalog(place.schema)
         self._shapes = Shapes(self._codec, place.schema)
         # The layouts that were committed when they were read.
@@ -70,6 +72,8 @@ class Database(Mapping, Source):
         try:
             with self._connections.lent() as session:
                 self._identity = self._catalog.open(session, mode)
+                self._begin_settings = settings_within(place, durability, timeout, self._catalog.has_citus)
+                session.has_citus = self._connections.has_citus = self._catalog.has_citus
                 self._shapes.learn(session)
         except BaseException:
             self._connections.close()
@@ -136,11 +140,31 @@ class Database(Mapping, Source):
     # Tables
 
     def table(
-        self, name: str, /, *, type: type | None = None, run_init: bool = False, fast: bool = False
+        self,
+        name: str,
+        /,
+        *,
+        type: type | None = None,
+        run_init: bool = False,
+        fast: bool = False,
+        distributed: bool | None = None,
     ) -> Table:
-        """Return the table with this name; its first write creates it. The keywords are as in a file."""
+        """Return the table with this name; its first write creates it.
+
+        `distributed=True` creates a table whose rows are on several servers, by their keys; the server needs
+        Citus for it. Raises `ValueError` where it has none, or if the table is there and is not distributed.
+        The other keywords are as in a file.
+        """
         self._check_open()
-        return Table(self, name_of(name, "name"), type=type, run_init=run_init, fast=fast)
+        name = name_of(name, "name")
+        if distributed not in (None, True, False):
+            raise TypeError(f"distributed= is True or False, not {distributed!r}")
+        if distributed and not self._catalog.has_citus:
+            raise ValueError(
+                f"{self._place.shown} has no extension citus, so its tables cannot be distributed: leave out "
+                "distributed=True, or install Citus and run CREATE EXTENSION citus"
+            )
+        return Table(self, name, type=type, run_init=run_init, fast=fast, is_distributed=distributed)
 
     def tables(self) -> list[str]:
         """Return the names of all tables, in order."""
@@ -257,15 +281,24 @@ class Database(Mapping, Source):
             return None
         return self._keep(layout)
 
-    def _create_table(self, name: str) -> Layout:
+    def _create_table(self, name: str, is_distributed: bool) -> Layout:
         """Create a table in the transaction that runs, or in one of its own."""
         check_name(name)
         running = self._running()
+        if is_distributed:
+            with self._connections.lent() as session:
+                catalog.again(session, lambda: self._catalog.share(session))
         if running is None:
-            layout = self._with_session(lambda session: self._catalog.create(session, name, is_alone=True))
+            layout = self._with_session(
+                lambda session: self._catalog.create(
+                    session, name, is_alone=True, is_distributed=is_distributed
+                )
+            )
         else:
             layout = self._changing_tables(
-                lambda session: self._catalog.create(session, name, is_alone=False)
+                lambda session: self._catalog.create(
+                    session, name, is_alone=False, is_distributed=is_distributed
+                )
             )
         return self._keep(layout)
 
@@ -318,7 +351,7 @@ class Database(Mapping, Source):
     def _begin(self) -> Running:
         session = self._connections.take()
         try:
-            session.execute(transactions.BEGIN)
+            session.script(transactions.BEGIN + self._begin_settings)
         except Lost as lost:
             self._connections.give(session)
             raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
@@ -464,10 +497,29 @@ class Database(Mapping, Source):
         self._check_open()
 
 
-def setup_of(mode: str, durability: str, timeout: float) -> bytes:
-    """Return the settings of each connection."""
-    # 0 would mean that locks are waited for without end.
-    milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))
+def milliseconds_of(timeout: float) -> int:
+    """Return a timeout as the server has it; 0 would mean that locks are waited for without end."""
+    return max(1, min(int(timeout * 1000), 2**31 - 1))
+
+
+def settings_within(place: Place, durability: str, timeout: float, has_citus: bool) -> bytes:
+    """Return what follows the BEGIN of a transaction: settings that do not outlive it."""
+    settings = []
+    if has_citus:
+        # The other servers are told of settings only if this says so.
+        settings.append("SET LOCAL citus.propagate_set_commands = 'local'")
+    if has_citus or not place.prepares:
+        settings.append(f"SET LOCAL lock_timeout = {milliseconds_of(timeout)}")
+    if not place.prepares and durability == "full":
+        settings.append("SET LOCAL synchronous_commit = on")
+    return "".join(f";{setting}" for setting in settings).encode()
+
+
+def setup_of(place: Place, mode: str, durability: str, timeout: float) -> bytes:
+    """Return the settings of each connection; none behind a pooler, where other clients would have them."""
+    if not place.prepares:
+        return b""
+    milliseconds = milliseconds_of(timeout)
     settings = [
         f"SET lock_timeout = {milliseconds}",
         "SET client_min_messages = error",

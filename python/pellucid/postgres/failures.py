@@ -54,6 +54,11 @@ def is_lost(error: BaseException) -> bool:
     return type(error).__name__ in ("OperationalError", "ConnectionTimeout", "InterfaceError")
 
 
+def is_internal(error: BaseException) -> bool:
+    """Return whether a server that has Citus may have lost another server, of which it says no more."""
+    return sqlstate(error) == "XX000" and "invalid memory alloc" not in said(error)
+
+
 def is_conflict(error: BaseException) -> bool:
     """Return whether a transaction that raised this may succeed when it runs again."""
     cause = error.__cause__

@@ -301,7 +301,7 @@ class Index:
             info, _ = self._ready()
             reading = self._reading()
             try:
-                reading.entries(self._rows_statement(reading, info, asked, limit, reverse, is_by_key))
+                reading.entries(self._rows_statement(reading, info, asked, limit, reverse, is_by_key), limit)
                 return self._shown(reading)
             except Exception as error:
                 reading.recover(error)

@@ -14,6 +14,8 @@ from typing import Any
 
 from pellucid.postgres.keys import stored
 
+# Up to so many codes are parameters of their own, and more are an array.
+POINTS_APART_MAX = 4
 Range = tuple[bytes | None, bytes | None]
 Predicate = tuple[Any, ...]
 
@@ -67,8 +69,10 @@ class Where:
 
     def equal(self, column: str, codes: Sequence[bytes]) -> str:
         """Return the condition that a column has one of these codes."""
-        if len(codes) == 1:
-            return f"{column} = {self.parameter(stored(codes[0]))}"
+        if len(codes) <= POINTS_APART_MAX:
+            # An array, of which the plan of a prepared statement knows nothing, may make the server walk over
+            # the whole index, in the hope of an early match.
+            return _any([f"{column} = {self.parameter(stored(code))}" for code in codes])
         return f"{column} = ANY({self.parameter([stored(code) for code in codes])}::bytea[])"
 
     def within(self, column: str, ranges: Sequence[Range]) -> str:

@@ -109,10 +109,15 @@ class Reading(Pages):
             self._check_order(self._indexes[order[0]].id)
         self._first = self._arranged(page)
 
-    def entries(self, asked: Statement) -> None:
-        """Begin to read what a statement gives, in its own order."""
+    def entries(self, asked: Statement, limit: int | None = None) -> None:
+        """Begin to read what a statement gives, in its own order: up to `limit` rows, if it says so."""
         self._is_by_key = False
-        self._first = self._arranged(self._opened(*asked))
+        if limit is not None and limit <= WHOLE_COUNT_MAX:
+            page = self._answered(*asked)
+            self._is_at_end = True
+        else:
+            page = self._opened(*asked)
+        self._first = self._arranged(page)
 
     def page(self) -> Rows | None:
         """Return the next rows; None at the end."""

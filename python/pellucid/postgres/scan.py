@@ -122,6 +122,10 @@ class Pages:
         self._count = FIRST_COUNT
         self._ahead: concurrent.futures.Future[Rows] | None = None
         self._held: Rows = []
+        self._is_own = False
+        # Where pages are statements of their own: these, and the last key.
+        self._paged: Statements | None = None
+        self._last: bytes | None = None
 
     def __del__(self) -> None:
         # A scan that was dropped before its second page never came to the end of `__iter__`.
@@ -136,7 +140,9 @@ class Pages:
                 self._is_at_end = True
                 return []
             try:
-                return self._arranged(self._begin(sql))
+                return self._arranged(
+                    self._begin_pages(sql) if sql.layout.is_distributed else self._begin(sql)
+                )
             except LayoutChanged as error:
                 self._table._changed(sql, error)
             except Lost as lost:
@@ -168,6 +174,29 @@ class Pages:
         self._size_up(found)
         return found
 
+    def _begin_pages(self, sql: Statements) -> Rows:
+        """Begin with pages by key: a cursor over several servers would fetch all rows before the first."""
+        self._paged, self._is_at_end = sql, False
+        found = self._page_after()
+        self._size_up(found)
+        return found
+
+    def _page_after(self) -> Rows:
+        low, high = self._within.low, self._within.high
+        while (sql := self._paged) is not None:
+            asked = sql.page(low, high, self._last, self._count, reverse=self._reverse)
+            try:
+                page = self._source._read(*asked)
+            except LayoutChanged as error:
+                self._table._changed(sql, error)
+                self._paged = self._table._statements()
+                continue
+            if page:
+                self._last = page[-1][0]
+            return page
+        # The table was dropped, and its handle stays with the name.
+        return []
+
     def _fetch(self) -> bytes:
         return b"FETCH %d FROM " % self._count + self._cursor
 
@@ -184,7 +213,8 @@ class Pages:
                 self._source._check_open()
                 page = self._next_page()
                 self._size_up(page)
-                if self._is_own and not self._is_at_end:
+                is_alone = self._is_own or (self._paged is not None and self._source._running() is None)
+                if is_alone and not self._is_at_end:
                     self._ahead = self._source._fetch_ahead(self._fetched)
                 arranged = self._arranged(page)
                 if arranged:
@@ -200,6 +230,8 @@ class Pages:
             raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
 
     def _fetched(self) -> Rows:
+        if self._paged is not None:
+            return self._page_after()
         assert self._session is not None
         with self._lock:
             return self._session.rows(self._fetch())

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from pellucid._native import ServerGate
-from pellucid.errors import Closed, ReadOnly
+from pellucid.errors import Closed, ReadOnly, TransactionError
 from pellucid.postgres import failures
 from pellucid.postgres.connections import Lost, Parameters, Rows, Session
 from pellucid.postgres.scan import BEGIN
@@ -140,6 +140,12 @@ class Snapshot(Mapping, Source):
 
     def _layout_named(self, name: str) -> Layout | None:
         layout = self._with_session(lambda session: self._catalog.named(session, name))
+        if layout is not None and layout.is_distributed:
+            raise TransactionError(
+                f"table {name!r} is distributed, and its servers have no common snapshot: a read of several "
+                "rows may see one part of a transaction and not the other. Read it through the database, one "
+                "row at a time, or keep what must agree in one row, or in a table that is not distributed"
+            )
         if layout is not None:
             self._layouts[layout.id] = layout
         return layout

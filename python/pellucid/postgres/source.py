@@ -100,7 +100,7 @@ class Source:
         """Take a layout as the present one, after this client has changed it."""
         raise ReadOnly(FROZEN)
 
-    def _create_table(self, name: str) -> Layout:
+    def _create_table(self, name: str, is_distributed: bool) -> Layout:
         """Create a table, in the transaction that runs or in one of its own."""
         raise ReadOnly(FROZEN)
 

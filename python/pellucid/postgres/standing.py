@@ -35,11 +35,13 @@ class Standing(ServerTable):
         type: type | None = None,
         run_init: bool = False,
         fast: bool = False,
+        is_distributed: bool | None = None,
     ) -> Standing:
         """Make a handle on the table with this name."""
         why = "snapshot" if source._is_snapshot else "r" if source._mode == "r" else None
         made = super().__new__(cls, source._codec, name, 0, why, type=type, run_init=run_init, fast=fast)
         made._source = source
+        made._is_distributed = is_distributed
         made._stays_with_name = stays_with_name
         made._found = None
         made._names_seen = -1
@@ -64,6 +66,8 @@ class Standing(ServerTable):
         self._name_before: str
         self._stays_with_name: bool
         self._names_seen: int
+        # Whether the table is to be distributed when it is created; None: whatever it is.
+        self._is_distributed: bool | None
         if not self._stays_with_name:
             source = self._source
             layout = source._layout_named(self.name)
@@ -81,6 +85,12 @@ class Standing(ServerTable):
         return ServerTable.name.__get__(self) if layout is None else layout.name
 
     def _stand_for(self, layout: Layout) -> None:
+        if self._is_distributed is not None and self._is_distributed != layout.is_distributed:
+            state = "" if layout.is_distributed else "not "
+            raise ValueError(
+                f"table {layout.name!r} is there and is {state}distributed; open it without distributed=, or "
+                "copy its rows to a table with another name"
+            )
         self._name_before = self.name
         self._found = layout.id
         self._set_standing(layout.name, layout.id)
@@ -189,7 +199,7 @@ class Standing(ServerTable):
         sql = self._statements()
         if sql is not None:
             return sql
-        layout = self._source._create_table(self.name)
+        layout = self._source._create_table(self.name, bool(self._is_distributed))
         self._stand_for(layout)
         return self._source._catalog.statements(layout)
 

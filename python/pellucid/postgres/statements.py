@@ -49,6 +49,8 @@ class Layout:
     generation: int
     # In ascending order of their ids.
     indexes: tuple[IndexInfo, ...] = ()
+    # Whether its rows are on several servers (Citus), by the hashes of their keys.
+    is_distributed: bool = False
 
     @property
     def relation(self) -> str:
@@ -235,6 +237,12 @@ class Statements:
             of=of,
         )
 
+    def analyze(self, index: IndexInfo) -> bytes:
+        """Give the server statistics of an index's entries."""
+        if index.has_each:
+            return self._made("ANALYZE {entries} (p)", entries=self.entries(index))
+        return self._made(f"ANALYZE {{rows}} (i{index.id})")
+
     def drop_own(self, index: IndexInfo, *, concurrently: bool) -> bytes:
         """Drop PostgreSQL's own index, if it is there."""
         how = "CONCURRENTLY " if concurrently else ""
@@ -387,7 +395,9 @@ class Statements:
     @functools.cached_property
     def clear_large(self) -> bytes:
         """Delete the large values of rows that are not there."""
-        return self._made("DELETE FROM {large} WHERE k NOT IN (SELECT k FROM {rows})")
+        return self._made(
+            "DELETE FROM {large} AS l WHERE NOT EXISTS (SELECT FROM {rows} AS t WHERE t.k = l.k)"
+        )
 
     @functools.cached_property
     def large_value(self) -> bytes:
@@ -432,6 +442,17 @@ class Statements:
         where, given = self._range(low, high)
         text = "SELECT k, s, v, ver FROM {rows}{where} ORDER BY k {way}"
         return self._made(text, where=where, way=_way(reverse)), given
+
+    def page(
+        self, low: bytes | None, high: bytes | None, after: bytes | None, count: int, *, reverse: bool
+    ) -> tuple[bytes, list[bytes]]:
+        """Give up to `count` rows of a scan, those after a key: the statement and its parameters."""
+        where, given = self._range(low, high)
+        if after is not None:
+            given.append(after)
+            where += b"%s k %s $%d" % (b" AND" if where else b" WHERE", b"<" if reverse else b">", len(given))
+        text = "SELECT k, s, v, ver FROM {rows}{where} ORDER BY k {way} LIMIT {count}"
+        return self._made(text, where=where, way=_way(reverse), count=b"%d" % count), given
 
     def count_range(self, low: bytes | None, high: bytes | None) -> tuple[bytes, list[bytes]]:
         """Give the number of rows from one key up to another: the statement and its parameters."""

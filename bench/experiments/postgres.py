@@ -1,0 +1,432 @@
+"""This program measures tables on a PostgreSQL server, beside pickles in bytea and beside jsonb.
+
+    python -m bench postgres                                # with a server of its own
+    python -m bench postgres --dsn "host=db.example"        # with yours: a schema that goes afterwards
+    python -m bench postgres --full                         # also scans 2 GB for the measure of memory
+
+All contenders are in one process and on one server. Each first gives its answer, and these must be equal.
+A row is a dict of ten dicts, 600 bytes as a pickle. On Citus, `--distributed` distributes all tables by their
+keys.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import random
+import secrets
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench import child, machine, report
+from bench.measures import Measure, Result, Target, Unit
+from bench.run import Run, Scale
+from bench.runner import Contender, Pace, WrongAnswerError, in_turn, loop, timed
+
+KEEPER = Path(__file__).parents[2] / "tools/postgres_server.py"
+PARTS = 10
+OURS, PICKLE, JSONB, SQL = "pellucid", "psycopg, pickle in bytea", "psycopg, jsonb", "the server, jsonb"
+RANGE = 1_000
+WAYS = 200
+MEMORY_MAX = 100_000_000
+CITIES = ("Bath", "York", "Leeds", "Hull")
+
+
+def row(number: int) -> dict[str, Any]:
+    """Return the row with this number: ten dicts, each with a number of its own."""
+    return {
+        f"part{part}": {
+            "num": number * PARTS + part,
+            "name": f"user {number} {part}",
+            "city": CITIES[(number + part) % 4],
+            "price": number / 7,
+            "ok": part % 2 == 0,
+        }
+        for part in range(PARTS)
+    }
+
+
+@contextmanager
+def server(dsn: str | None) -> Iterator[str]:
+    """Give a connection string for a server, and stop it afterwards if it is our own."""
+    if dsn is not None:
+        yield dsn
+        return
+    keeper = subprocess.Popen(
+        [sys.executable, str(KEEPER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    try:
+        found = keeper.stdout.readline().strip()
+        if not found:
+            raise SystemExit("no PostgreSQL server: name one with --dsn")
+        yield found
+    finally:
+        keeper.communicate("stop\n")
+
+
+class Place:
+    """A schema of the server, with our database and the tables of the rivals, and connections to both."""
+
+    def __init__(self, dsn: str, rows: int, *, is_distributed: bool) -> None:
+        import pellucid
+        import psycopg
+
+        self.rows = rows
+        self.driver = psycopg
+        self.is_distributed = is_distributed
+        self.schema = f"pellucid_bench_{secrets.token_hex(4)}"
+        self.connection: Any = psycopg.connect(dsn, autocommit=True)
+        self.connection.execute(f"CREATE SCHEMA {self.schema}")
+        self.connection.execute(f"SET search_path = {self.schema}")
+        self.cursor: Any = self.connection.cursor(binary=True)
+        known: dict[str, Any] = {**psycopg.conninfo.conninfo_to_dict(dsn), "schema": f"{self.schema}_ours"}
+        self.url = "postgresql://?" + urllib.parse.urlencode(known, quote_via=urllib.parse.quote)
+        self.db: Any = pellucid.open(self.url)
+        self.version = str(self.one("SELECT version()"))
+
+    def close(self) -> None:
+        """Drop everything."""
+        self.db.close()
+        for schema in (self.schema, f"{self.schema}_ours"):
+            self.connection.execute("SET client_min_messages = error")
+            self.connection.execute(f"DROP SCHEMA {schema} CASCADE")
+        self.connection.close()
+
+    def one(self, statement: str, given: Sequence[Any] = ()) -> Any:
+        """Return the only value that a statement gives."""
+        return self.cursor.execute(statement, given).fetchone()[0]
+
+    def table(self, name: str, **options: Any) -> Any:
+        """Return a table of ours, distributed if that was asked for."""
+        if self.is_distributed:
+            options["distributed"] = True
+        return self.db.table(name, **options)
+
+    def create(self, name: str, kind: str) -> None:
+        """Create a table of a rival, distributed if ours is."""
+        self.connection.execute(f"CREATE TABLE {name} (k bigint PRIMARY KEY, v {kind} NOT NULL)")
+        if self.is_distributed:
+            self.connection.execute(f"SELECT create_distributed_table('{name}', 'k')")
+
+    def copy(self, name: str, kind: str, values: Iterator[Any]) -> None:
+        """Load a table of a rival by COPY in the binary form."""
+        with self.cursor.copy(f"COPY {name} FROM STDIN (FORMAT binary)") as copy:
+            copy.set_types(["int8", kind])
+            for number, value in enumerate(values):
+                copy.write_row((number, value))
+
+
+def load(run: Run, place: Place) -> None:
+    """Measure the load of all rows, and leave the tables for the other measures."""
+    rows = [row(number) for number in range(place.rows)]
+    jsonb = place.driver.types.json.Jsonb
+
+    def ours() -> float:
+        if "rows" in place.db.tables():
+            place.db.drop_table("rows")
+        started = time.perf_counter()
+        place.table("rows").extend(rows)
+        return time.perf_counter() - started
+
+    def rival(name: str, kind: str, encoded: Callable[[Any], Any]) -> float:
+        place.connection.execute(f"DROP TABLE IF EXISTS {name}")
+        started = time.perf_counter()
+        place.create(name, kind)
+        place.copy(name, kind, map(encoded, rows))
+        return time.perf_counter() - started
+
+    loaders = [
+        Contender(OURS, ours, is_ours=True),
+        Contender(PICKLE, partial(rival, "pickles", "bytea", lambda value: pickle.dumps(value, 5))),
+        Contender(JSONB, partial(rival, "jsons", "jsonb", jsonb)),
+    ]
+    measure = Measure(
+        f"bulk load of {place.rows:,} rows",
+        Unit.RATE,
+        [Result(one.name, one.is_ours) for one in loaders],
+        [Target(1.0, PICKLE), Target(1.4, JSONB)],
+        ["the rivals by COPY in the binary form; each with the index of its keys"],
+    )
+    run.pace.on_progress(measure.title)
+    for _, (result, one) in in_turn(list(zip(measure.results, loaders, strict=True)), run.scale.bulk_rounds):
+        result.costs.append(one.sample() / place.rows)
+    if run.wants(measure.title):
+        run.measures.append(measure)
+    for name in ("pickles", "jsons"):
+        place.connection.execute(f"ANALYZE {name}")
+    counts = {len(place.db.table("rows")), place.one("SELECT count(*) FROM pickles"), place.rows}
+    if len(counts) > 1:
+        raise WrongAnswerError(f"the tables have {counts} rows")
+
+
+def reads(run: Run, place: Place) -> None:
+    """Measure the loop over all rows, and the sum of a field."""
+    table, cursor = place.db.table("rows"), place.cursor
+    expected = sum(number * PARTS + 3 for number in range(place.rows))
+    select = "cursor.execute('SELECT v FROM {}')"
+    names = {"table": table, "cursor": cursor, "loads": pickle.loads}
+    own = loop("r", "table.values()", "r.part3.num", names)
+    pickles = loop("(v,)", select.format("pickles"), "loads(v)['part3']['num']", names)
+    jsons = loop("(v,)", select.format("jsons"), "v['part3']['num']", names)
+    run.measure(
+        "read all rows, and sum a nested field in Python",
+        Unit.RATE,
+        [
+            timed(OURS, own, place.rows, is_ours=True),
+            timed(PICKLE, pickles, place.rows),
+            timed(JSONB, jsons, place.rows),
+        ],
+        expected=expected,
+        targets=[Target(3, PICKLE), Target(6, JSONB)],
+    )
+    total = "SELECT sum((v->'part3'->>'num')::bigint)::bigint FROM jsons"
+    run.measure(
+        "the sum of a nested field",
+        Unit.RATE,
+        [
+            timed(OURS, lambda: table.sum("part3.num"), place.rows, is_ours=True),
+            timed(SQL, lambda: place.one(total), place.rows),
+        ],
+        expected=expected,
+        targets=[Target(0.2, SQL)],
+    )
+
+
+def gets(run: Run, place: Place) -> None:
+    """Measure single gets by random keys."""
+    table, cursor = place.db.table("rows"), place.cursor
+    wanted = random.Random(1).sample(range(place.rows), min(WAYS, place.rows))
+    # append() may begin with another number; both sides read the same rows.
+    first = next(iter(table))
+    select = "SELECT v FROM pickles WHERE k = %s"
+    same = "SELECT v FROM records WHERE k = %s"
+    place.create("records", "bytea")
+    import pellucid
+
+    place.copy("records", "bytea", (pellucid.dumps(table[first + number]) for number in range(place.rows)))
+
+    place.connection.execute("ANALYZE records")
+
+    def ours() -> int:
+        return sum(table[first + number].part3.num for number in wanted)
+
+    def bytes_alone() -> int:
+        return sum(len(cursor.execute(same, (number,), prepare=True).fetchone()[0]) > 0 for number in wanted)
+
+    def pickles() -> int:
+        found = (cursor.execute(select, (number,), prepare=True).fetchone()[0] for number in wanted)
+        return sum(pickle.loads(value)["part3"]["num"] for value in found)
+
+    if ours() != pickles() or bytes_alone() != len(wanted):
+        raise WrongAnswerError("the gets differ")
+    alone = "a prepared SELECT of the bytes"
+    run.measure(
+        "one row by its key",
+        Unit.RATE,
+        [
+            timed(OURS, ours, len(wanted), is_ours=True, repeat_seconds=run.pace.repeat_seconds),
+            timed(alone, bytes_alone, len(wanted), repeat_seconds=run.pace.repeat_seconds),
+            timed(PICKLE, pickles, len(wanted), repeat_seconds=run.pace.repeat_seconds),
+        ],
+        targets=[Target(0.9, alone)],
+        notes=["ours also reads a field; the second row fetches the bytes and no more"],
+    )
+
+
+def indexed(run: Run, place: Place) -> None:
+    """Measure an index of a nested field: one row, and ranges."""
+    from pellucid import F
+
+    table, cursor = place.db.table("rows"), place.cursor
+    table.create_index("num", F.part3.num)
+    place.connection.execute("CREATE INDEX ON jsons (((v->'part3'->>'num')::bigint))")
+    place.connection.execute("ANALYZE jsons")
+    wanted = [
+        number * PARTS + 3 for number in random.Random(2).sample(range(place.rows), min(WAYS, place.rows))
+    ]
+    size = min(RANGE, place.rows // 2)
+    starts = [number * PARTS + 3 for number in random.Random(3).sample(range(place.rows - size), 5)]
+    code = "(v->'part3'->>'num')::bigint"
+    point = f"SELECT v FROM jsons WHERE {code} = %s"
+    between = f"SELECT v FROM jsons WHERE {code} >= %s AND {code} < %s ORDER BY {code}"
+    index = table.index("num")
+
+    def found_by_index() -> int:
+        return sum(index.get(number).part7.num for number in wanted)
+
+    def found_by_query() -> int:
+        return sum(table.where(F.part3.num == number).first().part7.num for number in wanted)
+
+    def found_in_json() -> int:
+        found = (cursor.execute(point, (number,), prepare=True).fetchone()[0] for number in wanted)
+        return sum(value["part7"]["num"] for value in found)
+
+    def range_of_ours() -> int:
+        ranges = (index.range(start=start, stop=start + size * PARTS) for start in starts)
+        return sum(one.part7.num for found in ranges for one in found)
+
+    def range_of_json() -> int:
+        total = 0
+        for start in starts:
+            given = (start, start + size * PARTS)
+            total += sum(v["part7"]["num"] for (v,) in cursor.execute(between, given, prepare=True))
+        return total
+
+    repeat = run.pace.repeat_seconds
+    run.measure(
+        "one row by an index of a nested field",
+        Unit.RATE,
+        [
+            timed(OURS, found_by_index, len(wanted), is_ours=True, repeat_seconds=repeat),
+            timed("pellucid, where()", found_by_query, len(wanted), is_ours=True, repeat_seconds=repeat),
+            timed(JSONB, found_in_json, len(wanted), repeat_seconds=repeat, like=OURS),
+        ],
+        expected=sum(number + 4 for number in wanted),
+        targets=[Target(1.0, JSONB)],
+    )
+    run.measure(
+        f"a range of {size:,} rows by that index",
+        Unit.RATE,
+        [
+            timed(OURS, range_of_ours, len(starts), is_ours=True, repeat_seconds=repeat),
+            timed(JSONB, range_of_json, len(starts), repeat_seconds=repeat),
+        ],
+        expected=sum(start + number * PARTS + 4 for start in starts for number in range(size)),
+        targets=[Target(3.0, JSONB)],
+    )
+    table.drop_index("num")
+
+
+def updates(run: Run, place: Place) -> None:
+    """Measure one field of many rows, set in one transaction."""
+    table, cursor = place.db.table("rows"), place.cursor
+    count = min(run.scale.update_rows, place.rows)
+    first = next(iter(table))
+    numbers = random.Random(4).sample(range(place.rows), count)
+    records: list[Any] = []
+    round_of = {OURS: 0, PICKLE: 0}
+
+    def fetch() -> None:
+        records[:] = [table[first + number] for number in numbers]
+        round_of[OURS] += 1
+
+    def ours() -> None:
+        mark = round_of[OURS]
+        with place.db.transaction():
+            for record in records:
+                record.part3.num = mark
+
+    def pickles() -> None:
+        round_of[PICKLE] += 1
+        mark = round_of[PICKLE]
+        with place.connection.transaction():
+            for number in numbers:
+                select = "SELECT v FROM pickles WHERE k = %s"
+                value = pickle.loads(cursor.execute(select, (number,), prepare=True).fetchone()[0])
+                value["part3"]["num"] = mark
+                given = (pickle.dumps(value, 5), number)
+                cursor.execute("UPDATE pickles SET v = %b WHERE k = %s", given, prepare=True)
+
+    fetch()
+    run.measure(
+        f"set a field of {count:,} rows in one transaction",
+        Unit.RATE,
+        [
+            timed(OURS, ours, count, before=fetch, is_ours=True),
+            timed(PICKLE, pickles, count),
+        ],
+        rounds=run.scale.bulk_rounds,
+        targets=[Target(20_000), Target(3, PICKLE)],
+        notes=["the rows of ours were read before; the rival: SELECT, loads, dumps, UPDATE"],
+    )
+    for record in (table[first + number] for number in numbers):
+        if record.part3.num != round_of[OURS]:
+            raise WrongAnswerError("a field was not stored")
+
+
+def memory(run: Run, place: Place) -> None:
+    """Measure the memory of the client while it scans a table that is larger than what it may need."""
+    title = f"anonymous memory of a client that scans {run.scale.scan_bytes / 1e9:g} GB"
+    if not run.wants(title) or child.anonymous_memory() is None:
+        return
+    run.pace.on_progress(title)
+    table = place.db.table("people")
+    filler = "x" * 9_000
+    count = max(10, run.scale.scan_bytes // len(filler))
+    for start in range(0, count, 10_000):
+        table.extend({"num": number, "text": filler} for number in range(start, min(count, start + 10_000)))
+    found = child.run("scan", place.url, "num", "loop")
+    if found["total"] != count * (count - 1) // 2:
+        raise WrongAnswerError(f"the scan read {found}")
+    result = Result(OURS, is_ours=True, costs=[found["peak"]])
+    run.measures.append(Measure(title, Unit.BYTES, [result], [Target(MEMORY_MAX)]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program, print the report, and return the exit code."""
+    options = _parser().parse_args(arguments)
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    rows = options.rows or (2_000 if options.quick else 100_000)
+    scale = Scale(
+        update_rows=500 if options.quick else 10_000,
+        scan_bytes=2_000_000_000 if options.full else 3_000_000 if options.quick else 200_000_000,
+        bulk_rounds=2 if options.quick else options.rounds or 3,
+    )
+    pace = Pace(rounds=2, repeat_seconds=0.0) if options.quick else Pace(rounds=options.rounds or 5)
+    with tempfile.TemporaryDirectory(prefix="pellucid-bench-") as directory, server(options.dsn) as dsn:
+        run = Run(Path(directory), scale, pace, options.only)
+        run.rivals.find("psycopg")
+        if run.rivals.missing:
+            raise SystemExit("this needs psycopg: pip install 'psycopg[binary]'")
+        described = machine.describe(run.directory)
+        place = Place(dsn, rows, is_distributed=options.distributed)
+        described["server"] = place.version
+        try:
+            for part in (load, reads, gets, indexed, updates, memory):
+                part(run, place)
+        finally:
+            place.close()
+    report.show(console, run, described)
+    if options.quick:
+        console.print(
+            "[bold yellow]--quick runs everything as briefly as possible: these figures mean nothing.[/]"
+        )
+    if options.json:
+        command = shlex.join(["python", "-m", "bench", "postgres", *arguments])
+        report.write_json(options.json, report.to_json(run, described, command))
+        console.print(f"wrote {options.json}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench postgres",
+        description="Compare tables on a PostgreSQL server with pickles in bytea and with jsonb.",
+    )
+    parser.add_argument(
+        "--dsn",
+        default=os.environ.get("PELLUCID_TEST_DSN"),
+        help="the server (default: PELLUCID_TEST_DSN, or one that is started for the run)",
+    )
+    parser.add_argument("--rows", type=int, metavar="N", help="rows of a table (default: 100,000)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="samples of each contender")
+    parser.add_argument("--only", default="", metavar="WORD", help="show measures with WORD in their title")
+    parser.add_argument("--quick", action="store_true", help="the shortest run; its figures mean nothing")
+    parser.add_argument("--full", action="store_true", help="scan 2 GB for the measure of memory, not 200 MB")
+    parser.add_argument("--distributed", action="store_true", help="on Citus: with distributed tables")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+    return parser
