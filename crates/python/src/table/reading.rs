@@ -231,9 +231,11 @@ impl Table {
     /// The int under which `append` would store a row; `None` if a number among the keys is too great.
     pub(super) fn next_int(&self, py: Python<'_>) -> PyResult<Option<i64>> {
         if self.is_in_transaction(py) {
-            return self.core.in_running(py, |transaction| match self.id_in_transaction(py, transaction)? {
-                Some(id) => transaction.next_int(id),
-                None => Ok(Some(0)),
+            return self.core.in_running(py, |transaction| {
+                match self.id_in_transaction(py, transaction)? {
+                    Some(id) => transaction.next_int(id),
+                    None => Ok(Some(0)),
+                }
             });
         }
         let snapshot = self.snapshot(py)?;
