@@ -30,7 +30,8 @@ from typing import (
 
 from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
-from pellucid._server import ServerCodec, ServerEncoded, ServerGate, ServerTable
+from pellucid import _server
+from pellucid._server import *  # noqa: F403 - it is a part of this stub
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
 
@@ -57,10 +58,6 @@ __all__ = [
     "Record",
     "RecordList",
     "RowIterator",
-    "ServerCodec",
-    "ServerEncoded",
-    "ServerGate",
-    "ServerTable",
     "Snapshot",
     "SortBy",
     "Table",
@@ -78,6 +75,7 @@ __all__ = [
     "validate",
     "view",
 ]
+__all__ += _server.__all__
 
 __version__: str
 

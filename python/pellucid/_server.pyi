@@ -1,13 +1,28 @@
 # The part of the compiled module that pellucid.postgres builds on: bytes of records and keys, no connection.
 # There is no module of this name; `_native.pyi` takes these classes from here.
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 from typing_extensions import Self
 
+from pellucid._native import IndexInfo, Query
 from pellucid.typing import PicklePolicy
 
-__all__ = ["ServerCodec", "ServerEncoded", "ServerGate", "ServerTable"]
+__all__ = [
+    "ServerCodec",
+    "ServerEncoded",
+    "ServerGate",
+    "ServerIndexCodes",
+    "ServerIndexes",
+    "ServerRows",
+    "ServerTable",
+    "server_index_definition",
+    "server_index_error",
+    "server_query",
+]
+
+_Entry = tuple[bytes, bytes | None]
+_Edges = tuple[bytes | None, bytes | None]
 
 @final
 class ServerGate:
@@ -29,6 +44,56 @@ class ServerEncoded:
     @property
     def large(self) -> list[bytes]: ...
     def value(self, shape_ids: Sequence[int], large_ids: Sequence[int]) -> bytes: ...
+
+@final
+class ServerIndexes:
+    def __new__(cls, definitions: Sequence[str]) -> Self: ...
+    def entries(
+        self,
+        table: ServerTable,
+        key: bytes,
+        spelling: bytes | None,
+        value: bytes,
+        large: Sequence[tuple[int, bytes]],
+    ) -> list[list[_Entry]]: ...
+
+@final
+class ServerIndexCodes:
+    def __new__(cls, name: str, text: str) -> Self: ...
+    @property
+    def has_each(self) -> bool: ...
+    @property
+    def part_count(self) -> int: ...
+    def codes_of(self, value: Any) -> list[bytes]: ...
+    def between(self, start: Any, stop: Any) -> _Edges: ...
+    def prefix(self, prefix: Any) -> _Edges: ...
+    def value(self, code: bytes, spelling: bytes | None) -> Any: ...
+    def not_unique(
+        self,
+        table: str,
+        value: _Entry,
+        row: _Entry,
+        existing: _Entry,
+        is_in_batch: bool,
+        position: int | None,
+    ) -> Exception: ...
+    def described(self, unique: bool, is_building: bool, entries: int) -> IndexInfo: ...
+
+@final
+class ServerRows(Iterator[Any]):
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
+
+def server_index_error(
+    what: str,
+    table: str,
+    index: str,
+    others: Sequence[str],
+    definition: tuple[str, bool] = ("", False),
+    wanted: tuple[str, bool] = ("", False),
+) -> Exception: ...
+def server_query(table: ServerTable) -> Query[Any]: ...
+def server_index_definition(name: Any, parts: Any, where: Any) -> tuple[str, str]: ...
 
 class ServerTable:
     def __new__(

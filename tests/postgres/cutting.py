@@ -15,11 +15,10 @@ import servers
 class Wire:
     """Passes messages between clients and a server, until it is told to cut."""
 
-    def __init__(self, directory: Path, target: str) -> None:
-        self.directory = directory
-        self._target = target
+    def __init__(self, directory: Path, host: str, port: str) -> None:
+        self._host, self._port = host, port
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(directory / ".s.PGSQL.5432"))
+        self._listener.bind(str(directory / f".s.PGSQL.{port}"))
         self._listener.listen()
         self._lock = threading.Lock()
         self._left: int | None = None
@@ -51,8 +50,11 @@ class Wire:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self._target)
+            if self._host.startswith("/"):
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(f"{self._host}/.s.PGSQL.{self._port}")
+            else:
+                server = socket.create_connection((self._host, int(self._port)))
             self._ends += [client, server]
             threading.Thread(target=self._to_server, args=[client, server], daemon=True).start()
             threading.Thread(target=self._to_client, args=[server, client], daemon=True).start()
@@ -115,8 +117,8 @@ def wire(directory: Path, url: str) -> Iterator[tuple[Wire, str]]:
     parameters = servers.driver("psycopg").conninfo.conninfo_to_dict(
         url.replace("schema=", "application_name=")
     )
-    host, port = str(parameters["host"]), parameters.get("port", "5432")
-    made = Wire(directory, f"{host}/.s.PGSQL.{port}")
+    host, port = str(parameters["host"]), str(parameters.get("port", "5432"))
+    made = Wire(directory, host, port)
     quoted = servers.urllib.parse.quote
     try:
         yield made, url.replace(quoted(host, safe=""), quoted(str(directory), safe=""))

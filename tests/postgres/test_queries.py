@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pellucid
+import pyarrow
 import pytest
 from pellucid import KEY, F, count
 
@@ -126,6 +130,13 @@ ENDS: list[Callable[[Any], Any]] = [
 ]
 
 
+def asked(table: Any, conditions: list[Condition], order: list[Any], offset: int, limit: int | None) -> Any:
+    query = table.where(*conditions)
+    query = query.order_by(*order) if order else query
+    query = query.limit(limit) if limit is not None else query
+    return query.offset(offset) if offset else query
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_server_answers_as_an_embedded_table_does(tables: Callable[[], Tables], seed: int) -> None:
     chance = random.Random(seed)
@@ -143,14 +154,9 @@ def test_a_server_answers_as_an_embedded_table_does(tables: Callable[[], Tables]
             order, offset = chance.choice(ORDERS), chance.choice([0, 0, 0, 1, 7])
             limit, end = chance.choice([None, None, 0, 1, 5, 60]), chance.choice(ENDS)
 
-            def asked(table: Any) -> Any:
-                query = table.where(*conditions)
-                query = query.order_by(*order) if order else query
-                query = query.limit(limit) if limit is not None else query
-                return end(query.offset(offset) if offset else query)
-
+            query = (conditions, order, offset, limit)
             case = f"seed {seed}, turn {turn}: {conditions} by {order}, {offset} to {limit}"
-            assert asked(server) == asked(memory), case
+            assert end(asked(server, *query)) == end(asked(memory, *query)), case
         changed = {key(chance, number): record(chance) for number in range(10)}
         removed = chance.sample(sorted(rows, key=str), min(len(rows), 3))
         for table in (server, memory):
@@ -187,7 +193,6 @@ def test_a_python_function_filters_rows(tables: Callable[[], Tables]) -> None:
 
 
 def test_columns_for_other_libraries(tables: Callable[[], Tables]) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
     results = []
     for table in tables():
         table.extend({"n": number, "s": f"s{number % 4}"} for number in range(5_000))
@@ -248,8 +253,8 @@ def test_explain_shows_the_statement_and_the_plan(url: str) -> None:
         table.extend({"n": number, "c": f"c{number % 5}"} for number in range(100))
         table.create_index("n", F.n)
         table.create_index("c", F.c)
-        rows = f'SELECT k, s, v, ver FROM "{db._place.schema}"."t{table._found}_{table._statements().layout.generation}"'
-        ask = f"ask the server: {rows}"
+        relation = table._statements().layout.relation
+        ask = f'ask the server: SELECT k, s, v, ver FROM "{db._place.schema}"."{relation}"'
         in_order = f'NOT (SELECT has_long FROM "{db._place.schema}"."indexes" WHERE id = {{}})'
         assert statement(table.where(F.c == "c3").limit(5)) == f"{ask} WHERE i2 = $1 ORDER BY k LIMIT 5"
         assert statement(table.where(F.c.startswith("c")).order_by(F.c.desc()).limit(3)) == (
@@ -279,3 +284,38 @@ def test_names_of_fields_and_tables_are_not_in_a_statement(url: str) -> None:
         assert (query.count(), table.index(name).count(1)) == (1, 1)
         assert "DROP" not in statement(query)
         assert db.tables() == [name]
+
+
+WALK = """
+import resource, sys, pellucid
+from pellucid import F
+with pellucid.open(sys.argv[1]) as db:
+    table = db.table("t")
+    table.where(F.n < 10).sum("n")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    count = sum(1 for row in table.where(F.n >= 0, F.pad != "x"))
+    total = table.where(F.pad != "x").sum("n")
+    groups = len(table.group_by(F.n % 7).agg(n=pellucid.count()))
+    first = [row.n for row in table.order_by(F.m.desc()).limit(3)]
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(count, total, groups, *first, (after - before) // 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_table(url: str) -> None:
+    row_count = 40_000
+    with pellucid.open(url) as db:
+        table = db.table("t")
+        table.extend({"n": n, "m": -n, "pad": f"{n:>2000}"} for n in range(row_count))
+    child = subprocess.run(
+        [sys.executable, "-c", WALK, url],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    count, total, groups, *first, grown = child.stdout.split()
+    assert (int(count), int(total), int(groups)) == (row_count, sum(range(row_count)), 7)
+    assert [int(one) for one in first] == [0, 1, 2]
+    # The rows have 80 MB.
+    assert int(grown) < 40

@@ -114,15 +114,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     default_table::install(py)?;
     table::rows::install(py);
     table::slots::install(py);
-    module.add_class::<server::codec::ServerGate>()?;
-    module.add_class::<server::codec::ServerCodec>()?;
-    module.add_class::<server::encoded::ServerEncoded>()?;
-    module.add_class::<server::table::ServerTable>()?;
-    module.add_class::<server::rows::ServerRows>()?;
-    module.add_class::<server::index::ServerIndexes>()?;
-    module.add_class::<server::index::ServerIndexCodes>()?;
-    module.add_function(wrap_pyfunction!(server::index::server_index_error, module)?)?;
-    module.add_function(wrap_pyfunction!(server::index::server_index_definition, module)?)?;
+    add_server(module)?;
     values::home::install([&table::home::Calls, &server::calls::ServerCalls]);
     values::alloc::install_tracked::<Record>(py)?;
     values::alloc::install_tracked::<RecordList>(py)?;
@@ -134,5 +126,20 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     abc.getattr("Mapping")?.call_method1("register", (py.get_type::<SnapshotHandle>(),))?;
     abc.getattr("MutableSequence")?.call_method1("register", (py.get_type::<RecordList>(),))?;
+    Ok(())
+}
+
+/// Adds what `pellucid.postgres` builds on.
+fn add_server(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<server::codec::ServerGate>()?;
+    module.add_class::<server::codec::ServerCodec>()?;
+    module.add_class::<server::encoded::ServerEncoded>()?;
+    module.add_class::<server::table::ServerTable>()?;
+    module.add_class::<server::rows::ServerRows>()?;
+    module.add_class::<server::index::ServerIndexes>()?;
+    module.add_class::<server::index::ServerIndexCodes>()?;
+    module.add_function(wrap_pyfunction!(server::index::server_index_error, module)?)?;
+    module.add_function(wrap_pyfunction!(server::index::server_index_definition, module)?)?;
+    module.add_function(wrap_pyfunction!(query::served::server_query, module)?)?;
     Ok(())
 }

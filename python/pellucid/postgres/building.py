@@ -1,10 +1,10 @@
 """Build and drop the indexes of a table on a server, while other clients write.
 
-An index is registered in one transaction that also gives the table's relation another name. From then on a client
-that does not know the index cannot write, so every row that is written has its entry. Then the entries of the
-rows that were there before are made, in batches, by the order of keys; the place that was reached is stored with
-each batch. So if the builder is killed, any client that creates the index once more goes on from there. At last
-PostgreSQL builds its own index, and the index is ready.
+An index is registered in one transaction that also gives the table's relation another name. From then on
+a client that does not know the index cannot write, so every row that is written has its entry. Then the
+entries of the rows that were there before are made, in batches, by the order of keys; the place that was
+reached is stored with each batch. So if the builder is killed, any client that creates the index once
+more goes on from there. At last PostgreSQL builds its own index, and the index is ready.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class Builder:
         given = [LOCK_CLASS, number]
         if not session.rows(b"SELECT pg_try_advisory_lock($1::int, $2::int)", given)[0][0]:
             raise Busy(
-                f"index {self.name!r} of table {self.table.name!r} is being built by another client; wait until that "
-                "is done, or end it"
+                f"index {self.name!r} of table {self.table.name!r} is being built by another client; "
+                "wait until that is done, or end it"
             )
         try:
             yield
@@ -247,7 +247,11 @@ class Builder:
             self._removed(session, index)
             raise refused or error from error.__cause__
         ready = formed("UPDATE {indexes} SET state = 'ready' WHERE id = $1", indexes=self.indexes)
-        self.known(self.changed(session, lambda _: session.execute(ready, [index.id]) and None))
+
+        def finish(_layout: Layout) -> None:
+            session.execute(ready, [index.id])
+
+        self.known(self.changed(session, finish))
 
     def _duplicate(self, session: Session, sql: Statements, index: IndexInfo) -> Exception | None:
         """Return the exception for two rows that have one value."""

@@ -162,9 +162,9 @@ class Catalog:
     def _found(self, session: Session, condition: str, value: bytes | int) -> Layout | None:
         rows = session.rows(
             self._sql(
-                "SELECT c.id, c.name, c.generation, i.id, i.name, i.definition, i.is_unique, i.has_each, i.state, "
-                "i.has_long FROM {schema}.catalog AS c LEFT JOIN {schema}.indexes AS i ON i.tbl = c.id "
-                "WHERE c." + condition + " ORDER BY i.id"
+                "SELECT c.id, c.name, c.generation, i.id, i.name, i.definition, i.is_unique, i.has_each, "
+                "i.state, i.has_long FROM {schema}.catalog AS c "
+                "LEFT JOIN {schema}.indexes AS i ON i.tbl = c.id WHERE c." + condition + " ORDER BY i.id"
             ),
             [value],
         )

@@ -70,6 +70,9 @@ class Session:
             raise failures.of_connect(error, place) from error
         self.connection.adapters.register_dumper(Array, array_dumper())
         self.cursor: Any = self.connection.cursor(binary=True)
+        self._has_rows = driver.pq.ExecStatus.TUPLES_OK
+        self._is_idle = driver.pq.TransactionStatus.IDLE
+        self._pgconn: Any = self.connection.pgconn
         self.idle_since = 0.0
         try:
             self.script(setup)
@@ -96,7 +99,8 @@ class Session:
         cursor = self.cursor
         try:
             cursor.execute(statement, parameters)
-            found: Rows = cursor.fetchall() if cursor.description is not None else []
+            # `description` would make an object for each column.
+            found: Rows = cursor.fetchall() if cursor.pgresult.status == self._has_rows else []
         except psycopg().Error as error:
             raise self.failure(error) from error
         return found
@@ -145,8 +149,8 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether the connection is alive and in no transaction."""
-        status = psycopg().pq.TransactionStatus
-        return not self.is_broken and self.connection.info.transaction_status == status.IDLE
+        # That of a connection that has ended is unknown.
+        return bool(self._pgconn.transaction_status == self._is_idle)
 
     def has_ended(self) -> bool:
         """Return whether the server has ended the connection while it was idle."""
@@ -178,6 +182,7 @@ class Connections:
         self._changed = threading.Condition()
         self._idle: list[Session] = []
         self._count = 0
+        self._waiting = 0
         self._is_closed = False
 
     def take(self, timeout: float | None = None) -> Session:
@@ -187,12 +192,32 @@ class Connections:
         """
         if os.getpid() != self._process:
             self._forget()
-        until = None
         while True:
-            with self._changed:
-                while not self._idle and self._count >= self.place.connections_max:
-                    if until is None:
-                        until = time.monotonic() + (self.timeout if timeout is None else timeout)
+            try:
+                # Each of these calls is atomic, so that most need no lock.
+                session = self._idle.pop()
+            except IndexError:
+                waited = self._waited_for(timeout)
+                if waited is None:
+                    return self._made()
+                session = waited
+            if time.monotonic() - session.idle_since < IDLE_SECONDS_TRUSTED or not session.has_ended():
+                return session
+            self._drop(session)
+
+    def _waited_for(self, timeout: float | None) -> Session | None:
+        """Return a connection that was given back; None if another one may be made."""
+        until = time.monotonic() + (self.timeout if timeout is None else timeout)
+        with self._changed:
+            # From here on, who gives a connection back says so.
+            self._waiting += 1
+            try:
+                while True:
+                    if self._idle:
+                        return self._idle.pop()
+                    if self._count < self.place.connections_max:
+                        self._count += 1
+                        return None
                     if not self._changed.wait(until - time.monotonic()):
                         raise Busy(
                             f"all {self.place.connections_max} connections to {self.place.shown} are in "
@@ -201,16 +226,8 @@ class Connections:
                             "more with "
                             "max_connections= in the URL"
                         )
-                if self._idle:
-                    session = self._idle.pop()
-                else:
-                    session = None
-                    self._count += 1
-            if session is None:
-                return self._made()
-            if time.monotonic() - session.idle_since < IDLE_SECONDS_TRUSTED or not session.has_ended():
-                return session
-            self._drop(session)
+            finally:
+                self._waiting -= 1
 
     def _made(self) -> Session:
         try:
@@ -227,9 +244,10 @@ class Connections:
             self._drop(session)
             return
         session.idle_since = time.monotonic()
-        with self._changed:
-            self._idle.append(session)
-            self._changed.notify()
+        self._idle.append(session)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify()
 
     def _drop(self, session: Session) -> None:
         session.close()
@@ -254,7 +272,7 @@ class Connections:
         self._changed = threading.Condition()
         self._left_behind = self._idle
         self._idle = []
-        self._count = 0
+        self._count = self._waiting = 0
 
     def close(self) -> None:
         """End all connections; those in use end when they are given back."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextvars
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -56,9 +55,6 @@ class Database(Mapping, Source):
         self._codec = ServerCodec(pickle)
         self._open_gate = ServerGate()
         self._closed = False
-        self._running_here: contextvars.ContextVar[Running | None] = contextvars.ContextVar(
-            "running", default=None
-        )
         self._connections = Connections(place, timeout, setup_of(mode, durability, timeout))
         self._catalog = Catalog(place.schema)
         self._shapes = Shapes(self._codec, place.schema)
@@ -67,6 +63,7 @@ class Database(Mapping, Source):
         # Handles on tables that are not there yet, and how often a table was dropped or renamed here.
         self._pending: weakref.WeakValueDictionary[int, Standing] = weakref.WeakValueDictionary()
         self._names_changed = 0
+        self._epoch = 0
         self._snapshots: weakref.WeakValueDictionary[int, Snapshot] = weakref.WeakValueDictionary()
         self._blocks: dict[int | None, Block] = {}
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
@@ -110,13 +107,14 @@ class Database(Mapping, Source):
         if self._closed:
             return
         self._closed = True
+        self._epoch += 1
         self._open_gate.close()
         for snapshot in list(self._snapshots.values()):
             snapshot.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False)
-        running = self._running_here.get()
-        if running is not None and not running.has_ended:
+        running = self._running()
+        if running is not None:
             self._roll_back(running)
         self._connections.close()
 
@@ -159,6 +157,7 @@ class Database(Mapping, Source):
         running = self._running()
         if running is None:
             self._layouts.pop(layout.id, None)
+            self._epoch += 1
         else:
             running.layouts[layout.id] = None
 
@@ -192,6 +191,7 @@ class Database(Mapping, Source):
     def _tell(self, name: str, layout: Layout) -> None:
         """Tell the handles that wait for a table of this name which it was."""
         self._names_changed += 1
+        self._epoch += 1
         for table in list(self._pending.values()):
             if table.name == name and table._found is None:
                 table._stand_for(layout)
@@ -212,8 +212,9 @@ class Database(Mapping, Source):
         running = self._running()
         if running is not None and running.has_changed_tables:
             running.layouts[layout.id] = layout
-        else:
+        elif self._layouts.get(layout.id) != layout:
             self._layouts[layout.id] = layout
+            self._epoch += 1
         return layout
 
     def _layout_named(self, name: str) -> Layout | None:
@@ -237,6 +238,7 @@ class Database(Mapping, Source):
 
     def _forget_layout(self, number: int) -> None:
         self._layouts.pop(number, None)
+        self._epoch += 1
 
     def _note_layout(self, layout: Layout) -> None:
         running = self._running()
@@ -245,11 +247,13 @@ class Database(Mapping, Source):
             running.has_changed_tables = True
         else:
             self._layouts[layout.id] = layout
+            self._epoch += 1
 
     def _layout_anew(self, number: int) -> Layout | None:
         layout = self._with_session(lambda session: self._catalog.numbered(session, number))
         if layout is None:
             self._layouts.pop(number, None)
+            self._epoch += 1
             return None
         return self._keep(layout)
 
@@ -302,12 +306,10 @@ class Database(Mapping, Source):
 
     def _running(self) -> Running | None:
         """Return the caller's transaction; None if it has none."""
-        running = self._running_here.get()
-        if running is None or running.owner != transactions.owner():
-            return None
-        if running.has_ended:
-            return None
-        return running
+        for running in transactions.RUNNING.get():
+            if running.database is self and not running.has_ended and running.owner == transactions.owner():
+                return running
+        return None
 
     def _gate(self) -> ServerGate:
         running = self._running()
@@ -323,8 +325,8 @@ class Database(Mapping, Source):
         except BaseException:
             self._connections.give(session)
             raise
-        running = Running(session)
-        self._running_here.set(running)
+        running = Running(self, session)
+        transactions.RUNNING.set((*transactions.RUNNING.get(), running))
         return running
 
     def _commit(self, running: Running) -> None:
@@ -335,6 +337,8 @@ class Database(Mapping, Source):
             raise
         running.is_committed = True
         self._leave(running)
+        if running.layouts:
+            self._epoch += 1
         for number, layout in running.layouts.items():
             if layout is None:
                 self._layouts.pop(number, None)
@@ -351,12 +355,14 @@ class Database(Mapping, Source):
         self._leave(running)
         if running.has_changed_tables:
             self._names_changed += 1
+            self._epoch += 1
         for gate in (gate for gates in running.gates for gate in gates):
             gate.take_back()
 
     def _leave(self, running: Running) -> None:
         running.has_ended = True
-        self._running_here.set(None)
+        others = tuple(other for other in transactions.RUNNING.get() if other is not running)
+        transactions.RUNNING.set(others)
         self._connections.give(running.session)
 
     # Statements

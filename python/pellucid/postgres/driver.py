@@ -30,4 +30,10 @@ def psycopg() -> Any:
             "pip install -U 'pellucid[postgres]'",
             name="psycopg",
         )
+    if not psycopg.Pipeline.is_supported():
+        raise ModuleNotFoundError(
+            "postgresql:// needs libpq 14 or newer, which psycopg's binary package has: "
+            "pip install -U 'psycopg[binary]'",
+            name="psycopg",
+        )
     return psycopg

@@ -1,13 +1,13 @@
 """Keep the entries of indexes in step with the rows of a table on a server.
 
-The verbs of a table make statements as if it had no index. Here each of them gets the entries of its row: as the
-columns of an index that has one entry a row at most; for one with `each()`, as statements after it, about the
-relation with the entries. Those do nothing unless the row has what was to be stored. All of them are one
-transaction, and they are the same for every client, since a client that does not know an index cannot write
-(`statements.py`).
+The verbs of a table make statements as if it had no index. Here each of them gets the entries of its
+row: as the columns of an index that has one entry a row at most; for one with `each()`, as statements
+after it, about the relation with the entries. Those do nothing unless the row has what was to be stored.
+All of them are one transaction, and they are the same for every client, since a client that does not
+know an index cannot write (`statements.py`).
 
-The server refuses a second row with the value of a unique index. Inside of a transaction a savepoint is set
-before the statement, so that the transaction goes on.
+The server refuses a second row with the value of a unique index. Inside of a transaction a savepoint is
+set before the statement, so that the transaction goes on.
 """
 
 from __future__ import annotations
@@ -35,23 +35,26 @@ class Entering(Standing):
     def _change(
         self, make: Callable[[Statements], list[Statement]], *, creates: bool = False
     ) -> list[Rows] | None:
-        used: list[Any] = []
+        last: list[Completed] = []
 
         def complete(sql: Statements) -> list[Statement]:
+            last.clear()
             statements = make(sql)
-            used[:] = [sql, Completed(self, sql, statements) if sql.layout.indexes else None, statements]
-            return statements if used[1] is None else self._guarded(used[1])
+            if not sql.layout.indexes:
+                return statements
+            last.append(Completed(self, sql, statements))
+            return self._guarded(last[0])
 
         try:
             found = super()._change(complete, creates=creates)
         except Error as error:
-            if not used or used[1] is None or failures.sqlstate(error.__cause__) != NOT_UNIQUE:
+            if not last or failures.sqlstate(error.__cause__) != NOT_UNIQUE:
                 raise
-            self._roll_back_to_savepoint(used[0])
-            raise self._refused(used[0], used[1], error) from error.__cause__
-        if found is None or not used or used[1] is None:
+            self._roll_back_to_savepoint(last[0].sql)
+            raise self._refused(last[0].sql, last[0], error) from error.__cause__
+        if found is None or not last:
             return found
-        return used[1].results(found[1:-1] if self._has_savepoint(used[0]) else found)
+        return last[0].results(found[1:-1] if self._has_savepoint(last[0].sql) else found)
 
     def _has_savepoint(self, sql: Statements) -> bool:
         return self._source._running() is not None and any(index.is_unique for index in sql.layout.indexes)

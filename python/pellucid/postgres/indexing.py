@@ -23,7 +23,6 @@ from pellucid.postgres.reading import Reading
 from pellucid.postgres.saving import Saving
 from pellucid.postgres.statements import IndexInfo, Statements
 
-
 NAME_SIZE_MAX = 255
 
 
@@ -171,8 +170,8 @@ class Index:
 
     def __getitem__(self, value: Any) -> Any:
         raise TypeError(
-            f"index {self._name!r} gives no rows by []: several may have one value; get({value!r}) is the first of "
-            f"them, or None, get_all({value!r}) all"
+            f"index {self._name!r} gives no rows by []: several may have one value; get({value!r}) is "
+            f"the first of them, or None, get_all({value!r}) all"
         )
 
     def get(self, value: Any, default: Any = None, /) -> Any:
@@ -193,7 +192,7 @@ class Index:
         return self._counted(self._equal(value))
 
     def range(self, start: Any = None, stop: Any = None, *, reverse: bool = False) -> Iterator[Any]:
-        """Return the rows from the value `start` up to `stop`, which is excluded, in the order of the index."""
+        """Return the rows from `start` up to `stop`, which is excluded, in the order of the index."""
         return self._rows(self._between(start, stop), reverse=_flag(reverse))
 
     def prefix(self, prefix: Any, *, reverse: bool = False) -> Iterator[Any]:
@@ -262,8 +261,8 @@ class Index:
         if self.count(asked[0]) and not self._counted(("ranges", [codes.prefix(())])):
             behind = "" if asked[0] is None else f", range({asked[0]!r}) those from there on"
             raise TypeError(
-                f"index {self._name!r} has one part, and no value that is a tuple; get_all({asked[0]!r}) gives all rows "
-                f"that have {asked[0]!r}{behind}"
+                f"index {self._name!r} has one part, and no value that is a tuple; get_all({asked[0]!r}) "
+                f"gives all rows that have {asked[0]!r}{behind}"
             )
 
     def _reading(self) -> Reading:

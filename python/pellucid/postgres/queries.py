@@ -1,8 +1,9 @@
 """Write the SQL of queries: predicates over the columns of keys and of indexes.
 
-The native module translates conditions (`crates/query/src/server.rs`) into predicates, which come here as tuples
-of a word and what belongs to it. They name an index by its place in a list. Codes are parameters, and the other
-names in a statement are made of numbers, so nothing that a user has typed is in its text.
+The native module translates conditions (`crates/query/src/server.rs`) into predicates, which come here
+as tuples of a word and what belongs to it. They name an index by its place in a list. Codes are
+parameters, and the other names in a statement are made of numbers, so nothing that a user has typed is
+in its text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The queries of a table on a server, and what they change.
 
-`where`, `order_by` and their like give the same `pellucid.Query` as those of an embedded table. What an index can
-answer is answered by the server; the native module filters, sorts and computes the rest.
+`where`, `order_by` and their like give the same `pellucid.Query` as those of an embedded table. What an
+index can answer is answered by the server; the native module filters, sorts and computes the rest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pellucid._native import server_query
 from pellucid.postgres import keys
 from pellucid.postgres.reading import Reading
 from pellucid.postgres.standing import Standing
@@ -25,87 +26,87 @@ class Finding:
 
     def where(self, *conditions: Any, **fields: Any) -> Any:
         """Return the rows of which all these conditions are true."""
-        return self._table()._query().where(*conditions, **fields)
+        return server_query(self._table()).where(*conditions, **fields)
 
     def find(self, *arguments: Any, **fields: Any) -> Any:
         """Return the rows whose fields equal these values."""
-        return self._table()._query().find(*arguments, **fields)
+        return server_query(self._table()).find(*arguments, **fields)
 
     def filter(self, function: Any) -> Any:
         """Return the rows for which a Python function returns something true."""
-        return self._table()._query().filter(function)
+        return server_query(self._table()).filter(function)
 
     def order_by(self, *expressions: Any, **keywords: Any) -> Any:
         """Return all rows in the order of these expressions."""
-        return self._table()._query().order_by(*expressions, **keywords)
+        return server_query(self._table()).order_by(*expressions, **keywords)
 
     def limit(self, count: Any) -> Any:
         """Return the first `count` rows, at most."""
-        return self._table()._query().limit(count)
+        return server_query(self._table()).limit(count)
 
     def offset(self, count: Any) -> Any:
         """Return the rows without the first `count`."""
-        return self._table()._query().offset(count)
+        return server_query(self._table()).offset(count)
 
     def select(self, *expressions: Any, **named: Any) -> Any:
         """Return dicts of these expressions in place of rows."""
-        return self._table()._query().select(*expressions, **named)
+        return server_query(self._table()).select(*expressions, **named)
 
     def group_by(self, *expressions: Any, **named: Any) -> Any:
         """Return the rows in groups."""
-        return self._table()._query().group_by(*expressions, **named)
+        return server_query(self._table()).group_by(*expressions, **named)
 
     def agg(self, *arguments: Any, **aggregates: Any) -> Any:
         """Return aggregates over all rows, in a dict."""
-        return self._table()._query().agg(*arguments, **aggregates)
+        return server_query(self._table()).agg(*arguments, **aggregates)
 
     def sum(self, path: Any) -> Any:
         """Return the sum of the numbers at a field path."""
-        return self._table()._query().sum(path)
+        return server_query(self._table()).sum(path)
 
     def min(self, path: Any) -> Any:
         """Return the least value at a field path."""
-        return self._table()._query().min(path)
+        return server_query(self._table()).min(path)
 
     def max(self, path: Any) -> Any:
         """Return the greatest value at a field path."""
-        return self._table()._query().max(path)
+        return server_query(self._table()).max(path)
 
     def mean(self, path: Any) -> Any:
         """Return the mean of the numbers at a field path."""
-        return self._table()._query().mean(path)
+        return server_query(self._table()).mean(path)
 
     def count(self, path: Any = None) -> int:
         """Return how many rows have a field path; without one, how many rows there are."""
-        return int(self._table()._query().count(path))
+        return int(server_query(self._table()).count(path))
 
     def column(self, path: Any) -> Any:
         """Return a list of the values at a field path."""
-        return self._table()._query().column(path)
+        return server_query(self._table()).column(path)
 
     def to_list(self) -> Any:
         """Return all rows as a list."""
-        return self._table()._query().to_list()
+        return server_query(self._table()).to_list()
 
     def to_dicts(self) -> Any:
         """Return all rows as plain dicts, or whatever their values are."""
-        return self._table()._query().to_dicts()
+        return server_query(self._table()).to_dicts()
 
     def to_arrow(self) -> Any:
         """Return all rows as Arrow columns."""
-        return self._table()._query().to_arrow()
+        return server_query(self._table()).to_arrow()
 
     def to_numpy(self, path: Any) -> Any:
         """Return the values at a field path as an array of NumPy."""
-        return self._table()._query().to_numpy(path)
+        return server_query(self._table()).to_numpy(path)
 
     def to_polars(self) -> Any:
         """Return all rows as a DataFrame of polars."""
-        return self._table()._query().to_polars()
+        return server_query(self._table()).to_polars()
 
     def to_pandas(self) -> Any:
         """Return all rows as a DataFrame of pandas."""
-        return self._table()._query().to_pandas()
+        return server_query(self._table()).to_pandas()
 
 
 class Querying(Standing):
@@ -128,7 +129,7 @@ class Querying(Standing):
     ) -> int:
         """Set fields of rows, in the transaction that runs; return how many rows there were.
 
-        `computed` has, for each row, two values for each path without one: whether the row has it, and the value.
+        `computed` has, for each row, two values for each path without one: whether the row has it, and it.
         """
         self._check_writable()
         done = 0

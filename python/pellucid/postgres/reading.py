@@ -1,8 +1,9 @@
-"""Read the rows of a query, for the native module: one state of a table, with as many statements as it takes.
+"""Read the rows of a query, for the native module: one state of a table, with as many statements as it
+takes.
 
-A query that the server answers whole, with a limit, is one statement in one round trip. Any other has a cursor
-in a transaction that only reads, as a scan has, and its pages are fetched ahead. A sort reads its rows once for
-their order, and looks up those that are wanted in the same state.
+A query that the server answers whole, with a limit, is one statement in one round trip. Any other has a
+cursor in a transaction that only reads, as a scan has, and its pages are fetched ahead. A sort reads its
+rows once for their order, and looks up those that are wanted in the same state.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Reading(Pages):
     # Calls of the native module
 
     def indexes(self) -> list[tuple[str, str, bool, bool]]:
-        """Return name and definition of each index, whether it is unique, and whether all its codes are short."""
+        """Return name and definition of each index, whether it is unique, and whether its codes are short."""
         disordered = self._sql.disordered
         return [
             (index.name, index.definition, index.is_unique, not index.has_long and index.id not in disordered)
@@ -242,7 +243,8 @@ class Reading(Pages):
     def _batch(self, statements: list[Statement]) -> Rows:
         assert self._session is not None
         try:
-            return self._session.batch(statements)[-1]
+            with self._lock:
+                return self._session.batch(statements)[-1]
         except Lost as lost:
             raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
         except BaseException:

@@ -37,9 +37,12 @@ class Saving(Numbering):
         rows = self._ask(lambda sql: (sql.get, (key,)))
         if not rows:
             return None
-        row = rows[0]
-        self._known([(key, None, *row)])
-        return row[0], row[1]
+        found: tuple[bytes, int] = rows[0]
+        # As `_surveyed` does it for many rows.
+        count = int.from_bytes(found[0][:4], "little")
+        if count > self._source._codec.shape_count:
+            self._source._learn_up_to(count)
+        return found
 
     def _settled(
         self, encoded: bytes | ServerEncoded, anew: Callable[[], Any]

@@ -9,6 +9,7 @@ before. Inside a transaction the cursor is the transaction's.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
@@ -115,6 +116,8 @@ class Pages:
         self._source = table._source
         self._session: Session | None = None
         self._cursor = b""
+        # Threads may share a snapshot, and its connection.
+        self._lock = self._source._lock if self._source._is_snapshot else contextlib.nullcontext()
         self._is_at_end = False
         self._count = FIRST_COUNT
         self._ahead: concurrent.futures.Future[Rows] | None = None
@@ -157,7 +160,8 @@ class Pages:
         self._is_own = bool(begin)
         declare = b"DECLARE " + self._cursor + b" NO SCROLL CURSOR FOR " + statement
         try:
-            found = self._session.batch([*begin, (declare, given), (self._fetch(), ())])[-1]
+            with self._lock:
+                found = self._session.batch([*begin, (declare, given), (self._fetch(), ())])[-1]
         except BaseException:
             self._end()
             raise
@@ -197,7 +201,8 @@ class Pages:
 
     def _fetched(self) -> Rows:
         assert self._session is not None
-        return self._session.rows(self._fetch())
+        with self._lock:
+            return self._session.rows(self._fetch())
 
     def _end(self) -> None:
         """Give the connection back, and leave the transaction's as it was."""

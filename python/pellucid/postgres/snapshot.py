@@ -44,6 +44,7 @@ class Snapshot(Mapping, Source):
         self._lock = threading.RLock()
         self._layouts: dict[int, Layout] = {}
         self._names_changed = 0
+        self._epoch = 0
         self._cursor_number = 0
         self._session: Session = self._connections.take()
         try:
@@ -77,6 +78,7 @@ class Snapshot(Mapping, Source):
             if self._closed:
                 return
             self._closed = True
+            self._epoch += 1
             self._own_gate.close()
             session = self._session
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,12 @@ class Source:
     _catalog: Catalog
     _connections: Connections
     _closed: bool
+    # How long to wait for a lock, in seconds.
+    _timeout: float
+    # Held while a connection is used that threads share.
+    _lock: contextlib.AbstractContextManager[Any]
+    # Grows when a layout changes that a handle may have, and when the source is closed.
+    _epoch: int
     # How often a table was dropped or renamed here, and the handles on tables that are not there yet.
     _names_changed: int
     _pending: weakref.WeakValueDictionary[int, Standing]

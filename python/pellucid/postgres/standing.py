@@ -46,6 +46,8 @@ class Standing(ServerTable):
         made._made_in = None
         made._name_before = name
         made._shown = None
+        made._quick = None
+        made._quick_epoch = -1
         return made
 
     def __init__(self, *_arguments: object, **_keywords: object) -> None:
@@ -53,6 +55,9 @@ class Standing(ServerTable):
         self._found: int | None
         # The transaction that made the table, while others do not see it, and its epoch then.
         self._made_in: tuple[Running, int] | None
+        # The statements that were found last outside of a transaction, and the source's epoch then.
+        self._quick: Statements | None
+        self._quick_epoch: int
         # The layout that the native base was told of last.
         self._shown: Layout | None
         # The name that the handle has if that is rolled back.
@@ -103,6 +108,16 @@ class Standing(ServerTable):
         Raises `StaleTable` if it was dropped.
         """
         source = self._source
+        running = source._running()
+        if running is None and self._quick_epoch == source._epoch:
+            return self._quick
+        found = self._looked_up_statements()
+        if running is None and self._made_in is None and found is not None:
+            self._quick, self._quick_epoch = found, source._epoch
+        return found
+
+    def _looked_up_statements(self) -> Statements | None:
+        source = self._source
         source._check_open()
         is_seen = self._check_made()
         if self._stays_with_name and self._names_seen != source._names_changed:
@@ -142,6 +157,7 @@ class Standing(ServerTable):
             ) from error.__cause__
         if source._layout_anew(sql.layout.id) is None and self._dropped() is None:
             source._names_changed += 1
+            source._epoch += 1
 
     def _ask(self, make: Callable[[Statements], Statement]) -> Rows | None:
         """Run a statement that reads; None if there is no table yet."""

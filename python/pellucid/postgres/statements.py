@@ -111,8 +111,10 @@ class Statements:
             ),
             (
                 self._made(
-                    "INSERT INTO {entries} (k, p, s) SELECT $1, n.p, n.s FROM unnest($3::bytea[], $4::bytea[]) "
-                    "AS n (p, s) WHERE true" + has_value + " ON CONFLICT (k, p) DO UPDATE SET s = excluded.s",
+                    "INSERT INTO {entries} (k, p, s) SELECT $1, n.p, n.s "
+                    "FROM unnest($3::bytea[], $4::bytea[]) AS n (p, s) WHERE true"
+                    + has_value
+                    + " ON CONFLICT (k, p) DO UPDATE SET s = excluded.s",
                     **names,
                 ),
                 (key, value, *entries),
@@ -136,7 +138,10 @@ class Statements:
 
     def deleted_beside(self, rows: list[bytes]) -> list[Statement]:
         """Delete the entries of rows that are not there any more."""
-        text = "DELETE FROM {entries} AS e WHERE k = ANY($1::bytea[]) AND NOT EXISTS (SELECT FROM {rows} WHERE k = e.k)"
+        text = (
+            "DELETE FROM {entries} AS e WHERE k = ANY($1::bytea[]) "
+            "AND NOT EXISTS (SELECT FROM {rows} WHERE k = e.k)"
+        )
         return [
             (self._made(text, entries=self.entries(index)), (rows,))
             for index in self.layout.indexes
@@ -191,7 +196,8 @@ class Statements:
         )
         # A rebuild finds entries, and some may be wrong.
         forget = (
-            "DELETE FROM {entries} WHERE k IN (SELECT n.k FROM unnest($1::bytea[], $2::bigint[]) AS n (k, ver) "
+            "DELETE FROM {entries} WHERE k IN (SELECT n.k "
+            "FROM unnest($1::bytea[], $2::bigint[]) AS n (k, ver) "
             "JOIN {rows} AS t ON t.k = n.k AND t.ver = n.ver)"
         )
         insert = (
@@ -219,7 +225,8 @@ class Statements:
         """Create PostgreSQL's own index."""
         unique, how = "UNIQUE " if index.is_unique else "", "CONCURRENTLY " if concurrently else ""
         code, of = ("p", self.entries(index)) if index.has_each else (f"i{index.id}", self.rows)
-        # Those without an entry are in it, unless they are many: whether there are any is asked before a sort.
+        # Rows without an entry are in it, unless they are many: whether there are any is asked before a
+        # sort.
         where = f" WHERE {code} IS NOT NULL" if " where " in index.definition else ""
         columns = f"({code}) INCLUDE (k)" if index.is_unique else f"({code}, k)"
         return self._made(
@@ -240,13 +247,14 @@ class Statements:
         code = f"i{index.id}"
         if index.has_each:
             text = (
-                "SELECT k, s, v, ver FROM {rows} WHERE k IN (SELECT k FROM {entries} WHERE p = (SELECT p FROM "
-                "{entries} GROUP BY p HAVING count(*) > 1 ORDER BY p LIMIT 1)) ORDER BY k LIMIT 2"
+                "SELECT k, s, v, ver FROM {rows} WHERE k IN (SELECT k FROM {entries} WHERE p = (SELECT p "
+                "FROM {entries} GROUP BY p HAVING count(*) > 1 ORDER BY p LIMIT 1)) ORDER BY k LIMIT 2"
             )
             return self._made(text, entries=self.entries(index))
         text = (
-            f"SELECT k, s, v, ver FROM {{rows}} WHERE {code} = (SELECT {code} FROM {{rows}} WHERE {code} IS NOT NULL "
-            f"GROUP BY {code} HAVING count(*) > 1 ORDER BY {code} LIMIT 1) ORDER BY k LIMIT 2"
+            f"SELECT k, s, v, ver FROM {{rows}} WHERE {code} = (SELECT {code} FROM {{rows}} WHERE "
+            f"{code} IS NOT NULL GROUP BY {code} HAVING count(*) > 1 ORDER BY {code} LIMIT 1) "
+            "ORDER BY k LIMIT 2"
         )
         return self._made(text)
 
@@ -370,7 +378,8 @@ class Statements:
     def delete_many(self) -> bytes:
         """`$1` are keys; gives the number of rows that were deleted."""
         return self._made(
-            "WITH gone AS (DELETE FROM {rows} WHERE k = ANY($1::bytea[]) RETURNING k) SELECT count(*) FROM gone"
+            "WITH gone AS (DELETE FROM {rows} WHERE k = ANY($1::bytea[]) RETURNING k) "
+            "SELECT count(*) FROM gone"
         )
 
     @functools.cached_property

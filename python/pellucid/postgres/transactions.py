@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
 import threading
 import time
@@ -36,7 +37,8 @@ def owner() -> tuple[int, int]:
 class Running:
     """A transaction that has begun: its connection, and what it has changed in the catalog."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, database: Database, session: Session) -> None:
+        self.database = database
         self.session = session
         self.owner = owner()
         # The gates of the rows that each level has read, its own and those of savepoints that were released.
@@ -102,6 +104,10 @@ class Running:
         """Return a name for another cursor."""
         self._cursor_number += 1
         return f"pellucid_{self._cursor_number}".encode()
+
+
+# The transactions that this thread or task has begun, or one that it was made by: one for each database.
+RUNNING: contextvars.ContextVar[tuple[Running, ...]] = contextvars.ContextVar("running", default=())
 
 
 class TransactionContext:

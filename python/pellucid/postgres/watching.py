@@ -142,7 +142,10 @@ class Past(Source):
         self._catalog: Catalog = database._catalog
         self._connections = database._connections
         self._closed = False
-        self._names_changed = 0
+        self._names_changed = self._epoch = 0
+        self._timeout = database._timeout
+        # No connection is shared.
+        self._lock = contextlib.nullcontext()
 
     def _check_open(self) -> None:
         self._database._check_open()

@@ -6,7 +6,7 @@ use pellucid_store::{Row, Snapshot, StoreError, Whole};
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::query::handle::Of;
+use crate::query::of::Of;
 use crate::server::feed::RowLarge;
 use crate::server::table::ServerTable;
 use crate::store_errors;
@@ -83,7 +83,7 @@ impl After {
     pub fn code_on_server(&self, table: &Bound<'_, ServerTable>, mut by: SortKey) -> PyResult<Vec<u8>> {
         let py = table.py();
         let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };
-        let large = RowLarge::new(table, &self.key);
+        let large = RowLarge::new(table.as_any(), &self.key);
         let shapes = table.get().codec.get().dictionary();
         let code = by.of(&row, &Whole { shapes, large: &large }).map(<[u8]>::to_vec);
         code.map_err(|error| row_errors::corrupt_key(py, &table.get().name_of(py), &self.key, &error))

@@ -20,14 +20,16 @@ use pellucid_record::{Corrupt, Damage, Shape, Shapes, Value, encode_value};
 use pellucid_store::{Row, StoreError, TableId, Transaction};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyFunction, PyMapping};
+use pyo3::types::{PyCFunction, PyDict, PyFunction};
 
 use crate::core::Core;
 use crate::errors;
 use crate::expression::handle::{Expression, shown};
 use crate::expression::operand;
 use crate::put::write;
-use crate::query::handle::{Of, Query};
+use crate::query::handle::Query;
+use crate::query::of::Of;
+use crate::query::plan::changes_of;
 use crate::query::served_change;
 use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
@@ -94,21 +96,6 @@ pub fn update(
         },
         |keys, some| check_class(table, keys, some),
     )
-}
-
-/// The dict that `update` was given.
-pub fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    let py = changes.py();
-    if let Ok(dict) = changes.cast::<PyDict>() {
-        return Ok(dict.clone());
-    }
-    match changes.cast::<PyMapping>() {
-        Ok(_) => Ok(py.get_type::<PyDict>().call1((changes,))?.cast_into()?),
-        Err(_) => Err(errors::type_error(format!(
-            "update() takes a dict of field paths and values, or fields by name, as in update(age=F.age + 1), not {}",
-            changes.get_type().name()?
-        ))),
-    }
 }
 
 /// Implements `query.delete()`: returns how many rows there were.
@@ -545,10 +532,4 @@ impl Edits<'_> {
         }
         Ok(Ok(true))
     }
-}
-
-/// The record of a value that stands alone.
-pub fn record_of(value: &Value) -> PyResult<Vec<u8>> {
-    pellucid_record::encode_value(value, &mut pellucid_record::value::NoShapes)
-        .map_err(|error| errors::value_error(format!("the value cannot be stored: {error}")))
 }

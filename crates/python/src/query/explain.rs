@@ -13,11 +13,12 @@ use pyo3::prelude::*;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::query::after::After;
-use crate::query::handle::{Of, Query};
+use crate::query::asked::{Asked, request};
+use crate::query::handle::Query;
+use crate::query::of::Of;
 use crate::query::plan::{Plan, all_of};
 use crate::query::reader::{TableReader, read};
-use crate::query::source::{Asked, request};
-use crate::query::{hints, indexes, measured, served};
+use crate::query::{hints, indexes, measured, served_explain};
 use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
 use crate::values::home::Home;
@@ -61,7 +62,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let (py, plan) = (query.py(), &query.get().plan);
     let table = match &query.get().of {
         Of::Table(table) => table.bind(py),
-        Of::Server(table) => return served::explain(query, table.bind(py), analyze),
+        Of::Server(table) => return served_explain::explain(query, table.bind(py), analyze),
     };
     let name = table.get().name(py).to_string();
     let total = table.as_any().len()?;

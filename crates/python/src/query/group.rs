@@ -18,7 +18,7 @@ use crate::expression::method::Method;
 use crate::expression::operand::refuse_condition;
 use crate::hot::callbacks;
 use crate::query::handle::Query;
-use crate::query::{change, plan, words};
+use crate::query::{plan, words};
 use crate::values::home::Home;
 use crate::values::scalars;
 use crate::work::plain;
@@ -380,7 +380,7 @@ impl Parallel for GroupUp {
 
 /// A value as a plain object.
 pub fn object_of<'py>(py: Python<'py>, home: &Home, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    plain::of_record(py, home, &change::record_of(value)?, None)
+    plain::of_record(py, home, &plain::record_of(value)?, None)
 }
 
 /// Adds to Python's own error which values could not be added or divided. `shown` is the aggregate.

@@ -6,10 +6,10 @@
 
 use pyo3::prelude::*;
 
+use crate::query::of::Of;
 use crate::query::plan::Plan;
 use crate::server::table::ServerTable;
 use crate::table::handle::Table;
-use crate::values::home::Home;
 
 /// Rows of a table, chosen by conditions on their fields: a lazy, immutable query.
 ///
@@ -30,31 +30,6 @@ use crate::values::home::Home;
 pub struct Query {
     pub(super) of: Of,
     pub(super) plan: Plan,
-}
-
-/// The table of a query.
-pub enum Of {
-    /// One of an engine.
-    Table(Py<Table>),
-    /// One of a server.
-    Server(Py<ServerTable>),
-}
-
-impl Of {
-    fn clone_ref(&self, py: Python<'_>) -> Self {
-        match self {
-            Self::Table(table) => Self::Table(table.clone_ref(py)),
-            Self::Server(table) => Self::Server(table.clone_ref(py)),
-        }
-    }
-
-    /// The table, as its rows see it.
-    pub fn home(&self, py: Python<'_>) -> Home {
-        match self {
-            Self::Table(table) => Home::new(table.bind(py)),
-            Self::Server(table) => Home::new(table.bind(py)),
-        }
-    }
 }
 
 /// The query of all rows of a table.

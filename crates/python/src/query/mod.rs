@@ -1,6 +1,7 @@
 //! Implements queries: what they ask for, how their rows are found, and what is made of them.
 
 pub mod after;
+pub mod asked;
 pub mod change;
 pub mod ends;
 pub mod explain;
@@ -10,10 +11,12 @@ pub mod hints;
 pub mod indexes;
 pub mod measured;
 pub mod methods;
+pub mod of;
 pub mod plan;
 pub mod reader;
 pub mod served;
 pub mod served_change;
+pub mod served_explain;
 pub mod source;
 pub mod whole_table;
 pub mod words;

@@ -6,7 +6,7 @@ use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, N
 use pellucid_query::selection::Meter;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyMapping, PyString, PyTuple};
 
 use crate::column::node_of;
 use crate::errors;
@@ -235,4 +235,22 @@ pub fn chosen(
         }
     }
     Ok(chosen)
+}
+
+/// The dict that `update` was given.
+///
+/// # Errors
+/// It was given something else.
+pub fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let py = changes.py();
+    if let Ok(dict) = changes.cast::<PyDict>() {
+        return Ok(dict.clone());
+    }
+    match changes.cast::<PyMapping>() {
+        Ok(_) => Ok(py.get_type::<PyDict>().call1((changes,))?.cast_into()?),
+        Err(_) => Err(errors::type_error(format!(
+            "update() takes a dict of field paths and values, or fields by name, as in update(age=F.age + 1), not {}",
+            changes.get_type().name()?
+        ))),
+    }
 }

@@ -5,10 +5,9 @@
 //! one state of the table, with as many statements as it takes.
 
 use pellucid_query::exec::evaluator_of_all;
-use pellucid_query::expression::Node;
 use pellucid_query::index::Definition;
 use pellucid_query::plan::Candidate;
-use pellucid_query::server::{Predicate, ServerIndex, Translated, translate, worth_knowing};
+use pellucid_query::server::{Codes, Predicate, ServerIndex, Translated, translate, worth_knowing};
 use pellucid_query::sort::{Sort, SortKey, SortedKeys};
 use pellucid_query::{CoveredRows, Selection};
 use pyo3::prelude::*;
@@ -16,9 +15,9 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::errors;
 use crate::hot::callbacks;
-use crate::query::handle::Query;
+use crate::query::asked::{Asked, Output, request};
+use crate::query::handle::{Query, of_server};
 use crate::query::plan::Plan;
-use crate::query::source::{Asked, Output, request};
 use crate::server::feed::{Feed, Fetching};
 use crate::server::rows::ServerRows;
 use crate::server::table::ServerTable;
@@ -45,7 +44,7 @@ pub struct Served<'py> {
 /// An object of Python's with the predicates.
 fn python_of<'py>(py: Python<'py>, predicate: &Predicate) -> PyResult<Bound<'py, PyAny>> {
     let bytes = |codes: &[Vec<u8>]| PyList::new(py, codes.iter().map(|code| PyBytes::new(py, code)));
-    let ranges = |ranges: &[(Option<Vec<u8>>, Option<Vec<u8>>)]| {
+    let ranges = |ranges: &[Codes]| {
         let edge = |code: &Option<Vec<u8>>| code.as_ref().map(|code| PyBytes::new(py, code));
         PyList::new(py, ranges.iter().map(|(start, end)| (edge(start), edge(end))))
     };
@@ -179,8 +178,11 @@ impl<'py> Served<'py> {
 }
 
 /// Runs `work` with the server, and again if another client has changed the layout of the table
-/// meanwhile.
-fn with_server<'py, R>(
+/// meanwhile. None if there is no such table.
+///
+/// # Errors
+/// What the server raises.
+pub fn with_server<'py, R>(
     table: &Bound<'py, ServerTable>,
     plan: &Plan,
     mut work: impl FnMut(&Served<'py>) -> PyResult<R>,
@@ -257,8 +259,8 @@ pub fn iterate<'py>(
 }
 
 /// The rows for which each function of the plan returns something true.
-fn passed<'py>(
-    served: &Served<'py>,
+fn passed(
+    served: &Served<'_>,
     plan: &Plan,
     (fetching, selection): (Fetching, Option<Selection>),
 ) -> PyResult<Fetching> {
@@ -288,47 +290,8 @@ fn passed<'py>(
     Ok(Fetching::of_keys(&served.reading, SortedKeys::Listed(found)))
 }
 
-/// Implements `query.explain()`: what the server does, by its own plan, and what is done here.
-pub fn explain(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>, analyze: bool) -> PyResult<String> {
-    let (py, plan) = (query.py(), &query.get().plan);
-    let name = table.get().name_of(py).to_string();
-    let lines = with_server(table, plan, |served| {
-        let mut lines = Vec::new();
-        let order = served.translated.order.filter(|_| served.is_in_order && !plan.order.is_empty());
-        let part = (served.is_exact(plan) && served.is_in_order).then_some((plan.offset, plan.limit));
-        let (offset, limit) = part.unwrap_or((0, u64::MAX));
-        let given = (served.predicates(plan)?, order, offset, i64::try_from(limit).ok());
-        let shown: Vec<String> = served.reading.call_method1("explained", given)?.extract()?;
-        lines.extend(shown);
-        let residual: Vec<Node> = served.translated.residual.clone();
-        if let Some(condition) = crate::query::plan::all_of(residual)? {
-            lines.push(format!("filter here: {}", condition.brief()));
-        }
-        if !served.is_in_order {
-            lines.push(format!("sort here by {}, then look up the rows", plan.shown_order()));
-        }
-        for filter in &plan.filters {
-            lines.push(format!("filter in Python, row by row: {}", filter.bind(py).repr()?));
-        }
-        if part.is_none() && (plan.offset > 0 || plan.limit != u64::MAX) {
-            lines.push(format!("take a part of the rows here: {}", shown_part(plan)));
-        }
-        Ok(lines)
-    })?;
-    let Some(mut lines) = lines else { return Ok(format!("there is no table {name:?} yet")) };
-    if analyze {
-        lines.extend(crate::query::measured::lines(query, None)?);
-    }
-    Ok(lines.join("\n"))
-}
-
-fn shown_part(plan: &Plan) -> String {
-    let mut parts = Vec::new();
-    if plan.offset > 0 {
-        parts.push(format!("leave out the first {}", plan.offset));
-    }
-    if plan.limit != u64::MAX {
-        parts.push(format!("give {} at most", plan.limit));
-    }
-    parts.join(", ")
+/// The query of all rows of a server's table.
+#[pyfunction]
+pub fn server_query(table: &Bound<'_, ServerTable>) -> Query {
+    of_server(table)
 }

@@ -12,9 +12,9 @@ use crate::errors;
 use crate::expression::handle::Expression;
 use crate::expression::operand;
 use crate::hot::callbacks;
-use crate::query::change::changes_of;
 use crate::query::ends::iterate;
 use crate::query::handle::Query;
+use crate::query::plan::changes_of;
 use crate::server::table::ServerTable;
 use crate::values::views::Shows;
 

@@ -1,6 +1,6 @@
 //! Finds the rows of a query: the executor finds them, and Python functions filter the result.
 
-use pellucid_query::exec::{Answer, Executor, Request, RowSet};
+use pellucid_query::exec::{Answer, Executor, RowSet};
 use pellucid_query::expression::Node;
 use pellucid_query::sort::{SortKey, SortedKeys};
 use pellucid_query::{CoveredRows, Extremes, Fault, RowsByKey, Selection};
@@ -10,8 +10,9 @@ use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::hot::callbacks;
-use crate::query::handle::{Of, Query};
-use crate::query::plan::Plan;
+use crate::query::asked::{Asked, Output, request};
+use crate::query::handle::Query;
+use crate::query::of::Of;
 use crate::query::reader::{TableReader, copied, rows_of_extremes};
 use crate::query::{indexes, served};
 use crate::table::handle::Table;
@@ -54,60 +55,6 @@ fn rows_of(output: Option<Output>) -> Option<(Source, Vec<Node>)> {
         Some(Output::Rows(source, nodes)) => Some((source, nodes)),
         // Only a caller that asks for a count gets one.
         Some(Output::Count(_)) | None => None,
-    }
-}
-
-/// What the caller asks for.
-pub enum Asked<'a> {
-    /// Records.
-    Rows(Walked),
-    /// The values of these expressions in each row, beside the keys.
-    Values(&'a [Node], Walked),
-    /// The number of rows.
-    Count,
-}
-
-impl<'a> Asked<'a> {
-    /// The expressions that are read of each row, beside its key; None: its record.
-    fn reads(&self) -> Option<&'a [Node]> {
-        match self {
-            Self::Rows(_) => None,
-            Self::Values(nodes, _) => Some(nodes),
-            Self::Count => Some(&[]),
-        }
-    }
-
-    fn is_parallel(&self) -> bool {
-        match self {
-            Self::Rows(walked) | Self::Values(_, walked) => *walked == Walked::InParts,
-            Self::Count => true,
-        }
-    }
-}
-
-/// What a query gives.
-pub enum Output {
-    /// Rows, and the expressions that compute over them what was asked for.
-    Rows(Source, Vec<Node>),
-    /// The number of rows, of which none was read.
-    Count(u64),
-}
-
-/// What the executor is asked for. If the query has Python functions, these are all rows, whole, as
-/// it is not known how many of them pass the functions.
-pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
-    let is_free = plan.filters.is_empty();
-    let (offset, limit) = if is_free { (plan.offset, plan.limit) } else { (0, u64::MAX) };
-    Request {
-        conditions: plan.all_conditions(),
-        order: &plan.order,
-        after: plan.after.as_ref().map(|after| (Vec::new(), after.key.clone())),
-        offset,
-        limit,
-        reads: asked.reads().filter(|_| is_free),
-        is_count: is_free && matches!(asked, Asked::Count),
-        is_parallel: is_free && asked.is_parallel(),
-        meter: plan.meter.clone(),
     }
 }
 

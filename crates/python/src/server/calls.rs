@@ -11,7 +11,6 @@ use pellucid_record::layout::Kind;
 use pellucid_record::patch::{self, PatchError, Patched, ShapeBook};
 use pellucid_record::shape::{Shape, Shapes, Sighting};
 use pellucid_record::view::{Root, Slot, root};
-use pellucid_store::{Snapshot, StoreError, Transaction};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
@@ -25,7 +24,7 @@ use crate::server::stored;
 use crate::server::table::ServerTable;
 use crate::values::change::{self, Edit, Fit};
 use crate::values::encode::{self, Encoded};
-use crate::values::home::{Home, TableCalls};
+use crate::values::home::{CopyOf, Home, TableCalls, Within};
 use crate::values::hooks::PicklePolicy;
 use crate::values::keys;
 use crate::values::large::Large;
@@ -74,24 +73,14 @@ impl TableCalls for ServerCalls {
         false
     }
 
-    fn copied_row(
-        &self,
-        table: &Bound<'_, PyAny>,
-        key: &[u8],
-        record: &[u8],
-        _snapshot: Option<&Snapshot>,
-    ) -> PyResult<Row> {
+    fn copied_row(&self, table: &Bound<'_, PyAny>, of: CopyOf<'_>) -> PyResult<Row> {
         let found = table_of(table)?;
         let gate = ask(found, "_gate", ())?.cast_into::<ServerGate>()?.get().gate.clone();
         let names = found.get().codec.get().names.clone();
-        Ok(Row::owned(record, key, names, gate, Some(Home::new(found)), found.get().why_frozen()))
+        Ok(Row::owned(of.record, of.key, names, gate, Some(Home::new(found)), found.get().why_frozen()))
     }
 
-    fn in_running(
-        &self,
-        _table: &Bound<'_, PyAny>,
-        _work: &mut dyn FnMut(&mut Transaction) -> Result<(), StoreError>,
-    ) -> PyResult<()> {
+    fn in_running(&self, _table: &Bound<'_, PyAny>, _work: &mut Within<'_>) -> PyResult<()> {
         Err(errors::internal("a table of a server was asked for an engine's transaction"))
     }
 

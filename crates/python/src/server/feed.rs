@@ -15,8 +15,8 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::hot::callbacks;
 use crate::server::codec::ServerCodec;
+use crate::server::fetched_key::key_of_row;
 use crate::server::stored;
-use crate::server::table::{ServerTable, key_of_row};
 use crate::store_errors;
 
 /// Keys that one statement looks up.
@@ -169,13 +169,13 @@ pub struct RowLarge {
 
 impl RowLarge {
     /// Those of the row with this key.
-    pub fn new(table: &Bound<'_, ServerTable>, key: &[u8]) -> Self {
+    pub fn new(table: &Bound<'_, PyAny>, key: &[u8]) -> Self {
         let key = PyBytes::new(table.py(), key).unbind();
         Self { large: FedLarge::of(From::Row(table.clone().unbind(), key)) }
     }
 
     /// The same, of which the server may not have some yet.
-    pub fn with(table: &Bound<'_, ServerTable>, key: &[u8], some: Vec<(u64, PyBackedBytes)>) -> Self {
+    pub fn with(table: &Bound<'_, PyAny>, key: &[u8], some: Vec<(u64, PyBackedBytes)>) -> Self {
         let this = Self::new(table, key);
         let mut place = &this.large.first;
         for (id, bytes) in some {
@@ -201,7 +201,7 @@ enum From {
     /// The rows of the page that was read last.
     Page(Py<PyAny>),
     /// The row with this key.
-    Row(Py<ServerTable>, Py<PyBytes>),
+    Row(Py<PyAny>, Py<PyBytes>),
 }
 
 /// The large values of fed rows. Those that were asked for stay in memory until the work is done:

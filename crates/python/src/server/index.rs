@@ -73,7 +73,7 @@ impl ServerIndexes {
             None => prepare(&self.definitions)?,
         };
         let row = Row { key, spelling: spelling.unwrap_or_default(), record: stored::record_of(value) };
-        let large = RowLarge::with(table, key, large);
+        let large = RowLarge::with(table.as_any(), key, large);
         let shapes = table.get().codec.get().dictionary();
         let whole = Whole { shapes, large: &large };
         let mut all = Vec::with_capacity(prepared.len());

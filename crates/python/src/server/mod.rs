@@ -9,6 +9,7 @@ pub mod codec;
 pub mod copying;
 pub mod encoded;
 pub mod feed;
+pub mod fetched_key;
 pub mod index;
 pub mod rows;
 pub mod stored;

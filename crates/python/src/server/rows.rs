@@ -12,8 +12,9 @@ use crate::errors;
 use crate::hot::gil::GilCell;
 use crate::server::codec::ServerGate;
 use crate::server::feed::{FedLarge, Fetching};
+use crate::server::fetched_key::key_of_row;
 use crate::server::stored;
-use crate::server::table::{ServerTable, key_of_row};
+use crate::server::table::ServerTable;
 use crate::values::keys;
 use crate::values::row_errors;
 use crate::values::views::Shows;
@@ -100,7 +101,7 @@ impl Walk {
         let py = table.py();
         let (key, spelling) = key_of_row(row)?;
         let value = row.get_item(2)?.cast_into::<PyBytes>()?;
-        let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes()).unwrap_or_default();
+        let spelling = spelling.as_ref().map(PyBytesMethods::as_bytes).unwrap_or_default();
         let row = Row { key: key.as_bytes(), spelling, record: stored::record_of(value.as_bytes()) };
         let shapes = table.get().codec.get().dictionary();
         let taken = selection.takes(&row, &Whole { shapes, large: &self.large });
@@ -145,7 +146,7 @@ impl ServerRows {
         let Some(row) = found? else { return Ok(None) };
         let key = || {
             let (code, spelling) = key_of_row(&row)?;
-            let spelling = spelling.as_ref().map(|spelling| spelling.as_bytes()).unwrap_or_default();
+            let spelling = spelling.as_ref().map(PyBytesMethods::as_bytes).unwrap_or_default();
             keys::object_of(py, code.as_bytes(), spelling)
         };
         let value = || ServerTable::value_of(table, row.as_any(), self.gate.get());

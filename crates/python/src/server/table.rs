@@ -15,10 +15,10 @@ use pyo3::types::{PyBytes, PyBytesMethods, PyList, PyTuple};
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
-use crate::query::handle::{Query, of_server};
 use crate::server::codec::{ServerCodec, ServerGate};
 use crate::server::copying;
 use crate::server::encoded::ServerEncoded;
+use crate::server::fetched_key::{CodeAndSpelling, LONG_KEY_SIZE, key_of_row};
 use crate::server::stored;
 use crate::server::view::view_of;
 use crate::table::typed::{RowClass, class_of};
@@ -39,9 +39,6 @@ pub struct ServerTable {
     number: GilValue<u32>,
     frozen: Option<&'static str>,
 }
-
-/// A code and the spelling of a key, as a server stores them.
-type CodeAndSpelling<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 
 /// The counter of dicts that a table writes.
 struct Counter<'a> {
@@ -175,33 +172,6 @@ impl ServerTable {
     }
 }
 
-/// The code and the spelling of a fetched row.
-///
-/// # Errors
-/// The row has other columns, or a long key is damaged.
-pub fn key_of_row<'py>(row: &Bound<'py, PyTuple>) -> PyResult<CodeAndSpelling<'py>> {
-    let py = row.py();
-    let (key, spelling) = (row.get_item(0)?.cast_into::<PyBytes>()?, row.get_item(1)?);
-    if key.as_bytes().len() == LONG_KEY_SIZE {
-        let extra = spelling.cast_into::<PyBytes>()?;
-        let parts = extra
-            .as_bytes()
-            .split_first_chunk()
-            .and_then(|(size, rest)| rest.split_at_checked(usize::try_from(u32::from_le_bytes(*size)).ok()?));
-        let damaged = || errors::corrupt_record(py, "a long key is damaged".to_owned());
-        let (code, spelling) = parts.ok_or_else(damaged)?;
-        let spelling = (!spelling.is_empty()).then(|| PyBytes::new(py, spelling));
-        return Ok((PyBytes::new(py, code), spelling));
-    }
-    let spelling = if spelling.is_none() { None } else { Some(spelling.cast_into::<PyBytes>()?) };
-    Ok((key, spelling))
-}
-
-/// The size of what stands for a longer key in the column of keys: its beginning and a hash. Then the
-/// column of spellings has the size of the key's code as a u32, the code, and the spelling.
-/// `pellucid.postgres.keys` writes both.
-const LONG_KEY_SIZE: usize = 2024;
-
 /// One fetched row.
 struct Fetched<'py> {
     key: Bound<'py, PyBytes>,
@@ -270,11 +240,6 @@ impl ServerTable {
     #[getter]
     fn _is_typed(&self) -> bool {
         self.class.is_some()
-    }
-
-    /// The query of all rows.
-    fn _query(slf: &Bound<'_, Self>) -> Query {
-        of_server(slf)
     }
 
     /// The code and the spelling of a key; raises `UnsupportedKey`.

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use pellucid_store::{Snapshot, StoreError, Transaction};
 use pyo3::prelude::*;
 
 use crate::errors;
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::change::Edit;
-use crate::values::home::TableCalls;
+use crate::values::home::{CopyOf, TableCalls, Within};
 use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::row::Row;
@@ -44,21 +43,11 @@ impl TableCalls for Calls {
         table_of(table).is_ok_and(|found| found.get().frozen.is_some() || found.get().gives_any())
     }
 
-    fn copied_row(
-        &self,
-        table: &Bound<'_, PyAny>,
-        key: &[u8],
-        record: &[u8],
-        snapshot: Option<&Snapshot>,
-    ) -> PyResult<Row> {
-        Ok(Table::copied_row(table_of(table)?, key, record, snapshot))
+    fn copied_row(&self, table: &Bound<'_, PyAny>, of: CopyOf<'_>) -> PyResult<Row> {
+        Ok(Table::copied_row(table_of(table)?, of.key, of.record, of.snapshot))
     }
 
-    fn in_running(
-        &self,
-        table: &Bound<'_, PyAny>,
-        work: &mut dyn FnMut(&mut Transaction) -> Result<(), StoreError>,
-    ) -> PyResult<()> {
+    fn in_running(&self, table: &Bound<'_, PyAny>, work: &mut Within<'_>) -> PyResult<()> {
         table_of(table)?.get().core().in_running(table.py(), work)
     }
 

@@ -41,6 +41,18 @@ pub enum Rows {
 }
 
 impl Rows {
+    /// Whether the rows are those of a running transaction that has changed something.
+    pub fn is_inside(&self) -> bool {
+        match self {
+            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(_, true) => true,
+            Self::Pinned(_)
+            | Self::Listed(..)
+            | Self::Indexed(..)
+            | Self::Covered(_, false)
+            | Self::Fed(_) => false,
+        }
+    }
+
     /// The snapshot that the rows are read from; None for the state of a transaction.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         match self {

@@ -141,16 +141,7 @@ impl RowIterator {
         shows: Shows,
     ) -> Self {
         let snapshot = rows.snapshot().cloned();
-        let serial = match &rows {
-            Rows::Pinned(_)
-            | Rows::Listed(..)
-            | Rows::Indexed(..)
-            | Rows::Covered(_, false)
-            | Rows::Fed(_) => None,
-            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Covered(_, true) => {
-                source.table.get().core().running_serial(py)
-            }
-        };
+        let serial = if rows.is_inside() { source.table.get().core().running_serial(py) } else { None };
         let inside = serial.map(|serial| (source.table.clone_ref(py), serial));
         let serial = serial.unwrap_or(0);
         let gate = source.gate.clone();
@@ -486,15 +477,7 @@ impl Walk {
     /// copied.
     fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let core: &Core = self.source.table.get().core();
-        let is_inside = match &self.rows {
-            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Covered(_, true) => true,
-            Rows::Pinned(_)
-            | Rows::Listed(..)
-            | Rows::Indexed(..)
-            | Rows::Covered(_, false)
-            | Rows::Fed(_) => false,
-        };
-        if is_inside && self.serial > 0 {
+        if self.rows.is_inside() && self.serial > 0 {
             // The gate of the transaction, which may have been rolled back to a savepoint since the
             // last step.
             self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;

@@ -17,6 +17,21 @@ use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::row::Row;
 
+/// A record of a table that is copied, with the key of its row. Its large values come from the
+/// snapshot, if the record came from one.
+#[derive(Clone, Copy)]
+pub struct CopyOf<'a> {
+    /// The code of the key.
+    pub key: &'a [u8],
+    /// The record.
+    pub record: &'a [u8],
+    /// Where the record came from.
+    pub snapshot: Option<&'a Snapshot>,
+}
+
+/// Work with a running transaction.
+pub type Within<'a> = dyn FnMut(&mut Transaction) -> Result<(), StoreError> + 'a;
+
 /// The calls of a row to its table. Each gets the table as the object that the row was made with.
 pub trait TableCalls: Sync {
     /// Whether the table is of the class whose calls these are.
@@ -39,29 +54,6 @@ pub trait TableCalls: Sync {
     /// of a snapshot are, and those of a table of any objects. Elsewhere an array is a copy: arrays
     /// that a program collects would keep one version of the database each.
     fn lends(&self, table: &Bound<'_, PyAny>) -> bool;
-
-    /// A row that stands for a copy of a record of the table. Its large values come from `snapshot`,
-    /// if the record came from one.
-    ///
-    /// # Errors
-    /// The object is no table.
-    fn copied_row(
-        &self,
-        table: &Bound<'_, PyAny>,
-        key: &[u8],
-        record: &[u8],
-        snapshot: Option<&Snapshot>,
-    ) -> PyResult<Row>;
-
-    /// Runs `work` with the caller's transaction, which has changed something.
-    ///
-    /// # Errors
-    /// What `work` returns, and if there is no such transaction.
-    fn in_running(
-        &self,
-        table: &Bound<'_, PyAny>,
-        work: &mut dyn FnMut(&mut Transaction) -> Result<(), StoreError>,
-    ) -> PyResult<()>;
 
     /// Makes a row show the value stored under its key now; false if there is none, or none of its
     /// kind.
@@ -91,6 +83,18 @@ pub trait TableCalls: Sync {
         table: &Bound<'_, PyAny>,
         work: &mut dyn FnMut() -> PyResult<()>,
     ) -> PyResult<()>;
+
+    /// A row that stands for a copy of a record of the table.
+    ///
+    /// # Errors
+    /// The object is no table.
+    fn copied_row(&self, table: &Bound<'_, PyAny>, of: CopyOf<'_>) -> PyResult<Row>;
+
+    /// Runs `work` with the caller's transaction, which has changed something.
+    ///
+    /// # Errors
+    /// What `work` returns, and if there is no such transaction.
+    fn in_running(&self, table: &Bound<'_, PyAny>, work: &mut Within<'_>) -> PyResult<()>;
 }
 
 /// The call of an encoding to the table that it writes for.
@@ -173,15 +177,8 @@ impl Home {
     ///
     /// # Errors
     /// The object is no table.
-    pub fn copied_row(
-        &self,
-        py: Python<'_>,
-        key: &[u8],
-        record: &[u8],
-        snapshot: Option<&Snapshot>,
-    ) -> PyResult<Row> {
-        self.call(py, |calls, table| calls.copied_row(table, key, record, snapshot))
-            .unwrap_or_else(|| Err(unregistered()))
+    pub fn copied_row(&self, py: Python<'_>, of: CopyOf<'_>) -> PyResult<Row> {
+        self.call(py, |calls, table| calls.copied_row(table, of)).unwrap_or_else(|| Err(unregistered()))
     }
 
     /// Runs `work` with the caller's transaction, which has changed something.

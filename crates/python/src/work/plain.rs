@@ -1,11 +1,14 @@
 //! Makes plain Python objects of what work finds in rows.
 
+use pellucid_record::value::NoShapes;
 use pellucid_record::view::Slot;
+use pellucid_record::{Value, encode_value};
 use pellucid_store::Snapshot;
 use pyo3::prelude::*;
 
+use crate::errors;
 use crate::hot::gil::GilRc;
-use crate::values::home::Home;
+use crate::values::home::{CopyOf, Home};
 use crate::values::reading::Reading;
 use crate::values::{bytes, decode};
 
@@ -21,7 +24,7 @@ pub fn of_slot<'py>(
     slot: &Slot<'_>,
     snapshot: Option<&Snapshot>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let row = GilRc::new(home.copied_row(py, key, record, snapshot)?);
+    let row = GilRc::new(home.copied_row(py, CopyOf { key, record, snapshot })?);
     decode::plain(py, &Reading::new(&row), slot)
 }
 
@@ -35,5 +38,14 @@ pub fn of_record<'py>(
     record: &[u8],
     snapshot: Option<&Snapshot>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    bytes::plain_of_row(py, &GilRc::new(home.copied_row(py, &[], record, snapshot)?))
+    bytes::plain_of_row(py, &GilRc::new(home.copied_row(py, CopyOf { key: &[], record, snapshot })?))
+}
+
+/// The record of a value that stands alone.
+///
+/// # Errors
+/// `ValueError` for a value that has no record.
+pub fn record_of(value: &Value) -> PyResult<Vec<u8>> {
+    encode_value(value, &mut NoShapes)
+        .map_err(|error| errors::value_error(format!("the value cannot be stored: {error}")))
 }

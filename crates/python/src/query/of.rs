@@ -1,0 +1,33 @@
+//! Says which table a query is of: one of an engine, or one of a server.
+
+use pyo3::prelude::*;
+
+use crate::server::table::ServerTable;
+use crate::table::handle::Table;
+use crate::values::home::Home;
+
+/// The table of a query.
+pub enum Of {
+    /// One of an engine.
+    Table(Py<Table>),
+    /// One of a server.
+    Server(Py<ServerTable>),
+}
+
+impl Of {
+    /// Another reference to the same table.
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Table(table) => Self::Table(table.clone_ref(py)),
+            Self::Server(table) => Self::Server(table.clone_ref(py)),
+        }
+    }
+
+    /// The table, as its rows see it.
+    pub fn home(&self, py: Python<'_>) -> Home {
+        match self {
+            Self::Table(table) => Home::new(table.bind(py)),
+            Self::Server(table) => Home::new(table.bind(py)),
+        }
+    }
+}
