@@ -66,7 +66,7 @@ from pellucid.errors import (
 )
 from pellucid.objects import register
 from pellucid.renames import rename_classes
-from pellucid.transfer import export_to, import_from
+from pellucid.transfer import copy, export_to, import_from
 
 __all__ = [
     "KEY",
@@ -119,6 +119,7 @@ __all__ = [
     "UnsupportedValue",
     "Watch",
     "WrongClass",
+    "copy",
     "count",
     "counters",
     "dumps",

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import suppress
-from typing import Any
 
 import click
 
 import pellucid
 from pellucid.cli import show
 from pellucid.cli.app import Refused
-from pellucid.cli.parameters import database_argument, opened, progress_line, the_table
-from pellucid.transfer.progress import Line
+from pellucid.cli.parameters import database_argument, opened, policy, progress_line, the_table
+from pellucid.transfer.copying import copy_tables
 
 __all__ = [
     "backup_command",
@@ -23,8 +20,6 @@ __all__ = [
     "info_command",
     "restore_command",
 ]
-
-COPIED_AT_ONCE = 1000
 
 
 @click.command("info")
@@ -74,69 +69,36 @@ def info_command(file: str, is_json: bool) -> None:
         )
 
 
-def _copy(source: Any, target: pellucid.Database, names: list[str]) -> int:
-    """Copy tables with their indexes in the running transaction, and return the number of rows."""
-    line = Line(sys.stderr)
-    total = sum(len(source.table(name)) for name in names)
-    done = 0
-    try:
-        for name in names:
-            old, new = source.table(name), target.table(name)
-            batch: list[Any] = []
-            for pair in old.items():
-                batch.append(pair)
-                if len(batch) == COPIED_AT_ONCE:
-                    new.update(batch)
-                    done += len(batch)
-                    batch = []
-                    line(done, done / total)
-            new.update(batch)
-            done += len(batch)
-            for index in old.indexes():
-                new.create_index(index.name, index.parts, unique=index.unique, where=index.where)
-    finally:
-        line.clear()
-    return done
-
-
 @click.command("copy")
 @database_argument()
 @click.argument("target", type=click.Path(dir_okay=False))
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME", help="Copy only this table; may be repeated."
 )
-def copy_command(file: str, target: str, tables: tuple[str, ...]) -> None:
+@click.option("--verify", is_flag=True, help="Read both again, and compare each row.")
+def copy_command(file: str, target: str, tables: tuple[str, ...], verify: bool) -> None:
     """Copy the tables of FILE, with their indexes, to the database TARGET.
 
-    TARGET is created if necessary. It may have other tables, but not those that are copied. All of it is
-    one transaction. To copy a whole file while it is in use, `pellucid backup` is faster.
+    Each is a path or the URL of a PostgreSQL server. TARGET is created if necessary. It may have other
+    tables, but no rows in those that are copied. All of it is one transaction. To copy a whole file while
+    it is in use, `pellucid backup` is faster.
 
     \b
-    Example:
+    Examples:
       pellucid copy people.pel archive.pel --table people
+      pellucid copy people.pel postgresql://ann@host/db --verify
     """
-    is_new = not os.path.exists(target)
-    with opened(file) as database:
-        names = [the_table(database, name).name for name in tables] or database.tables()
-        with opened(target, "c") as other, database.snapshot() as source:
-            there = sorted({*names} & {*other.tables()})
-            if there:
-                raise Refused(f"{target} has a table {there[0]!r} already; drop or rename it first")
-            try:
-                with other.transaction():
-                    rows = _copy(source, other, names)
-            except BaseException:
-                if is_new:
-                    other.close()
-                    _remove(target)
-                raise
-    click.echo(f"copied {rows:,} rows in {len(names)} table{'s' * (len(names) != 1)} to {target}")
-
-
-def _remove(path: str) -> None:
-    for name in (path, f"{path}-log", f"{path}-lock"):
-        with suppress(FileNotFoundError):
-            os.remove(name)
+    try:
+        with opened(file, takes_url=True) as database:
+            names = list(dict.fromkeys(the_table(database, name).name for name in tables)) or None
+            report = pellucid.copy(
+                database, target, tables=names, verify=verify, pickle=policy(), progress=True
+            )
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    count = len(report.tables)
+    end = ", and compared them" if verify else ""
+    click.echo(f"copied {report.rows:,} rows in {count} table{'s' * (count != 1)} to {report.name}{end}")
 
 
 @click.command("check")
@@ -215,6 +177,6 @@ def restore_command(backup: str, file: str, replace: bool) -> None:
                 with database.transaction():
                     for name in database.tables():
                         database.drop_table(name)
-                    _copy(state, database, names)
+                    copy_tables(state, database, names)
         rows = source.stats()["rows"]
     click.echo(f"restored {rows:,} rows of {backup} to {file}")

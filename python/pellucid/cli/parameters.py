@@ -19,6 +19,7 @@ __all__ = [
     "named",
     "opened",
     "pieces",
+    "policy",
     "progress_line",
     "read_key",
     "read_order",
@@ -67,13 +68,20 @@ def with_output(command: Any) -> Any:
 
 
 @contextmanager
-def opened(path: str, mode: Any = "r") -> Iterator[pellucid.Database]:
-    """An open database. For reading, it must be there."""
-    if mode != "c" and not os.path.exists(path):
+def opened(path: str, mode: Any = "r", takes_url: bool = False) -> Iterator[pellucid.Database]:
+    """An open database. For reading, it must be there; `takes_url`: it may be on a server."""
+    is_url = path.startswith(("postgresql://", "postgres://"))
+    if is_url and not takes_url:
+        raise Refused("this command is for files; `pellucid copy` takes the URL of a server, too")
+    if not is_url and mode != "c" and not os.path.exists(path):
         raise Refused(f"{path}: there is no such database; `pellucid import` and `pellucid put` create one")
-    context = click.get_current_context()
-    with pellucid.open(path, mode, pickle=context.find_root().obj or "deny") as database:
+    with pellucid.open(path, mode, pickle=policy()) as database:
         yield database
+
+
+def policy() -> Any:
+    """The policy for stored pickles that the command line names."""
+    return click.get_current_context().find_root().obj or "deny"
 
 
 @contextmanager

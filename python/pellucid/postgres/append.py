@@ -13,10 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pellucid.errors import TransactionError
+from pellucid.postgres import keys
 from pellucid.postgres.connections import Rows
 from pellucid.postgres.failures import LayoutChanged
 from pellucid.postgres.numbers import INT_MAX, Block
-from pellucid.postgres.saving import BATCH_SIZE_MAX, Saving
+from pellucid.postgres.saving import BATCH_COUNT_MAX, BATCH_SIZE_MAX, Saving
 from pellucid.postgres.statements import big_int
 from pellucid.postgres.transactions import Running
 
@@ -45,12 +46,31 @@ class Appending(Saving):
         block.next = numbers[-1] + 1
         return numbers
 
-    def _taken_numbers(self, count: int, least: int) -> int:
+    def _behind_keys(self) -> int:
+        """Return the first number behind all keys that are numbers, at most `INT_MAX`."""
         lowest, highest = self._key(-math.inf)[0], self._key(math.inf)[0]
         last = self._ask(lambda sql: (sql.greatest(), (lowest, highest)))
-        if last:
-            greatest: Any = self._key_object(*last[0])
-            least = max(least, math.floor(greatest) + 1 if greatest < INT_MAX else INT_MAX)
+        if not last:
+            return 0
+        greatest: Any = self._key_object(*last[0])
+        return max(0, math.floor(greatest) + 1) if greatest < INT_MAX else INT_MAX
+
+    def _next_int(self) -> int | None:
+        """Return the first number that no client has taken for `append`; None if none is left."""
+        behind = self._behind_keys()
+        found = self._ask(lambda sql: (sql.counter, ()))
+        number = max(behind, int(found[0][0]) if found else 0)
+        return number if number < INT_MAX else None
+
+    def _raise_next_int(self, number: int) -> None:
+        """Let `append` give no number before this one."""
+        block = self._block()
+        block.next = block.stop = 0
+        block.size = 1
+        self._source._next_ints(self._for_writing().layout, big_int(number), big_int(0))
+
+    def _taken_numbers(self, count: int, least: int) -> int:
+        least = max(least, self._behind_keys())
         source = self._source
         if least + count <= INT_MAX:
             layout = self._for_writing().layout
@@ -133,6 +153,35 @@ class Appending(Saving):
                 large_of[code] = large
                 self._store_pieces(code, large)
         self._copy_entered(self._for_writing(), rows, large_of, count)
+
+    def _load(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        """Store rows whose keys have none by COPY, in the transaction that runs."""
+        self._check_writable()
+        # An empty table is a table, too.
+        self._for_writing()
+        rows: list[tuple[Any, ...]] = []
+        large_of: dict[bytes, list[tuple[int, bytes]]] = {}
+        size = count = 0
+
+        def flush() -> None:
+            self._copy_entered(self._for_writing(), rows, large_of, count)
+
+        for key, value in pairs:
+            code, spelling = self._key(key)
+            data, large = self._encoded(key, value)
+            k, s = keys.stored_with(code, spelling)
+            rows.append((k, s, data, True if large else None))
+            size += len(k) + len(data)
+            if large:
+                self._store_pieces(k, large)
+                large_of[k] = large
+                size += sum(len(part) for _, part in large)
+            if size >= BATCH_SIZE_MAX or len(rows) >= BATCH_COUNT_MAX:
+                flush()
+                count += len(rows)
+                rows, large_of, size = [], {}, 0
+        if rows:
+            flush()
 
     def _copied(self, rows: bytes, running: Running | None) -> None:
         if running is None or self._source._running() is not running:

@@ -39,6 +39,8 @@ def check_table(table: Table) -> list[str]:
 
 def compact(database: Database) -> None:
     """Delete large values that no row has any more, and vacuum the relations of all tables."""
+    from pellucid.postgres import watching
+
     if database._running() is not None:
         raise TransactionError(
             "compact() cannot run inside a transaction: the server frees room between transactions"
@@ -52,3 +54,5 @@ def compact(database: Database) -> None:
             session.execute(sql.sweep_all)
             session.execute(formed("VACUUM {rows}", rows=sql.rows))
             session.execute(formed("VACUUM {large}", large=sql.large))
+    with database._connections.lent() as session:
+        watching.forget(session, database._place.schema)

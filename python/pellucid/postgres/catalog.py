@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pellucid.errors import DatabaseError, NewerFormat, NotADatabase
-from pellucid.postgres import failures
+from pellucid.postgres import failures, triggers
 from pellucid.postgres.connections import Session
 from pellucid.postgres.statements import IndexInfo, Layout, Statements, quoted
 
@@ -259,6 +259,7 @@ class Catalog:
             distribute(session, sql.rows, None)
             distribute(session, sql.large, sql.rows)
         session.execute(self._sql("INSERT INTO {schema}.counters VALUES ($1, 0)"), [layout.id])
+        triggers.note_table(session, self.schema, layout)
         return layout
 
     def drop(self, session: Session, name: str) -> Layout | None:

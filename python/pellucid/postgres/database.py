@@ -480,6 +480,16 @@ class Database(Mapping, Source):
 
     # Care
 
+    def watch(self, *, since: int | None = None, timeout: float | None = None) -> Any:
+        """Return the changes of all tables, in order; see the guide for what differs from a file.
+
+        Raises `HistoryGone` if those since a version are not kept any more.
+        """
+        from pellucid.postgres.watching import Watch
+
+        self._check_open()
+        return Watch(self, since=since, timeout=timeout)
+
     def check(self) -> list[str]:
         """Read all rows and return what is damaged; an empty list says that nothing is."""
         return care.check(self)

@@ -296,6 +296,14 @@ class Statements:
         return self._made("SELECT count(*) FROM {rows}")
 
     @functools.cached_property
+    def counter(self) -> bytes:
+        """Gives the next number of `append` that no client has taken."""
+        counters = quoted(self.schema, "counters")
+        return self._made(
+            f"SELECT next_int FROM {{counters}} WHERE id = {self.layout.id:d}", counters=counters
+        )
+
+    @functools.cached_property
     def any(self) -> bytes:
         """Gives a row if the table has one."""
         return self._made("SELECT FROM {rows} LIMIT 1")

@@ -186,6 +186,24 @@ class Table(Mapping, Appending, Indexing):
     def _is_same_as(self, other: Table) -> bool:
         return self._source is other._source and self.name == other.name
 
+    def watch(
+        self,
+        *,
+        start: Any = None,
+        stop: Any = None,
+        prefix: Any = None,
+        since: int | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Return the changes of this table, or of some of its keys, in order."""
+        from pellucid.postgres.watching import Watch
+
+        database: Any = self._source
+        database._check_open()
+        if database._is_snapshot:
+            raise TypeError("a snapshot does not change; watch the database")
+        return Watch(database, self, self._range(start, stop, prefix), since, timeout)
+
     # Reading
 
     def _get_within(self, key: Any, within: Range) -> tuple[Any] | None:

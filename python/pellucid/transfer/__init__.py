@@ -1,4 +1,4 @@
-"""This package moves rows between a database and the files of other programs.
+"""This package moves rows between databases, and between a database and the files of other programs.
 
 `import pellucid` imports this module alone. Each source and each target has a module of its own, which is
 imported when a file of that kind is met.
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, TypeAlias
 
     from pellucid import Database, Query, Snapshot, Table
-    from pellucid.transfer.report import ExportReport, ImportReport
+    from pellucid.postgres import Database as ServerDatabase
+    from pellucid.postgres import Snapshot as ServerSnapshot
+    from pellucid.transfer.report import CopyReport, ExportReport, ImportReport
     from pellucid.typing import PicklePolicy
 
     FilePath: TypeAlias = str | PathLike[str]
 
-__all__ = ["export_to", "import_from"]
+__all__ = ["copy", "export_to", "import_from"]
 
 
 def import_from(
@@ -108,3 +110,43 @@ def export_to(
     from pellucid.transfer import outgoing
 
     return outgoing.run(rows, target, format, table, key, fields, overwrite, progress)
+
+
+def copy(
+    source: FilePath | Database | Snapshot | ServerDatabase | ServerSnapshot,
+    target: FilePath | Database | ServerDatabase,
+    *,
+    tables: Iterable[str] | None = None,
+    existing: str = "refuse",
+    verify: bool = False,
+    batch: int | None = None,
+    pickle: PicklePolicy | None = None,
+    progress: bool | Callable[[int, float | None], object] = False,
+) -> CopyReport:
+    """Copy tables with their indexes from one database to another, and return a report.
+
+    `source` and `target` are paths, URLs of servers, or databases that are open; a target is created if
+    necessary. The copy equals a snapshot of the source. `tables` names the tables; without it, all are
+    copied. Keys keep their spelling, and `append` goes on with the same number.
+
+    A table that the target has with rows raises `ValueError`, unless `existing` says what becomes of them:
+    "replace" removes them, "merge" keeps those under other keys, and "resume" goes on behind the last key.
+
+    All is one transaction at the target: an error leaves everything as it was. `batch` is a number of rows
+    for each of several transactions, for tables larger than the memory. After an error or a kill, the same
+    call with `existing="resume"` goes on where it stopped.
+
+    `verify=True` then reads both again, counts, and compares each row; a difference raises `DatabaseError`.
+    `pickle` is the policy for a source and a target that are opened here. `progress` is True for a line on
+    stderr, or a function that gets the number of rows and the part done, from 0 to 1.
+
+    >>> import pellucid
+    >>> db = pellucid.open("zoo.pel")
+    >>> db.table("pets").update({"Rex": {"age": 3}, "Tom": {"age": 5}})
+    >>> pellucid.copy(db, "archive.pel", verify=True)
+    <CopyReport: 2 rows in 1 table of archive.pel, verified>
+    """
+    from pellucid.transfer import copying
+
+    choices = copying.Choices(tables, existing, verify, batch, pickle, progress)
+    return copying.run(source, target, choices)

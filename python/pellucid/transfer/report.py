@@ -1,10 +1,10 @@
-"""This module has the reports of imports and exports."""
+"""This module has the reports of imports, exports and copies."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["SKIPPED_KEPT", "ExportReport", "ImportReport", "Skipped"]
+__all__ = ["SKIPPED_KEPT", "CopyReport", "ExportReport", "ImportReport", "Skipped"]
 
 # A report keeps the reasons of so many rows, so that a file of nothing but broken rows does not fill memory.
 SKIPPED_KEPT = 1000
@@ -81,6 +81,20 @@ class ExportReport(_Report):
 
     def __repr__(self) -> str:
         return f"<ExportReport: {_rows(self.rows)} in {self.name} ({self.format}){self._end()}>"
+
+
+class CopyReport(_Report):
+    """What a copy stored."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.tables: dict[str, int] = {}
+        self.verified = False
+
+    def __repr__(self) -> str:
+        tables = "1 table" if len(self.tables) == 1 else f"{len(self.tables):,} tables"
+        notes = ", verified" if self.verified else ""
+        return f"<CopyReport: {_rows(self.rows)} in {tables} of {self.name}{notes}>"
 
 
 def _rows(count: int) -> str:

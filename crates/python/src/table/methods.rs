@@ -643,6 +643,12 @@ impl Table {
         making::rebuild(slf, &making::name_of(name)?, progress)
     }
 
+    /// Return the int under which `append` would store a row, for `pellucid.copy`; None if there is none.
+    #[pyo3(name = "_next_int")]
+    fn next_int_of(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        self.next_int(py)
+    }
+
     /// Return the indexes of this table by name, each as an `IndexInfo`.
     fn indexes(slf: &Bound<'_, Self>) -> PyResult<Vec<IndexDescription>> {
         crate::index::describe::all(slf)

@@ -240,6 +240,23 @@ impl Table {
         Ok(count)
     }
 
+    /// The int under which `append` would store a row; `None` if a number among the keys is too great.
+    pub(super) fn next_int(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        if self.is_in_transaction(py) {
+            return self.core.in_running(py, |transaction| {
+                match self.id_in_transaction(py, transaction)? {
+                    Some(id) => transaction.next_int(id),
+                    None => Ok(Some(0)),
+                }
+            });
+        }
+        let snapshot = self.snapshot(py)?;
+        match self.id_in(py, &snapshot)? {
+            Some(id) => snapshot.next_int(id).map_err(|error| store_errors::of_store(py, error)),
+            None => Ok(Some(0)),
+        }
+    }
+
     pub(super) fn len(&self, py: Python<'_>) -> PyResult<usize> {
         let count = if self.is_in_transaction(py) {
             self.core.in_running(py, |transaction| match self.id_in_transaction(py, transaction)? {
