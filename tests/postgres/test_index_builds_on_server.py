@@ -104,7 +104,7 @@ BUILDER = """
 import sys, pellucid
 from pellucid import F
 sys.path[:0] = {path!r}
-from test_index_builds import DEFINITIONS
+from test_index_builds_on_server import DEFINITIONS
 parts, options = DEFINITIONS[sys.argv[2]]
 with pellucid.open(sys.argv[1]) as db:
     def told(done, rows):
