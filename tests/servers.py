@@ -88,6 +88,14 @@ def driver(name: str) -> Any:
         pytest.skip(f"no {name} for this Python: {error}")
 
 
+def needs_citus(dsn: str) -> None:
+    """Pass the test over where the server has no Citus."""
+    with driver("psycopg").connect(dsn) as connection:
+        found = connection.execute("SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')")
+        if not found.fetchone()[0]:
+            pytest.skip("the server has no Citus; PELLUCID_TEST_DSN names one that has")
+
+
 @contextlib.contextmanager
 def schema(dsn: str) -> Iterator[str]:
     """A connection string for an empty schema, which goes with all that is in it after the block."""

@@ -8,32 +8,23 @@ from __future__ import annotations
 from typing import Any
 
 import pellucid
-import psycopg
 import pytest
+import servers
 from pellucid import F
 from pellucid.errors import TransactionError
-
-
-def has_citus(connection: Any) -> bool:
-    found = connection.execute("SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')").fetchone()
-    return bool(found[0])
 
 
 @pytest.fixture
 def cluster(url: str, server: str) -> Any:
     """A database on a server that has Citus."""
-    with psycopg.connect(server) as connection:
-        if not has_citus(connection):
-            pytest.skip("the server has no Citus; PELLUCID_TEST_DSN names one that has")
+    servers.needs_citus(server)
     with pellucid.open(url) as db:
         yield db
 
 
-def test_a_server_without_citus_says_so(url: str, server: str) -> None:
-    with psycopg.connect(server) as connection:
-        if has_citus(connection):
-            pytest.skip("the server has Citus")
+def test_a_server_without_citus_says_so(url: str) -> None:
     with pellucid.open(url) as db:
+        db._catalog.has_citus = False
         with pytest.raises(ValueError, match="CREATE EXTENSION citus"):
             db.table("t", distributed=True)
         assert db.tables() == []

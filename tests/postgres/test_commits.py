@@ -92,8 +92,8 @@ def test_a_caller_learns_what_became_of_a_write(
                     assert not is_written
                 if write in (in_a_transaction, many):
                     assert now["a"] == now["b"]
-                    # The server tells what became of a transaction.
-                    assert outcome != "unknown"
+                    # One server tells what became of a transaction; several may not agree.
+                    assert outcome != "unknown" or db._catalog.has_citus
                 assert seen.check() == []
                 if not was_cut:
                     break
