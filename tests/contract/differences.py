@@ -12,7 +12,6 @@ DIFFERENCES: dict[str, str] = {
     "test_indexes.py::test_a_batch_says_which_of_its_rows_was_refused": MISSING,
     "test_indexes.py::test_indexes_are_described": MISSING,
     "test_indexes.py::test_a_write_that_leaves_the_indexed_fields_writes_no_entry": MISSING,
-    "test_indexes.py::test_who_watches_sees_no_entries": MISSING,
     "test_indexes.py::test_a_snapshot_has_its_indexes": DROPPED,
     "test_a_snapshot_is_frozen": DROPPED,
     "test_a_snapshot_knows_the_names_of_its_time": DROPPED,

@@ -178,6 +178,24 @@ def test_a_role_that_only_writes_is_watched_too(url: str, server: str) -> None:
             connection.execute("DROP OWNED BY pellucid_writer; DROP ROLE pellucid_writer")
 
 
+def test_a_damaged_change_is_said_each_time_and_can_be_left_out(url: str, server: str) -> None:
+    schema = url.partition("schema=")[2].partition("&")[0]
+    with servers.driver("psycopg").connect(server, autocommit=True) as connection, pellucid.open(url) as db:
+        db["a"] = 0
+        watch = db.watch(timeout=0)
+        for name, value in [(b"\xff", None), (b"default", b"\0\0\0\0\xff")]:
+            connection.execute(
+                f"INSERT INTO {schema}.changes (tbl, name, kind, k, v) VALUES (1, %s, 'put', %s, %s)",
+                [name, b"\xff", value or b""],
+            )
+            for _ in range(2):
+                with pytest.raises(pellucid.CorruptRecord):
+                    next(watch)
+            watch = db.watch(timeout=0)
+        db["a"] = 1
+        assert [c.value for c in watch] == [1]
+
+
 def test_a_waiting_watch_is_woken(url: str) -> None:
     with pellucid.open(url) as db:
         db["a"] = 0

@@ -18,7 +18,7 @@ import select
 import time
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import Closed, DatabaseError, HistoryGone, TransactionError
+from pellucid.errors import Closed, CorruptRecord, DatabaseError, HistoryGone, TransactionError
 from pellucid.postgres import keys
 from pellucid.postgres.catalog import Catalog, again, formed
 from pellucid.postgres.connections import Lost, Rows, Session
@@ -353,7 +353,7 @@ class Watch:
                 self._page += session.rows(b"FETCH %d FROM pellucid" % PAGE_COUNT)
         version, is_last = self._stop, len(self._page) == 1
         number, name, kind, key, spelling, value = self._page[0]
-        change = self._made(version, is_last, number, bytes(name).decode(), kind, (key, spelling, value))
+        change = self._made(version, is_last, number, text_of(name), kind, (key, spelling, value))
         self._page.pop(0)
         self._count += 1
         if is_last:
@@ -365,7 +365,7 @@ class Watch:
     def _made(self, version: int, is_last: bool, number: int, name: str, kind: str, row: Any) -> Change:
         key, spelling, data = row
         if kind not in ("put", "delete"):
-            value = bytes(data).decode() if data is not None else None
+            value = text_of(data) if data is not None else None
             return Change(version, name, kind, None, value, is_last)
         if number not in self._past:
             self._past[number] = Table(Past(self._database, number), name, stays_with_name=True)
@@ -387,6 +387,17 @@ class Watch:
             # In slices, so that Ctrl-C and close() are heard.
             if select.select([session.connection.fileno()], [], [], min(left, SLICE_SECONDS))[0]:
                 return
+
+
+def text_of(data: bytes) -> str:
+    """Return the name of a table as it is stored."""
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError:
+        raise CorruptRecord(
+            "the table `changes` has a name that is not UTF-8, which pellucid never stores: watch again "
+            "without since=, and read the tables"
+        ) from None
 
 
 def key_of(table: Table, key: bytes, spelling: bytes | None) -> Any:
