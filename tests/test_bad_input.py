@@ -141,8 +141,6 @@ def test_wrong_arguments_of_open_are_named(path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             pellucid.open(path, **arguments)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="PostgreSQL"):
-        pellucid.open("postgresql://localhost/x")
     assert not path.exists()
 
 

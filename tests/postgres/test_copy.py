@@ -221,7 +221,7 @@ def test_the_command_takes_urls_and_shows_no_password(url: str, path: Path) -> N
     with pellucid.open(path) as db:
         db.table("t").update({n: n for n in range(10)})
     secret = f"{url}&password=hunter2"
-    command = [sys.executable, "-m", "pellucid.cli", "copy", str(path), secret, "--verify"]
+    command = [sys.executable, "-m", "pellucid", "copy", str(path), secret, "--verify"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "copied 10 rows in 1 table to postgresql://" in done.stdout

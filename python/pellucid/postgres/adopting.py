@@ -94,7 +94,7 @@ def adopt(
         raise ValueError(f"codec={codec!r} is unknown; use 'pickle', 'json' or 'jsonb'")
     if isinstance(database, str):
         place = parse(database, timeout)
-        connections = Connections(place, timeout, setup_of("c", "process", timeout))
+        connections = Connections(place, timeout, setup_of(place, "c", "process", timeout))
     else:
         database._check_open()
         connections = database._connections

@@ -11,7 +11,6 @@ use pellucid_record::layout::Kind;
 use pellucid_record::patch::{self, PatchError, Patched, ShapeBook};
 use pellucid_record::shape::{Shape, Shapes, Sighting};
 use pellucid_record::view::{Root, Slot, root};
-use pellucid_store::Snapshot;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
@@ -25,7 +24,7 @@ use crate::server::stored;
 use crate::server::table::ServerTable;
 use crate::values::change::{self, Edit, Fit};
 use crate::values::encode::{self, Encoded};
-use crate::values::home::{CopyOf, Home, TableCalls, Within};
+use crate::values::home::{CopyOf, Home, LargeOf, TableCalls, Within};
 use crate::values::hooks::PicklePolicy;
 use crate::values::keys;
 use crate::values::large::Large;
@@ -67,8 +66,7 @@ impl TableCalls for ServerCalls {
     fn large_value(
         &self,
         table: &Bound<'_, PyAny>,
-        row: &Row,
-        _snapshot: Option<&Snapshot>,
+        (row, _): LargeOf<'_>,
         id: u64,
     ) -> PyResult<Option<Large>> {
         let key = PyBytes::new(table.py(), row.key());

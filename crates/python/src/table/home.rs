@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use pellucid_store::Snapshot;
 use pyo3::prelude::*;
 
 use crate::errors;
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::change::Edit;
-use crate::values::home::{CopyOf, TableCalls, Within};
+use crate::values::home::{CopyOf, LargeOf, TableCalls, Within};
 use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::row::Row;
@@ -38,8 +37,7 @@ impl TableCalls for Calls {
     fn large_value(
         &self,
         table: &Bound<'_, PyAny>,
-        _row: &Row,
-        snapshot: Option<&Snapshot>,
+        (_, snapshot): LargeOf<'_>,
         id: u64,
     ) -> PyResult<Option<Large>> {
         table_of(table)?.get().apart(table.py(), snapshot, id)

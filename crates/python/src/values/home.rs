@@ -32,6 +32,9 @@ pub struct CopyOf<'a> {
 /// Work with a running transaction.
 pub type Within<'a> = dyn FnMut(&mut Transaction) -> Result<(), StoreError> + 'a;
 
+/// The row that a large value is of, and the snapshot that the row came from, if there is one.
+pub type LargeOf<'a> = (&'a Row, Option<&'a Snapshot>);
+
 /// The calls of a row to its table. Each gets the table as the object that the row was made with.
 pub trait TableCalls: Sync {
     /// Whether the table is of the class whose calls these are.
@@ -48,13 +51,7 @@ pub trait TableCalls: Sync {
     ///
     /// # Errors
     /// What the store raises.
-    fn large_value(
-        &self,
-        table: &Bound<'_, PyAny>,
-        row: &Row,
-        snapshot: Option<&Snapshot>,
-        id: u64,
-    ) -> PyResult<Option<Large>>;
+    fn large_value(&self, table: &Bound<'_, PyAny>, of: LargeOf<'_>, id: u64) -> PyResult<Option<Large>>;
 
     /// Whether arrays of the table are views of the stored bytes, which keep their snapshot: those
     /// of a snapshot are, and those of a table of any objects. Elsewhere an array is a copy: arrays
@@ -177,7 +174,7 @@ impl Home {
         snapshot: Option<&Snapshot>,
         id: u64,
     ) -> PyResult<Option<Large>> {
-        self.call(py, |calls, table| calls.large_value(table, row, snapshot, id))
+        self.call(py, |calls, table| calls.large_value(table, (row, snapshot), id))
             .unwrap_or_else(|| Err(unregistered()))
     }
 
