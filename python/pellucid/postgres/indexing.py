@@ -17,6 +17,7 @@ from pellucid._native import (
 from pellucid.errors import Error
 from pellucid.postgres import keys
 from pellucid.postgres.building import Builder, Progress
+from pellucid.postgres.entries import whole
 from pellucid.postgres.queries import Column, Where
 from pellucid.postgres.querying import Querying
 from pellucid.postgres.reading import Reading
@@ -339,8 +340,10 @@ class Index:
         source = f"{rows} AS t"
         if info.has_each:
             source += f" JOIN {reading._sql.entries(info).decode()} AS e ON e.k = t.k"
-        # The columns of an entry stand where those of a row do; its own are behind them.
-        columns = f"t.k, t.s, '\\x00000000'::bytea, 0::bigint, {code}, {spelling}"
+        # The columns of an entry stand where those of a row do; its own are behind them. A code that is stored
+        # shortened is derived from its row again.
+        value = f"CASE WHEN octet_length({code}) = {keys.LONG_SIZE} THEN t.v ELSE '\\x00000000'::bytea END"
+        columns = f"t.k, t.s, {value}, 0::bigint, {code}, {spelling}"
         text = f"SELECT {columns} FROM {source} WHERE {test} ORDER BY {code}{way}, t.k{way}"
         return text.encode(), where.given
 
@@ -356,8 +359,19 @@ class Index:
         while (page := reading.page()) is not None:
             row_keys = self._table._keys([row[:4] for row in page])
             for row, key in zip(page, row_keys, strict=True):
-                yield codes.value(row[4], row[5]), key
+                yield codes.value(self._whole_code(reading, row), row[5]), key
                 reading.check()
+
+    def _whole_code(self, reading: Reading, row: tuple[Any, ...]) -> bytes:
+        """Return the code of an entry, which may be stored shortened."""
+        code: bytes = row[4]
+        if not keys.is_long(code):
+            return code
+        self._table._known([row[:4]])
+        sql = reading._sql
+        place = next(n for n, info in enumerate(sql.layout.indexes) if info.name == self.name)
+        entries = self._table._entries_of(sql, whole(row[0], row[1]), row[2])[place]
+        return next((own for own, _ in entries if keys.stored(own) == code), code)
 
 
 def _test(where: Where, info: IndexInfo, asked: tuple[str, Any]) -> str:
