@@ -30,7 +30,6 @@ from typing import (
 
 from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
-from pellucid import _server
 from pellucid._server import *  # noqa: F403 - it is a part of this stub
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
@@ -76,7 +75,8 @@ __all__ = [
     "validate",
     "view",
 ]
-__all__ += _server.__all__
+__all__ += ["ServerCodec", "ServerEncoded", "ServerGate", "ServerIndexCodes", "ServerIndexes"]  # noqa: F405
+__all__ += ["ServerRows", "ServerTable", "server_index_definition", "server_index_error", "server_query"]  # noqa: F405
 
 __version__: str
 

@@ -288,7 +288,7 @@ def test_a_query_that_finds_nothing_says_why(people: Run) -> None:
 
 
 def test_what_is_typed_almost_right_is_answered_with_what_is_right(people: Run) -> None:
-    assert "did you mean 'query'?" in people("querry", "p.pel").stderr
+    assert "did you mean 'query'?" in people("queryy", "p.pel").stderr
     assert "pellucid info p.pel" in people("p.pel").stderr
     assert "No such command 'nonsense'" in people("nonsense").stderr
     assert "has no table 'by_age'; it has 'people'" in people("index", "p.pel", "by_age", "age").stderr
