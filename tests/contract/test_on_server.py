@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import random
 from pathlib import Path
 from typing import Any
 
 import differences
+import on_server
 import pellucid
 import test_model
 import test_rows_alone
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
-from servers import empty_database
 
 Model = dict[str, dict[Any, Any]]
 
@@ -26,27 +23,7 @@ def test_each_difference_has_its_reason_in_the_docs() -> None:
 
 
 def test_a_server_does_what_the_model_does(server: str) -> None:
-    class OnServer(test_model.DatabaseMachine):
-        """The same on a server: each run has an empty database there."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.stack = contextlib.ExitStack()
-            self.target = self.stack.enter_context(empty_database(server, max_connections="60"))
-
-        def teardown(self) -> None:
-            super().teardown()
-            self.stack.close()
-
-    run_state_machine_as_test(
-        OnServer,
-        settings=settings(
-            max_examples=40,
-            stateful_step_count=15,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-        ),
-    )
+    on_server.run(test_model.DatabaseMachine, server)
 
 
 def test_transactions_of_rows_are_dicts(url: str) -> None:
