@@ -1,9 +1,13 @@
 //! What the ends of a query ask for, and what they get.
 
+use pellucid_query::CoveredRows;
 use pellucid_query::exec::Request;
 use pellucid_query::expression::Node;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyTuple};
 
 use crate::query::plan::Plan;
+use crate::values::keys;
 use crate::work::walks::{Source, Walked};
 
 /// What the caller asks for.
@@ -58,4 +62,38 @@ pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
         is_parallel: is_free && asked.is_parallel(),
         meter: plan.meter.clone(),
     }
+}
+
+/// The keys of the rows for which each function returns something true: at most `limit` of them,
+/// behind the first `offset`. `items` gives pairs of key and row.
+///
+/// # Errors
+/// What reading a row or a function raises.
+pub fn passed_keys(
+    mut items: Bound<'_, PyIterator>,
+    table_name: &str,
+    filters: &[Py<PyAny>],
+    (mut offset, limit): (u64, u64),
+) -> PyResult<CoveredRows> {
+    let mut passed = CoveredRows::default();
+    // Checked before the next row is looked for, which may be far off.
+    while (passed.len() as u64) < limit {
+        let Some(item) = items.next() else { break };
+        let item = item?.cast_into::<PyTuple>()?;
+        let (key, row) = (item.get_item(0)?, item.get_item(1)?);
+        let mut is_wanted = true;
+        for filter in filters {
+            is_wanted = filter.bind(items.py()).call1((&row,))?.is_truthy()?;
+            if !is_wanted {
+                break;
+            }
+        }
+        if is_wanted && offset > 0 {
+            offset -= 1;
+        } else if is_wanted {
+            let key = keys::key_of(table_name, &key)?;
+            passed.push_key(&key.bytes, &key.spelling);
+        }
+    }
+    Ok(passed)
 }

@@ -4,18 +4,18 @@
 //! `pellucid.postgres.reading.Reading` writes the statements and has the connection. A query reads
 //! one state of the table, with as many statements as it takes.
 
+use pellucid_query::Selection;
 use pellucid_query::exec::evaluator_of_all;
 use pellucid_query::index::Definition;
 use pellucid_query::plan::Candidate;
 use pellucid_query::server::{Codes, Predicate, ServerIndex, Translated, translate, worth_knowing};
 use pellucid_query::sort::{Sort, SortKey, SortedKeys};
-use pellucid_query::{CoveredRows, Selection};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::errors;
 use crate::hot::callbacks;
-use crate::query::asked::{Asked, Output, request};
+use crate::query::asked::{Asked, Output, passed_keys, request};
 use crate::query::handle::{Query, of_server};
 use crate::query::plan::Plan;
 use crate::server::feed::{Feed, Fetching};
@@ -23,7 +23,6 @@ use crate::server::rows::ServerRows;
 use crate::server::table::ServerTable;
 use crate::table::reading::Rows;
 use crate::values::home::Home;
-use crate::values::keys;
 use crate::values::views::Shows;
 use crate::work::walks::{SIGNALS, Source, of_fault, over};
 
@@ -264,29 +263,10 @@ fn passed(
     plan: &Plan,
     (fetching, selection): (Fetching, Option<Selection>),
 ) -> PyResult<Fetching> {
-    let (py, mut offset) = (served.table.py(), plan.offset);
-    let name = served.table.get().name_of(py);
-    let mut found = CoveredRows::default();
+    let py = served.table.py();
     let rows = Bound::new(py, ServerRows::new(&served.table, fetching, selection, Shows::Items)?)?;
-    let mut items = rows.try_iter()?;
-    while (found.len() as u64) < plan.limit {
-        let Some(item) = items.next() else { break };
-        let item = item?.cast_into::<PyTuple>()?;
-        let (key, row) = (item.get_item(0)?, item.get_item(1)?);
-        let mut is_wanted = true;
-        for filter in &plan.filters {
-            is_wanted = filter.bind(py).call1((&row,))?.is_truthy()?;
-            if !is_wanted {
-                break;
-            }
-        }
-        if is_wanted && offset > 0 {
-            offset -= 1;
-        } else if is_wanted {
-            let key = keys::key_of(&name, &key)?;
-            found.push_key(&key.bytes, &key.spelling);
-        }
-    }
+    let name = served.table.get().name_of(py);
+    let found = passed_keys(rows.try_iter()?, &name, &plan.filters, (plan.offset, plan.limit))?;
     Ok(Fetching::of_keys(&served.reading, SortedKeys::Listed(found)))
 }
 

@@ -6,11 +6,10 @@ use pellucid_query::sort::{SortKey, SortedKeys};
 use pellucid_query::{CoveredRows, Extremes, Fault, RowsByKey, Selection};
 use pellucid_store::{Reader, Snapshot, TableId, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::hot::callbacks;
-use crate::query::asked::{Asked, Output, request};
+use crate::query::asked::{Asked, Output, passed_keys, request};
 use crate::query::handle::Query;
 use crate::query::of::Of;
 use crate::query::reader::{TableReader, copied, rows_of_extremes};
@@ -18,7 +17,6 @@ use crate::query::{indexes, served};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::home::Home;
-use crate::values::keys;
 use crate::values::views::Shows;
 use crate::work::threads::caller;
 use crate::work::walks::{Queried, Source, Walked, of_fault};
@@ -167,31 +165,9 @@ fn pass_filters(
     table: &Bound<'_, Table>,
     source: Source,
     filters: &[Py<PyAny>],
-    mut offset: u64,
+    offset: u64,
     limit: u64,
 ) -> PyResult<CoveredRows> {
-    let py = table.py();
-    let mut passed = CoveredRows::default();
-    let name = table.get().name(py);
-    let mut items = Table::iterate_rows(table, source.rows, source.selection, Shows::Items)?.try_iter()?;
-    // Checked before the next row is looked for, which may be far off.
-    while (passed.len() as u64) < limit {
-        let Some(item) = items.next() else { break };
-        let item = item?.cast_into::<PyTuple>()?;
-        let (key, row) = (item.get_item(0)?, item.get_item(1)?);
-        let mut is_wanted = true;
-        for filter in filters {
-            is_wanted = filter.bind(py).call1((&row,))?.is_truthy()?;
-            if !is_wanted {
-                break;
-            }
-        }
-        if is_wanted && offset > 0 {
-            offset -= 1;
-        } else if is_wanted {
-            let key = keys::key_of(&name, &key)?;
-            passed.push_key(&key.bytes, &key.spelling);
-        }
-    }
-    Ok(passed)
+    let items = Table::iterate_rows(table, source.rows, source.selection, Shows::Items)?.try_iter()?;
+    passed_keys(items, &table.get().name(table.py()), filters, (offset, limit))
 }
