@@ -1,10 +1,11 @@
 //! Which large values, stored outside of a record, the record refers to.
 
 use crate::error::Corrupt;
-use crate::layout::{DEPTH_MAX, tag};
+use crate::layout::tag;
 use crate::payload;
 use crate::shape::Shapes;
-use crate::view::{self, Container, Root, Slot, Walker};
+use crate::view::Slot;
+use crate::visit::visit_values;
 
 /// The ids of the large values to which a record refers.
 ///
@@ -12,48 +13,27 @@ use crate::view::{self, Container, Root, Slot, Walker};
 /// Damage in the record.
 pub fn large_ids<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u64>, Corrupt> {
     let mut ids = Vec::new();
-    match view::root(record, shapes)? {
-        Root::Container(container) => {
-            add_of_container(record, shapes, container, DEPTH_MAX, &mut ids)?;
+    visit_values(record, shapes, |slot| {
+        if let Slot::Heap { tag: tag::APART, payload, .. } = slot {
+            ids.extend(payload::apart(payload).map(|apart| apart.blob));
         }
-        Root::Scalar(slot) => add_of_slot(record, shapes, slot, DEPTH_MAX, &mut ids)?,
-    }
+        Ok(true)
+    })?;
     Ok(ids)
 }
 
-fn add_of_container<S: Shapes + ?Sized>(
-    record: &[u8],
-    shapes: &S,
-    container: Container,
-    depth: u32,
-    ids: &mut Vec<u64>,
-) -> Result<u32, Corrupt> {
-    let mut walker = Walker::new(container);
-    if depth == 0 || container.kind.is_packed() {
-        return Ok(walker.end());
-    }
-    while let Some(slot) = walker.next(record, shapes)? {
-        if let Slot::Container(inner) = slot {
-            let end = add_of_container(record, shapes, inner, depth - 1, ids)?;
-            walker.consumed(end)?;
-        } else {
-            add_of_slot(record, shapes, slot, depth, ids)?;
+/// The offsets of these ids in the record, in the order in which they were encoded.
+///
+/// # Errors
+/// Damage in the record.
+pub fn large_id_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<usize>, Corrupt> {
+    let mut places = Vec::new();
+    visit_values(record, shapes, |slot| {
+        if let Slot::Heap { tag: tag::APART, offset, .. } = slot {
+            // The payload's first byte is the value's own tag; the id follows it.
+            places.push(offset as usize + 1);
         }
-    }
-    Ok(walker.end())
-}
-
-fn add_of_slot<S: Shapes + ?Sized>(
-    record: &[u8],
-    shapes: &S,
-    slot: Slot<'_>,
-    depth: u32,
-    ids: &mut Vec<u64>,
-) -> Result<(), Corrupt> {
-    if let Slot::Heap { tag: tag::APART, payload, .. } = slot {
-        ids.extend(payload::apart(payload).map(|apart| apart.blob));
-    } else if let Some(inner) = slot.payload_container(record, shapes)? {
-        add_of_container(record, shapes, inner, depth - 1, ids)?;
-    }
-    Ok(())
+        Ok(true)
+    })?;
+    Ok(places)
 }

@@ -28,6 +28,7 @@ pub mod shape;
 pub mod validate;
 pub mod value;
 pub mod view;
+pub mod visit;
 mod walk;
 
 pub use encode::Encoder;

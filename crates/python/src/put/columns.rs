@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use pellucid_query::arrow::writer::{Records, Unfit, Unwritten, Writer, Zones};
 use pellucid_record::encode::Encoder;
 use pellucid_record::key::KeyEncoder;
+use pellucid_record::large_ids::large_id_places;
 use pellucid_record::layout::{ADMISSION_SIGHTING, MICROS_PER_DAY};
 use pellucid_record::shape::{Shape, Sighting};
 use pellucid_store::{StoreError, TableId, Transaction};
@@ -25,7 +26,6 @@ use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::dates;
 use crate::values::encode::APART_SIZE_MIN;
-use crate::values::missing_ids::apart_places;
 
 /// The most rows that are stored before other threads may have the GIL and signals are checked:
 /// they take some milliseconds.
@@ -202,7 +202,7 @@ impl<'a, 'py> Loading<'a, 'py> {
                 if !large.is_empty() {
                     patched.clear();
                     patched.extend_from_slice(record);
-                    let places = apart_places(record, &*core.names).map_err(StoreError::Record)?;
+                    let places = large_id_places(record, &*core.names).map_err(StoreError::Record)?;
                     for ((_, data), place) in large.iter().zip(places) {
                         let blob = transaction.put_blob(data)?;
                         blobs.push(blob);

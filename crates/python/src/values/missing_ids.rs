@@ -5,9 +5,8 @@
 
 use pellucid_record::envelope::renumber;
 use pellucid_record::error::Corrupt;
-use pellucid_record::layout::tag;
+use pellucid_record::large_ids::large_id_places;
 use pellucid_record::shape::{Shape, Shapes};
-use pellucid_record::view::{Container, Root, Slot, Walker, root};
 
 use crate::values::encode::PROVISIONAL_ID;
 use crate::values::names::{Names, ShapeNames};
@@ -38,7 +37,7 @@ pub fn write_large_ids(
     pending: &[Box<ShapeNames>],
     ids: &[u64],
 ) -> Result<(), Corrupt> {
-    for (place, id) in apart_places(record, &WithPending { names, pending })?.into_iter().zip(ids) {
+    for (place, id) in large_id_places(record, &WithPending { names, pending })?.into_iter().zip(ids) {
         if let Some(bytes) = record.get_mut(place..place + 8) {
             bytes.copy_from_slice(&id.to_le_bytes());
         }
@@ -60,54 +59,4 @@ pub fn write_shape_ids(
         Some(index) => ids.get(index as usize).copied(),
         None => Some(id),
     })
-}
-
-/// The offsets of the ids of values stored outside of the record, in the order in which they were
-/// encoded.
-///
-/// # Errors
-/// Damage in the record.
-pub fn apart_places<S: Shapes>(record: &[u8], shapes: &S) -> Result<Vec<usize>, Corrupt> {
-    let mut places = Vec::new();
-    match root(record, shapes)? {
-        Root::Container(container) => {
-            add_apart_places(record, shapes, container, &mut places)?;
-        }
-        Root::Scalar(slot) => add_apart_place(record, shapes, slot, &mut places)?,
-    }
-    Ok(places)
-}
-
-fn add_apart_places<S: Shapes>(
-    record: &[u8],
-    shapes: &S,
-    container: Container,
-    places: &mut Vec<usize>,
-) -> Result<u32, Corrupt> {
-    let mut walker = Walker::new(container);
-    while let Some(slot) = walker.next(record, shapes)? {
-        match slot {
-            Slot::Container(inner) => walker.consumed(add_apart_places(record, shapes, inner, places)?)?,
-            other => add_apart_place(record, shapes, other, places)?,
-        }
-    }
-    Ok(walker.end())
-}
-
-fn add_apart_place<S: Shapes>(
-    record: &[u8],
-    shapes: &S,
-    slot: Slot<'_>,
-    places: &mut Vec<usize>,
-) -> Result<(), Corrupt> {
-    match slot {
-        // The payload's first byte is the value's own tag; the id follows it.
-        Slot::Heap { tag: tag::APART, offset, .. } => places.push(offset as usize + 1),
-        Slot::Heap { tag: tag::REGISTERED, payload, offset } => {
-            let end = offset + payload.len() as u32;
-            add_apart_places(record, shapes, Container::nested(record, offset, end, shapes)?, places)?;
-        }
-        _ => {}
-    }
-    Ok(())
 }
