@@ -228,7 +228,7 @@ def no_machine_is_named(name: str, text: str) -> Iterator[Finding]:
 def a_module_says_what_it_does(name: str, text: str) -> Iterator[Finding]:
     if is_rust_library(name):
         head = text.split("\n\n")[0] if text.startswith("//!") else ""
-    elif name.startswith(("python/pellucid/", "bench/")) and name.endswith(".py"):
+    elif name.startswith(("python/", "bench/")) and name.endswith(".py"):
         head = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
     else:
         return
