@@ -46,7 +46,7 @@ crash *args: build
 # Compare speed and size with rivals, in one run: bench [records dict writes query | dropins megabyte buffers json-lines]
 bench *args: build
     @tools/rivals.sh
-    @python -m bench "$@"
+    @python -m pellucid_bench "$@"
 
 # Read the standard library's own source into a database and show what that is good for
 demo *args: build

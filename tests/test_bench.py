@@ -20,20 +20,18 @@ import pyarrow
 import pytest
 from pellucid import F
 from pellucid import bench as installed
-from rich.console import Console
-
-from bench import __main__ as shell
-from bench import child, machine, measures, report, writer_processes
-from bench.contenders import writers
-from bench.contenders.dicts import Player, Session, players
-from bench.contenders.queries import Ours, Queried, queried
-from bench.contenders.stores import InFile, Pellucid, Store, stores
-from bench.contenders.writers import Writer
-from bench.experiments import access_paths, columns, dicts, indexes, pending_commits, queries, scale
-from bench.measures import Measure, Result, Target, Unit, Verdict
-from bench.rivals import Rivals
-from bench.run import QUICK, Run
-from bench.runner import (
+from pellucid_bench import __main__ as shell
+from pellucid_bench import child, machine, measures, terminal, writer_processes
+from pellucid_bench.contenders import writers
+from pellucid_bench.contenders.dicts import Player, Session, players
+from pellucid_bench.contenders.queries import Ours, Queried, queried
+from pellucid_bench.contenders.stores import InFile, Pellucid, Store, stores
+from pellucid_bench.contenders.writers import Writer
+from pellucid_bench.experiments import access_paths, columns, dicts, indexes, pending_commits, queries, scale
+from pellucid_bench.measures import Measure, Result, Target, Unit, Verdict
+from pellucid_bench.rivals import Rivals
+from pellucid_bench.run import QUICK, Run
+from pellucid_bench.runner import (
     Contender,
     Pace,
     WrongAnswerError,
@@ -44,7 +42,8 @@ from bench.runner import (
     statement,
     timed,
 )
-from bench.sample_records import FIELD_NAMES, MIXED, SHAPES, STARTS, UNIFORM, VARIED, Population
+from pellucid_bench.sample_records import FIELD_NAMES, MIXED, SHAPES, STARTS, UNIFORM, VARIED, Population
+from rich.console import Console
 
 ROWS = 300
 
@@ -484,8 +483,10 @@ def test_a_change_that_is_not_kept_ends_the_run(tmp_path: Path, monkeypatch: pyt
 
 def test_polars_says_how_many_threads_it_has(tmp_path: Path) -> None:
     # In an interpreter of its own: here it may have been imported, with as many as there are processors.
-    line = "import sys; from bench.contenders.queries import polars_of; from bench.rivals import Rivals"
-    ask = f"{line}; print(polars_of(Rivals())[1])"
+    line = (
+        "import sys; from pellucid_bench.contenders import queries; from pellucid_bench.rivals import Rivals"
+    )
+    ask = f"{line}; print(queries.polars_of(Rivals())[1])"
     run = partial(subprocess.run, capture_output=True, text=True, check=True, cwd=tmp_path)
     environment = child.environment()
     assert run([sys.executable, "-c", ask], env=environment).stdout == "polars, in memory\n"
@@ -500,7 +501,7 @@ def test_polars_says_how_many_threads_it_has(tmp_path: Path) -> None:
 
 def text_of(run: Run) -> str:
     out = io.StringIO()
-    report.show(Console(file=out, width=140), run, {"cpu": "a cpu"})
+    terminal.show(Console(file=out, width=140), run, {"cpu": "a cpu"})
     return out.getvalue()
 
 
@@ -531,7 +532,7 @@ def test_a_rival_that_is_not_installed_is_listed(tmp_path: Path) -> None:
     run = Run(tmp_path, measures=[compared(ours=1.0, theirs=2.0)])
     assert run.rivals.find("no_such_rival") is None
     assert "not installed: no_such_rival" in text_of(run)
-    assert list(report.to_json(run, {}, "x")["not_installed"]) == ["no_such_rival"]
+    assert list(terminal.to_json(run, {}, "x")["not_installed"]) == ["no_such_rival"]
 
 
 def test_the_machine_is_named(tmp_path: Path) -> None:
@@ -541,7 +542,7 @@ def test_the_machine_is_named(tmp_path: Path) -> None:
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bench", *arguments]
+    command = [sys.executable, "-m", "pellucid_bench", *arguments]
     return subprocess.run(command, env=child.environment(), capture_output=True, text=True, check=True)
 
 
@@ -613,7 +614,7 @@ def test_a_quick_run_measures_everything(
         assert one["title"] in shown
     targets = [target for measure in found["measures"] for target in measure["targets"]]
     assert len(targets) == target_count
-    assert found["command"].startswith("python -m bench")
+    assert found["command"].startswith("python -m pellucid_bench")
     assert found["machine"]["cpu"] in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 

@@ -13,13 +13,21 @@ from typing import Any
 
 import servers
 
-BENCH = Path(__file__).parent.parent.parent / "bench"
+BENCH = Path(__file__).parent.parent.parent / "python/pellucid_bench"
 QUICK = ("--quick", "--rounds", "1", "--entries", "3")
 
 
 def run(program: str, path: Path, *options: str) -> tuple[dict[str, Any], str]:
     """The dataset of a short run, and what it printed."""
-    command = [sys.executable, BENCH / program, "--json", path, *QUICK, *options]
+    command = [
+        sys.executable,
+        "-m",
+        f"pellucid_bench.experiments.{program}",
+        "--json",
+        path,
+        *QUICK,
+        *options,
+    ]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(path.read_text()), done.stdout
 
@@ -50,7 +58,7 @@ def test_the_part_for_other_interpreters_needs_the_standard_library_alone(tmp_pa
 def test_all_ways_agree_with_and_without_a_server(server: str, tmp_path: Path) -> None:
     for driver in servers.DRIVERS:
         servers.driver(driver)
-    dataset, printed = run("buffers.py", tmp_path / "out.json", "--dsn", server)
+    dataset, printed = run("buffers", tmp_path / "out.json", "--dsn", server)
     check(dataset)
     assert dataset["server"].startswith("PostgreSQL ")
     ways = {(result.get("place"), result.get("task"), result["way"]) for result in dataset["results"]}
@@ -60,7 +68,7 @@ def test_all_ways_agree_with_and_without_a_server(server: str, tmp_path: Path) -
 
 
 def test_it_runs_without_a_server(tmp_path: Path) -> None:
-    dataset, _ = run("buffers.py", tmp_path / "out.json", "--no-server", "--no-pickles")
+    dataset, _ = run("buffers", tmp_path / "out.json", "--no-server", "--no-pickles")
     check(dataset)
     assert dataset["server"] is None
     assert {result["place"] for result in dataset["results"]} == {"client"}

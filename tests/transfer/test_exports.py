@@ -194,9 +194,8 @@ def test_a_key_does_not_hide_a_field(tmp_path: Path, table: pellucid.Table[Any])
 
 
 def test_the_benchmark_runs() -> None:
-    program = Path(__file__).parent.parent.parent / "bench/json_lines.py"
     ran = subprocess.run(
-        [sys.executable, program, "--rows", "1000", "--rounds", "1"],
+        [sys.executable, "-m", "pellucid_bench.experiments.json_lines", "--rows", "1000", "--rounds", "1"],
         capture_output=True,
         text=True,
         check=True,

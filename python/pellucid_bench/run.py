@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.measures import Measure, Target, Unit
-from bench.rivals import Rivals
-from bench.runner import Contender, Pace, measure
+from pellucid_bench.measures import Measure, Target, Unit
+from pellucid_bench.rivals import Rivals
+from pellucid_bench.runner import Contender, Pace, measure
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """This program measures tables on a PostgreSQL server, beside pickles in bytea and beside jsonb.
 
-    python -m bench postgres                                # with a server of its own
-    python -m bench postgres --dsn "host=db.example"        # with yours: a schema that goes afterwards
-    python -m bench postgres --full                         # also scans 2 GB for the measure of memory
+    pellucid bench postgres                                # with a server of its own
+    pellucid bench postgres --dsn "host=db.example"        # with yours: a schema that goes afterwards
+    pellucid bench postgres --full                         # also scans 2 GB for the measure of memory
 
 All contenders are in one process and on one server. Each first gives its answer, and these must be equal.
 A row is a dict of ten dicts, 600 bytes as a pickle. On Citus, `--distributed` distributes all tables by their
@@ -28,12 +28,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import child, machine, report
-from bench.measures import Measure, Result, Target, Unit
-from bench.run import Run, Scale
-from bench.runner import Contender, Pace, WrongAnswerError, in_turn, loop, timed
+from pellucid_bench import child, machine, terminal
+from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.run import Run, Scale
+from pellucid_bench.runner import Contender, Pace, WrongAnswerError, in_turn, loop, timed
 
-KEEPER = Path(__file__).parents[2] / "tools/postgres_server.py"
+KEEPER = Path(__file__).parents[3] / "tools/postgres_server.py"
 PARTS = 10
 OURS, PICKLE, JSONB, SQL = "pellucid", "psycopg, pickle in bytea", "psycopg, jsonb", "the server, jsonb"
 RANGE = 1_000
@@ -400,21 +400,21 @@ def main(arguments: Sequence[str]) -> int:
                 part(run, place)
         finally:
             place.close()
-    report.show(console, run, described)
+    terminal.show(console, run, described)
     if options.quick:
         console.print(
             "[bold yellow]--quick runs everything as briefly as possible: these figures mean nothing.[/]"
         )
     if options.json:
-        command = shlex.join(["python", "-m", "bench", "postgres", *arguments])
-        report.write_json(options.json, report.to_json(run, described, command))
+        command = shlex.join(["python", "-m", "pellucid_bench", "postgres", *arguments])
+        terminal.write_json(options.json, terminal.to_json(run, described, command))
         console.print(f"wrote {options.json}")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench postgres",
+        prog="pellucid bench postgres",
         description="Compare tables on a PostgreSQL server with pickles in bytea and with jsonb.",
     )
     parser.add_argument(

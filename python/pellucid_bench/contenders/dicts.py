@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import pellucid
 
-from bench.rivals import Rivals
+from pellucid_bench.rivals import Rivals
 
 Names = dict[str, Any]
 Pair = tuple[str, str]

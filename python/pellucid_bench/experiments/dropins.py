@@ -1,6 +1,6 @@
 """This experiment measures pellucid.shelve and pellucid.dbm against shelve and dbm over each backend.
 
-    python bench/dropins.py [--quick] [--rounds 5] [--python /usr/bin/python3 ...] [--directory FOLDER]
+    pellucid bench dropins [--quick] [--rounds 5] [--python /usr/bin/python3 ...] [--directory FOLDER]
 
 Each sample is a new process, and the contenders take turns. No Python has all backends: Debian has GDBM in a
 package of its own, and dbm.sqlite3 came with 3.13. So each contender runs on the first Python that can import

@@ -1,7 +1,7 @@
 """This module measures what needs a process of its own.
 
 A process imports a module only once, and anonymous memory belongs to the whole process. So these measures run
-as `python -m bench.child VERB ...`, and print one JSON object.
+as `python -m pellucid_bench.child VERB ...`, and print one JSON object.
 
     open KIND PATH           seconds to open an existing database of another library (or ours)
     scan PATH FIELD HOW      peak anonymous memory while a field of every row is read; HOW: loop, sum, nothing
@@ -32,7 +32,7 @@ TOGETHER_SECONDS_MAX = 120.0
 
 def command(*arguments: str) -> list[str]:
     """Return the command of a new process that runs one verb."""
-    return [sys.executable, "-m", "bench.child", *arguments]
+    return [sys.executable, "-m", "pellucid_bench.child", *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -173,7 +173,7 @@ def main() -> None:
         print(json.dumps(scan(*arguments)))
     elif verb in ("trade", "exchange", "commit", "crash", "recover"):
         # Import this only here: the other verbs measure a process without all of this.
-        from bench import writer_processes
+        from pellucid_bench import writer_processes
 
         writer_processes.main(verb, *arguments)
     else:

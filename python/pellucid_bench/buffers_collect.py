@@ -1,6 +1,6 @@
 """Time the ways to get a dict out of a pickle that lies in a buffer, with the standard library alone.
 
-    python bench/buffers_collect.py --json out.json
+    python buffers_collect.py --json out.json
 
 It runs on Python 2.7 and on 3.6 to 3.15, on CPython and on PyPy. `buffers.py` imports it, and adds what needs
 more than the standard library. A run writes one JSON file: the machine, the interpreter, and each sample.

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 import pellucid
 
-from bench.rivals import Rivals
-from bench.runner import loop
-from bench.sample_records import Population, Record
+from pellucid_bench.rivals import Rivals
+from pellucid_bench.runner import loop
+from pellucid_bench.sample_records import Population, Record
 
 Number = int | float
 

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import child, writer_processes
-from bench.contenders.writers import Opened, Writer, row
-from bench.measures import Measure, Result, Target, Unit
-from bench.run import Run
-from bench.runner import Contender, WrongAnswerError, function, in_turn
+from pellucid_bench import child, writer_processes
+from pellucid_bench.contenders.writers import Opened, Writer, row
+from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, WrongAnswerError, function, in_turn
 
 WRITERS = 8
 DISK = "(the disk alone)"

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import pellucid
 from pellucid import F
 
-from bench.contenders.stores import (
+from pellucid_bench.contenders.stores import (
     InFile,
     LiveDicts,
     LmdbJson,
@@ -31,8 +31,8 @@ from bench.contenders.stores import (
     SqliteJson,
     json_text,
 )
-from bench.rivals import Rivals
-from bench.sample_records import VARIED, Record
+from pellucid_bench.rivals import Rivals
+from pellucid_bench.sample_records import VARIED, Record
 
 ABOVE = 50
 """About half of the rows have a greater age."""

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.contenders.dicts import Names, Pair, Player, Session, players
-from bench.measures import Measure, Result, Target, Unit
-from bench.run import Run
-from bench.runner import WrongAnswerError, compiled, function, in_turn
+from pellucid_bench.contenders.dicts import Names, Pair, Player, Session, players
+from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import WrongAnswerError, compiled, function, in_turn
 
 BLOCK = 100
 """Single puts between two reads of the clock."""

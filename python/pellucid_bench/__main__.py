@@ -12,19 +12,19 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import child, machine, report
-from bench.experiments import dicts, postgres, queries, records, writes
-from bench.run import QUICK, Run, Scale
-from bench.runner import Pace
+from pellucid_bench import child, machine, terminal
+from pellucid_bench.experiments import dicts, postgres, queries, records, writes
+from pellucid_bench.run import QUICK, Run, Scale
+from pellucid_bench.runner import Pace
 
 WORKLOADS = {"records": records.run, "dict": dicts.run, "writes": writes.run, "query": queries.run}
 # Experiments that are programs, with options of their own: each runs its contenders in processes.
 PROGRAMS = {
-    "buffers": "buffers.py",
-    "dropins": "dropins.py",
-    "json-lines": "json_lines.py",
-    "megabyte": "megabyte.py",
-    "scale": "experiments/scale.py",
+    "buffers": "buffers",
+    "dropins": "dropins",
+    "json-lines": "json_lines",
+    "megabyte": "megabyte",
+    "scale": "scale",
 }
 
 
@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the workloads of the command line, print the report, and return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in PROGRAMS:
-        program = Path(__file__).parent / PROGRAMS[arguments[0]]
-        words = [sys.executable, str(program), *arguments[1:]]
+        module = f"pellucid_bench.experiments.{PROGRAMS[arguments[0]]}"
+        words = [sys.executable, "-m", module, *arguments[1:]]
         return subprocess.run(words, env=child.environment(), check=False).returncode
     if arguments and arguments[0] == "postgres":
         return postgres.main(arguments[1:])
@@ -55,21 +55,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 WORKLOADS[workload](run)
     if not run.measures:
         parser.error(f"no measure has {options.only!r} in its title")
-    report.show(console, run, described)
+    terminal.show(console, run, described)
     if options.quick:
         console.print(
             "[bold yellow]--quick runs everything as briefly as possible: these figures mean nothing.[/]"
         )
     if options.json:
-        command = shlex.join(["python", "-m", "bench", *arguments])
-        report.write_json(options.json, report.to_json(run, described, command))
+        command = shlex.join(["python", "-m", "pellucid_bench", *arguments])
+        terminal.write_json(options.json, terminal.to_json(run, described, command))
         console.print(f"wrote {options.json}")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench",
+        prog="python -m pellucid_bench",
         description="Compare the speed of pellucid with other libraries.",
         epilog="Programs with options of their own, such as `bench dropins --help`: "
         f"{', '.join([*PROGRAMS, 'postgres'])}.",

@@ -1,8 +1,8 @@
 """Time the ways to get at a dict that arrives in a database buffer: pickle, JSON, jsonb, msgpack, pellucid.
 
-    python bench/buffers.py --json out.json           # with a server of its own
-    python bench/buffers.py --dsn "host=db.example"   # with yours: it makes temporary tables only
-    python bench/buffers.py --no-server
+    pellucid bench buffers --json out.json            # with a server of its own
+    pellucid bench buffers --dsn "host=db.example"    # with yours: it makes temporary tables only
+    pellucid bench buffers --no-server
 
 Three tasks: "whole" makes a plain dict of all, "one" reads a field of one inner dict, "each" adds up that
 field of all inner dicts. "fetch" is the SELECT alone. The pickles of each protocol and the unpicklers are the
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import buffers_collect as collector
+from pellucid_bench import buffers_collect as collector
 
 # The modules, and the packages that have them.
 LIBRARIES = {
@@ -39,7 +39,7 @@ LIBRARIES = {
     "msgspec": "msgspec",
 }
 TASKS = ("whole", "one", "each", "fetch")
-SERVER = Path(__file__).parent.parent / "tools/postgres_server.py"
+SERVER = Path(__file__).parents[3] / "tools/postgres_server.py"
 
 
 class Codec(NamedTuple):

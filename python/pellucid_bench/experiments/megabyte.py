@@ -2,7 +2,7 @@
 
 Each library writes them with a sync after every 250, in a process of its own. Then the files leave the page
 cache. A second process reads all values cold, and again warm. The memory is what the process has beside the
-pages of files. Run it with `python bench/megabyte.py`. `--full` has 50,000 values, and needs 60 GB on the
+pages of files. Run it with `pellucid bench megabyte`. `--full` has 50,000 values, and needs 60 GB on the
 disk: each library's files are removed before the next one begins.
 """
 
@@ -264,7 +264,7 @@ def child(name: str, phase: str, folder: Path, count: int, size: int) -> None:
 
 def run_child(*arguments: str) -> dict[str, float]:
     """Run one phase in a process of its own."""
-    command = [sys.executable, __file__, "--child", *arguments]
+    command = [sys.executable, "-m", "pellucid_bench.experiments.megabyte", "--child", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     figures: dict[str, float] = json.loads(done.stdout)
     return figures

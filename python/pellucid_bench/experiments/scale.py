@@ -23,9 +23,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bench import child
-from bench.contenders.big_stores import BIG_STORES, INDEXES, ROW_SIZE, TEXT_SIZE, TOWNS, BigStore, Row
-from bench.rivals import Rivals
+from pellucid_bench import child
+from pellucid_bench.contenders.big_stores import (
+    BIG_STORES,
+    INDEXES,
+    ROW_SIZE,
+    TEXT_SIZE,
+    TOWNS,
+    BigStore,
+    Row,
+)
+from pellucid_bench.rivals import Rivals
 
 ROWS = 1_000_000
 ROWS_FULL = (1_000_000, 3_000_000, 10_000_000, 40_000_000)
@@ -316,7 +324,7 @@ def run_child(*arguments: object) -> Any:
 
 
 def _command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "bench.experiments.scale", "--child", *map(str, arguments)]
+    return [sys.executable, "-m", "pellucid_bench.experiments.scale", "--child", *map(str, arguments)]
 
 
 def kill_in_the_middle(name: str, folder: Path, count: int, order: str) -> Figures:
@@ -494,7 +502,7 @@ def _work_as_child(verb: str, name: str, folder: str, count: str, order: str, *m
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench scale", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m pellucid_bench scale", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", metavar="N", help=f"how many ({ROWS:,})")
     parser.add_argument(
         "--full", action="store_true", help="1, 3, 10 and 40 million rows, both orders of keys"

@@ -20,9 +20,9 @@ from typing import Any
 import pellucid
 from pellucid import F
 
-from bench.measures import Target, Unit
-from bench.run import Run
-from bench.runner import Contender, timed
+from pellucid_bench.measures import Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, timed
 
 EXTEND = "extend a table that has indexes"
 APPEND = "append single rows to a table that has indexes"

@@ -20,8 +20,8 @@ from typing import Any
 import pellucid
 from pellucid import F
 
-from bench.measures import Measure, Result, Target, Unit
-from bench.run import Run
+from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.run import Run
 
 WAYS = "time of the way that a query takes, beside the best one"
 TITLES = [WAYS]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pellucid
 
-from bench.rivals import Rivals
-from bench.sample_records import Population, Record
+from pellucid_bench.rivals import Rivals
+from pellucid_bench.sample_records import Population, Record
 
 
 @dataclass(frozen=True, slots=True)

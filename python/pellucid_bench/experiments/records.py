@@ -16,13 +16,13 @@ from typing import Any
 
 import pellucid
 
-from bench.contenders.readers import Reader, readers
-from bench.contenders.stores import LiveDicts, Pellucid, Store, stores
-from bench.experiments import processes
-from bench.measures import Measure, Target, Unit
-from bench.run import Run
-from bench.runner import Contender, freeze, loop, measure, sizes, statement, timed, unfreeze
-from bench.sample_records import MIXED, UNIFORM, Population, Record, small
+from pellucid_bench.contenders.readers import Reader, readers
+from pellucid_bench.contenders.stores import LiveDicts, Pellucid, Store, stores
+from pellucid_bench.experiments import processes
+from pellucid_bench.measures import Measure, Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, freeze, loop, measure, sizes, statement, timed, unfreeze
+from pellucid_bench.sample_records import MIXED, UNIFORM, Population, Record, small
 
 KEYS_AT_ONCE = 200
 KINDS_AT_ONCE = 256

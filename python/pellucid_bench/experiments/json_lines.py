@@ -1,6 +1,6 @@
 """This program measures the import and the export of JSON Lines, with rows of 200 bytes.
 
-    python bench/json_lines.py [--rows 1000000] [--rounds 3]
+    pellucid bench json-lines [--rows 1000000] [--rounds 3]
 
 It prints rows per second of wall time, best of all rounds, and the processor time of a row: on a machine that
 does other work too, the second figure says more. The goals are 300,000 rows/s in and 500,000 rows/s out.

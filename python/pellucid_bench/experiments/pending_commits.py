@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import child
-from bench.contenders.writers import OURS, SQLITE, Writer, repeated, row
-from bench.measures import Target, Unit
-from bench.run import Run
-from bench.runner import Contender, WrongAnswerError, function
+from pellucid_bench import child
+from pellucid_bench.contenders.writers import OURS, SQLITE, Writer, repeated, row
+from pellucid_bench.measures import Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, WrongAnswerError, function
 
 TRIES = 5
 """How often a sample is repeated because of a checkpoint."""

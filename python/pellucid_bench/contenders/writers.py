@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import pellucid
 
-from bench.rivals import Rivals
-from bench.runner import compiled
+from pellucid_bench.rivals import Rivals
+from pellucid_bench.runner import compiled
 
 Names = dict[str, Any]
 Row = dict[str, Any]

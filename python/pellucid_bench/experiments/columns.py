@@ -15,8 +15,8 @@ from typing import Any
 
 from pellucid import F
 
-from bench.contenders.queries import Duck, Frame, InPython, InSql, Ours, Queried, polars_of
-from bench.contenders.stores import (
+from pellucid_bench.contenders.queries import Duck, Frame, InPython, InSql, Ours, Queried, polars_of
+from pellucid_bench.contenders.stores import (
     DuckDb,
     LiveDicts,
     LmdbJson,
@@ -25,11 +25,11 @@ from bench.contenders.stores import (
     SqliteJson,
     json_text,
 )
-from bench.measures import Target, Unit
-from bench.rivals import Rivals
-from bench.run import Run
-from bench.runner import Contender, timed
-from bench.sample_records import VARIED, Record
+from pellucid_bench.measures import Target, Unit
+from pellucid_bench.rivals import Rivals
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, timed
+from pellucid_bench.sample_records import VARIED, Record
 
 NUMPY = "one field of all rows, as an array of NumPy"
 ARROW = "four fields of all rows, as a table of Arrow"

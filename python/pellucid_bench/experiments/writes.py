@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from bench.contenders.writers import OURS, SCANNED, Names, Writer, repeated, row, writers
-from bench.experiments import pending_commits, several_writers
-from bench.measures import Target, Unit
-from bench.run import Run
-from bench.runner import Contender, timed
+from pellucid_bench.contenders.writers import OURS, SCANNED, Names, Writer, repeated, row, writers
+from pellucid_bench.experiments import pending_commits, several_writers
+from pellucid_bench.measures import Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, timed
 
 ROWS = 10_000
 """Rows that are put and changed repeatedly."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pellucid
 
-from bench.contenders.queries import (
+from pellucid_bench.contenders.queries import (
     ABOVE,
     FROM,
     PREFIX,
@@ -27,11 +27,11 @@ from bench.contenders.queries import (
     queried,
     threads,
 )
-from bench.experiments import access_paths, columns, indexes
-from bench.measures import Target, Unit
-from bench.run import Run
-from bench.runner import Contender, WrongAnswerError, freeze, timed, unfreeze
-from bench.sample_records import VARIED, Record
+from pellucid_bench.experiments import access_paths, columns, indexes
+from pellucid_bench.measures import Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, WrongAnswerError, freeze, timed, unfreeze
+from pellucid_bench.sample_records import VARIED, Record
 
 COUNT = "count where one field is above a number"
 COUNT_PREFIX = "count where a nested string begins with a prefix"

@@ -6,7 +6,7 @@
     crash WRITER PATH COUNT                single puts, then SIGKILL
     recover WRITER PATH COUNT              open what was left, and read all of it
 
-These are verbs of `bench.child`. The first three print "ready", wait for a line, do their work and
+These are verbs of `pellucid_bench.child`. The first three print "ready", wait for a line, do their work and
 print one JSON object. They exit when their standard input ends, because then their parent process is dead.
 """
 
@@ -21,9 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.contenders.writers import Names, Writer, repeated, row, writers
-from bench.rivals import Rivals
-from bench.runner import compiled, function
+from pellucid_bench.contenders.writers import Names, Writer, repeated, row, writers
+from pellucid_bench.rivals import Rivals
+from pellucid_bench.runner import compiled, function
 
 KEYS = 1_000
 """Rows of one process. The rows of process 1 come after those of process 0."""

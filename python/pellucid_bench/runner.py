@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, TypeVar
 
-from bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.measures import Measure, Result, Target, Unit
 
 T = TypeVar("T")
 

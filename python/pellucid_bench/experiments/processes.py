@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pellucid
 
-from bench import child
-from bench.contenders.stores import InFile, stores
-from bench.machine import memory_size
-from bench.measures import Measure, Result, Target, Unit
-from bench.run import Run
-from bench.runner import Contender
-from bench.sample_records import UNIFORM, Record, fred
+from pellucid_bench import child
+from pellucid_bench.contenders.stores import InFile, stores
+from pellucid_bench.machine import memory_size
+from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender
+from pellucid_bench.sample_records import UNIFORM, Record, fred
 
 TEXT_SIZE = 1_000
 ROWS_IN_A_COMMIT = 100_000

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.measures import Measure, Result, Unit
-from bench.run import Run
+from pellucid_bench.measures import Measure, Result, Unit
+from pellucid_bench.run import Run
 
 if TYPE_CHECKING:
     from rich.console import Console
