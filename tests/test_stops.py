@@ -122,7 +122,7 @@ def test_emptying_a_table_stops_at_a_signal_and_nothing_is_gone(
 ) -> None:
     db.append({})  # Where there is no other table, all rows are gone at once.
     table = db.table("t")
-    table.extend({"n": n} for n in range(60_000))
+    table.extend({"n": n} for n in range(240_000))
     table.create_index("n", F.n)
     drop = functools.partial(db.drop_table, "t")
     for work in (table.clear, drop):
@@ -131,7 +131,7 @@ def test_emptying_a_table_stops_at_a_signal_and_nothing_is_gone(
             key = table.append({"n": -1})
             assert was_stopped(work, ring_soon)
             del table[key]
-    assert len(table) == len(table.index("n")) == 60_000
+    assert len(table) == len(table.index("n")) == 240_000
     assert db.check() == []
     table.clear()
     assert (len(table), len(table.index("n")), len(db)) == (0, 0, 1)

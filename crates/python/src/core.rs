@@ -530,22 +530,24 @@ impl Core {
         const PAUSE: Duration = Duration::from_millis(100);
         const STEPS: u32 = 64;
         let function = self.owner.with(py, |owner| Some(owner.as_ref()?.progress.as_ref()?.clone_ref(py)));
-        let (mut signals, mut told, mut step) = (Signals::by_turns(), Instant::now(), 0_u32);
+        let tell = |done: u64, total: u64| {
+            let Some(function) = &function else { return true };
+            callbacks::code_may_run(py);
+            function.call1(py, (done, total)).map_err(|error| error.restore(py)).is_ok()
+        };
+        let (mut signals, mut told, mut step, mut all) = (Signals::by_turns(), None, 0_u32, 0);
         transaction.settle_rows_while(&mut |done, total| {
-            step = step.wrapping_add(1);
-            if let Some(function) = &function
-                && step.is_multiple_of(STEPS)
-                && told.elapsed() >= PAUSE
-            {
-                told = Instant::now();
-                callbacks::code_may_run(py);
-                if let Err(error) = function.call1(py, (done, total)) {
-                    error.restore(py);
+            (step, all) = (step.wrapping_add(1), total);
+            if step.is_multiple_of(STEPS) && told.is_none_or(|told: Instant| told.elapsed() >= PAUSE) {
+                told = Some(Instant::now());
+                if !tell(done, total) {
                     return false;
                 }
             }
             signals.go_on()
-        })
+        })?;
+        // A bar that has begun is filled.
+        if told.is_none() || tell(all, all) { Ok(()) } else { Err(StoreError::Stopped) }
     }
 
     /// Calls a function with (rows done, rows in all) while gathered rows of the caller's
