@@ -16,7 +16,7 @@ from processes import Child, Raised
 from values import plain
 
 SEQUENCE, TAIL, ACTIVE, FOUND, WRITER, APPLIED, SYNCED = 64, 128, 136, 144, 192, 256, 320
-AREA_HEADS = 4096
+SEGMENT_HEADS = 4096
 GROUPS = 40_960
 HEAD_WORDS = [0, 8, 16, SEQUENCE, TAIL, ACTIVE, FOUND, WRITER, APPLIED, SYNCED, 4096, 4104, 4160]
 
@@ -263,7 +263,7 @@ def test_a_reader_that_comes_behind_a_dead_bulk_commit_sees_it(path: Path) -> No
         writer("db.update({n: 'x' * 100 for n in range(100_000)})")
         writer.kill()
         # As if it had died between the commit of the tree and what the log says of it.
-        poke(path, AREA_HEADS, before[AREA_HEADS : AREA_HEADS + 128])
+        poke(path, SEGMENT_HEADS, before[SEGMENT_HEADS : SEGMENT_HEADS + 128])
         for place in (SEQUENCE, TAIL, ACTIVE, APPLIED):
             poke(path, place, before[place : place + 8])
         poke(path, WRITER, member)
@@ -295,7 +295,7 @@ def test_a_bulk_commit_of_a_writer_that_died_in_it_is_there_or_not_but_never_lat
             writer("db.update({n: 'y' * 100 for n in range(100_000)})")
             writer.kill()
         member = word(path, WRITER)
-        poke(path, AREA_HEADS, log[AREA_HEADS : AREA_HEADS + 128])
+        poke(path, SEGMENT_HEADS, log[SEGMENT_HEADS : SEGMENT_HEADS + 128])
         for place in (SEQUENCE, TAIL, ACTIVE, APPLIED):
             poke(path, place, log[place : place + 8])
         poke(path, WRITER, member.to_bytes(8, "little"))
@@ -460,7 +460,7 @@ def test_a_log_of_another_version_is_told_with_both_numbers_and_stays(path: Path
 
 def test_a_torn_group_ends_what_is_taken_over_and_says_how_much_is_gone(path: Path) -> None:
     leave(path)
-    end = GROUPS + word(path, TAIL) - word(path, AREA_HEADS)
+    end = GROUPS + word(path, TAIL) - word(path, SEGMENT_HEADS)
     # The second half of the last group, as it is when the disk has not got to it.
     poke(path, end - 8, bytes(8))
     with pytest.warns(pellucid.LostCommitsWarning, match=r"the last 1 commits of its log are damaged"):
@@ -469,7 +469,7 @@ def test_a_torn_group_ends_what_is_taken_over_and_says_how_much_is_gone(path: Pa
 
 def test_a_log_that_was_cut_off_loses_what_is_behind_and_says_so(path: Path) -> None:
     leave(path)
-    end = GROUPS + word(path, TAIL) - word(path, AREA_HEADS)
+    end = GROUPS + word(path, TAIL) - word(path, SEGMENT_HEADS)
     os.truncate(log_of(path), end - 1000)
     with pytest.warns(pellucid.LostCommitsWarning, match=r"the last \d+ commits of its log"):
         assert 0 < prefix_of(path) < 30
@@ -508,7 +508,7 @@ def test_damage_at_random_places_leaves_a_prefix_or_is_told(path: Path, tmp_path
     dice = random.Random(seed)
     leave(path)
     data, log = path.read_bytes(), log_of(path).read_bytes()
-    end = GROUPS + word(path, TAIL) - word(path, AREA_HEADS)
+    end = GROUPS + word(path, TAIL) - word(path, SEGMENT_HEADS)
     arguments = []
     whole = []
     for number in range(150):

@@ -235,7 +235,7 @@ def fork():
 
 
 SEQUENCE, TAIL, ACTIVE, WRITER = 64, 128, 136, 192
-AREA_HEADS, MEMBERS, GROUPS, PIECE = 4096, 8192, 40_960, 1 << 16
+SEGMENT_HEADS, MEMBERS, GROUPS, PIECE = 4096, 8192, 40_960, 1 << 16
 
 
 def words(path: Path, *places: int) -> list[int]:
@@ -255,7 +255,7 @@ def test_a_group_that_was_written_and_not_published_is_there_whole_or_not_at_all
 ) -> None:
     with Child(path, mode="r") as reader:
         victim("db['b'] = 2")
-        sequence, tail, begin = words(path, SEQUENCE, TAIL, AREA_HEADS)
+        sequence, tail, begin = words(path, SEQUENCE, TAIL, SEGMENT_HEADS)
         victim("db['c'] = 3")
         member = b"\x01"
         victim.kill()
@@ -283,7 +283,7 @@ def test_what_stood_behind_a_torn_group_stays_gone_when_the_very_same_commit_is_
 ) -> None:
     victim("db['b'] = 2; db.sync()" if is_first else "db['b'] = 2")
     active = words(path, ACTIVE)[0]
-    tail, begin = words(path, TAIL, AREA_HEADS + 64 * active)
+    tail, begin = words(path, TAIL, SEGMENT_HEADS + 64 * active)
     victim("db['c'] = 3")
     end = words(path, TAIL)[0]
     victim("db['d'] = 4")

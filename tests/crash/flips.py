@@ -33,7 +33,7 @@ from pellucid import KEY, F, _native
 from processes import fork
 
 PAGE = 4096
-AREA_SIZE = 1 << 19
+SEGMENT_SIZE = 1 << 19
 """Of the log: what is done to each database fits into it."""
 MEMORY_MAX = 4 << 30
 """Bytes that a child may ask for: what a forged number asks for ends it."""
@@ -189,7 +189,7 @@ class Image:
 
 def images(folder: Path) -> list[Image]:
     """Make all databases, each at rest and with a log that a dead process left."""
-    _native._limit_log(AREA_SIZE)
+    _native._limit_log(SEGMENT_SIZE)
     try:
         return [image for name in POPULATIONS for image in _images_of(name, folder / "made.pel")]
     finally:

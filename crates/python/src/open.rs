@@ -19,14 +19,14 @@ use crate::store_errors;
 use crate::values::hooks::PicklePolicy;
 
 /// See [`limit_log`].
-static LOG_AREA_SIZE: AtomicUsize = AtomicUsize::new(0);
+static LOG_SEGMENT_SIZE: AtomicUsize = AtomicUsize::new(0);
 
 /// Give databases that are opened from now on a log with segments of this many bytes, so that tests
 /// can fill it quickly. 0 means the usual size.
 #[pyfunction]
 #[pyo3(name = "_limit_log")]
 pub fn limit_log(segment_size: usize) {
-    LOG_AREA_SIZE.store(segment_size, Ordering::Relaxed);
+    LOG_SEGMENT_SIZE.store(segment_size, Ordering::Relaxed);
 }
 
 /// See [`limit_sorts`].
@@ -134,7 +134,7 @@ pub fn open(
         return Ok(opened.into_any());
     }
     let path = path_of(target)?;
-    let log_segment_size = LOG_AREA_SIZE.load(Ordering::Relaxed);
+    let log_segment_size = LOG_SEGMENT_SIZE.load(Ordering::Relaxed);
     let options = OpenOptions {
         mode,
         durability,

@@ -25,7 +25,7 @@ const WAIT: Duration = Duration::from_secs(20);
 const NAME: &str = "power.pel";
 const TABLE: &str = "t";
 const OPERATIONS: usize = 260;
-const AREA_SIZE: usize = 1 << 16;
+const SEGMENT_SIZE: usize = 1 << 16;
 
 type Rows = BTreeMap<Vec<u8>, String>;
 
@@ -65,7 +65,7 @@ impl Manner {
     }
 
     fn is_left_alone(self) -> bool {
-        self.segment_size > AREA_SIZE
+        self.segment_size > SEGMENT_SIZE
     }
 }
 
@@ -254,14 +254,14 @@ const DATA: (&str, &str) = ("the data file", NAME);
 
 #[test]
 fn full_loses_nothing_to_a_power_cut() {
-    let manner = Manner { durability: Durability::Full, segment_size: AREA_SIZE, pause: Duration::ZERO };
+    let manner = Manner { durability: Durability::Full, segment_size: SEGMENT_SIZE, pause: Duration::ZERO };
     cut_everywhere("full_loses_nothing_to_a_power_cut", manner, &[LOG, DATA]);
 }
 
 #[test]
 fn process_loses_no_more_than_what_was_not_synced_yet() {
     let pause = Duration::from_millis(2);
-    let manner = Manner { durability: Durability::Process, segment_size: AREA_SIZE, pause };
+    let manner = Manner { durability: Durability::Process, segment_size: SEGMENT_SIZE, pause };
     cut_everywhere("process_loses_no_more_than_what_was_not_synced_yet", manner, &[LOG, DATA]);
 }
 
@@ -311,9 +311,9 @@ fn a_database_that_was_just_made_loses_no_more_to_a_power_cut_than_any_other() {
     // disk yet.
     for (durability, segment_size) in [
         (Durability::Process, 1 << 20),
-        (Durability::Process, AREA_SIZE),
+        (Durability::Process, SEGMENT_SIZE),
         (Durability::Full, 1 << 20),
-        (Durability::Full, AREA_SIZE),
+        (Durability::Full, SEGMENT_SIZE),
     ] {
         let manner = Manner { durability, segment_size, pause: Duration::ZERO };
         for _ in 0..4 {
@@ -332,7 +332,8 @@ fn a_database_that_was_just_made_loses_no_more_to_a_power_cut_than_any_other() {
 #[test]
 fn a_file_is_on_the_disk_as_it_was_made_before_it_grows() {
     let mut chance = Chance::new("a_file_is_on_the_disk_as_it_was_made_before_it_grows");
-    let manner = Manner { durability: Durability::Process, segment_size: AREA_SIZE, pause: Duration::ZERO };
+    let manner =
+        Manner { durability: Durability::Process, segment_size: SEGMENT_SIZE, pause: Duration::ZERO };
     // By a commit that is too large for the log, and by the checkpoint of the last process to
     // close.
     for count in [100, 1] {
@@ -367,7 +368,7 @@ fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_a
         vec![row(format!("key {}", number % 7)), ("last".to_owned(), Some(number.to_string()))]
     };
     let mut chance = Chance::new("a_tree_whose_writer_died_in_its_sync");
-    let manner = Manner { durability: Durability::Full, segment_size: AREA_SIZE, pause: Duration::ZERO };
+    let manner = Manner { durability: Durability::Full, segment_size: SEGMENT_SIZE, pause: Duration::ZERO };
     let (mut rows, mut states) = (Rows::new(), vec![Rows::new()]);
     // The data file before and after a checkpoint, and the log after it.
     let (old, new, log) = {
@@ -412,10 +413,10 @@ fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_a
 #[test]
 fn the_name_of_a_database_lasts_as_its_first_commit_does() {
     let mut chance = Chance::new("the_name_of_a_database_lasts_as_its_first_commit_does");
-    let manner = Manner { durability: Durability::Full, segment_size: AREA_SIZE, pause: Duration::ZERO };
+    let manner = Manner { durability: Durability::Full, segment_size: SEGMENT_SIZE, pause: Duration::ZERO };
     let _recording = ALONE.lock();
     // One goes into the log, and one is so large that only the tree has it.
-    for size in [10, AREA_SIZE] {
+    for size in [10, SEGMENT_SIZE] {
         let scratch = Scratch::new();
         os_recorder::start(scratch.folder());
         let store = Store::open(scratch.path(NAME), &manner.options()).unwrap();

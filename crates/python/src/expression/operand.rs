@@ -15,7 +15,7 @@ use crate::errors;
 use crate::expression::foreign::{self, Foreign};
 use crate::expression::handle::Expression;
 use crate::expression::method;
-use crate::query::plan::refuse_aggregate;
+use crate::query::spec::refuse_aggregate;
 use crate::signals::is_interrupted;
 use crate::values::{bytes, path};
 

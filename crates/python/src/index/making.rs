@@ -10,7 +10,7 @@ use crate::errors;
 use crate::expression::operand::node_of;
 use crate::hot::callbacks;
 use crate::progress::Progress;
-use crate::query::plan::sort_part;
+use crate::query::spec::sort_part;
 use crate::store_errors;
 use crate::table::handle::Table;
 

@@ -29,9 +29,9 @@ use crate::values::encode::APART_SIZE_MIN;
 
 /// The most rows that are stored before other threads may have the GIL and signals are checked:
 /// they take some milliseconds.
-const CHUNK_ROW_COUNT: usize = 4096;
-/// If storing them takes longer, the next chunk has fewer rows.
-const CHUNK_TIME_MAX: Duration = Duration::from_millis(10);
+const SLICE_ROW_COUNT: usize = 4096;
+/// If storing them takes longer, the next slice has fewer rows.
+const SLICE_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// Whether an object offers Arrow columns: true as a stream, false as one array, None not at all.
 pub fn hands_over(object: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
@@ -122,8 +122,8 @@ struct Loading<'a, 'py> {
     id: TableId,
     next: i64,
     count: usize,
-    /// How many rows the next chunk has.
-    chunk: usize,
+    /// How many rows the next slice has.
+    slice: usize,
     shapes: HashMap<Vec<String>, Option<u32>>,
     encoder: Encoder,
     records: Records,
@@ -136,7 +136,7 @@ impl<'a, 'py> Loading<'a, 'py> {
             id,
             next: 0,
             count: 0,
-            chunk: CHUNK_ROW_COUNT / 64,
+            slice: SLICE_ROW_COUNT / 64,
             shapes: HashMap::new(),
             encoder: Encoder::new(),
             records: Records::default(),
@@ -162,7 +162,7 @@ impl<'a, 'py> Loading<'a, 'py> {
         let mut start = 0;
         while start < writer.row_count() {
             let began = Instant::now();
-            let end = writer.row_count().min(start + self.chunk);
+            let end = writer.row_count().min(start + self.slice);
             let (encoder, records) = (&mut self.encoder, &mut self.records);
             records.clear();
             let mut signalled = None;
@@ -181,9 +181,9 @@ impl<'a, 'py> Loading<'a, 'py> {
             callbacks::check_signals(py)?;
             start += count;
             // Large rows and rows of indexed tables take longer.
-            let is_slow = began.elapsed() > CHUNK_TIME_MAX;
-            self.chunk =
-                if is_slow { (self.chunk / 4).max(1) } else { (self.chunk * 2).min(CHUNK_ROW_COUNT) };
+            let is_slow = began.elapsed() > SLICE_TIME_MAX;
+            self.slice =
+                if is_slow { (self.slice / 4).max(1) } else { (self.slice * 2).min(SLICE_ROW_COUNT) };
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use pellucid_query::expression::Node;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyTuple};
 
-use crate::query::plan::Plan;
+use crate::query::spec::Spec;
 use crate::values::keys;
 use crate::work::walks::{Source, Walked};
 
@@ -48,19 +48,19 @@ pub enum Output {
 
 /// What the executor is asked for. If the query has Python functions, these are all rows, whole, as
 /// it is not known how many of them pass the functions.
-pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
-    let is_free = plan.filters.is_empty();
-    let (offset, limit) = if is_free { (plan.offset, plan.limit) } else { (0, u64::MAX) };
+pub fn request<'a>(spec: &'a Spec, asked: &Asked<'a>) -> Request<'a> {
+    let is_free = spec.filters.is_empty();
+    let (offset, limit) = if is_free { (spec.offset, spec.limit) } else { (0, u64::MAX) };
     Request {
-        conditions: plan.all_conditions(),
-        order: &plan.order,
-        after: plan.after.as_ref().map(|after| (Vec::new(), after.key.clone())),
+        conditions: spec.all_conditions(),
+        order: &spec.order,
+        after: spec.after.as_ref().map(|after| (Vec::new(), after.key.clone())),
         offset,
         limit,
         reads: asked.reads().filter(|_| is_free),
         is_count: is_free && matches!(asked, Asked::Count),
         is_parallel: is_free && asked.is_parallel(),
-        meter: plan.meter.clone(),
+        meter: spec.meter.clone(),
     }
 }
 

@@ -29,8 +29,8 @@ use crate::expression::operand;
 use crate::put::write;
 use crate::query::handle::Query;
 use crate::query::of::Of;
-use crate::query::plan::changes_of;
 use crate::query::served_change;
+use crate::query::spec::changes_of;
 use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
@@ -281,11 +281,11 @@ fn in_each(
         let keys = over(py, &Home::new(table), source, CollectKeys)?;
         let core = this.core();
         let (mut done, mut pace) = (0, Pace::new(is_interrupted));
-        for start in (0..keys.len()).step_by(CHUNK) {
-            let chunk = start..keys.len().min(start + CHUNK);
+        for start in (0..keys.len()).step_by(BATCH) {
+            let batch = start..keys.len().min(start + BATCH);
             let broken = core.in_running(py, |transaction| {
                 let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
-                for key in keys.some(chunk.clone()) {
+                for key in keys.some(batch.clone()) {
                     match work(transaction, id, key)? {
                         // A row that a filter deleted meanwhile does not count as changed.
                         Ok(is_done) => done += u64::from(is_done),
@@ -317,7 +317,7 @@ fn in_each(
                 }
             }
             core.learn_drafts(py);
-            after(&keys, chunk)?;
+            after(&keys, batch)?;
         }
         Ok(done)
     })
@@ -381,7 +381,7 @@ enum Broken<'a> {
 }
 
 /// Rows between two calls of `learn_drafts` and `check_class`.
-const CHUNK: usize = 4096;
+const BATCH: usize = 4096;
 
 /// The keys of rows, one after another in one buffer: an allocation for each would be most of the
 /// time that it takes to find them.

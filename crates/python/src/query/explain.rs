@@ -16,8 +16,8 @@ use crate::query::after::After;
 use crate::query::asked::{Asked, request};
 use crate::query::handle::Query;
 use crate::query::of::Of;
-use crate::query::plan::{Plan, all_of};
 use crate::query::reader::{TableReader, read};
+use crate::query::spec::{Spec, all_of};
 use crate::query::{hints, indexes, measured, served_explain};
 use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
@@ -59,7 +59,7 @@ impl Explained {
 
 /// Implements `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
-    let (py, plan) = (query.py(), &query.get().plan);
+    let (py, spec) = (query.py(), &query.get().spec);
     let table = match &query.get().of {
         Of::Table(table) => table.bind(py),
         Of::Server(table) => return served_explain::explain(query, table.bind(py), analyze),
@@ -67,16 +67,16 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let name = table.get().name(py).to_string();
     let total = table.as_any().len()?;
     let mut lines = Vec::new();
-    let chosen = plan.chosen.as_ref().filter(|_| plan.filters.is_empty());
+    let chosen = spec.chosen.as_ref().filter(|_| spec.filters.is_empty());
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let asked =
         chosen.as_ref().map_or(Asked::Rows(Walked::ByOne), |reads| Asked::Values(reads, Walked::ByOne));
-    let explained = Explained::of(table, &request(plan, &asked))?;
+    let explained = Explained::of(table, &request(spec, &asked))?;
     let (bounds, rest, paths) = (&explained.bounds, &explained.conditions, explained.paths.as_ref());
     let best = paths.and_then(|paths| paths.paths.first());
     let (left, is_in_order) = match best {
         None | Some(CostedPath { access: AccessPath::TableScan, .. }) => {
-            lines.push(scanned(py, plan, bounds, (&name, total))?);
+            lines.push(scanned(py, spec, bounds, (&name, total))?);
             (rest.clone(), false)
         }
         Some(best) => {
@@ -96,8 +96,8 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         lines.push(format!("filter natively: {}", condition.brief()));
     }
     let is_along = best.is_some_and(|best| best.access != AccessPath::TableScan);
-    lines.extend(steps(py, plan, (is_in_order, is_along))?);
-    lines.push(threads_text(table, plan, bounds, paths)?);
+    lines.extend(steps(py, spec, (is_in_order, is_along))?);
+    lines.push(threads_text(table, spec, bounds, paths)?);
     lines.extend(paths.and_then(|paths| weighed(&explained.indexes, paths)));
     if analyze {
         lines.extend(measured::lines(query, best.map(|best| &best.access))?);
@@ -107,31 +107,31 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
 }
 
 /// The steps after the conditions: what is done with the rows that pass.
-fn steps(py: Python<'_>, plan: &Plan, (is_in_order, is_along): (bool, bool)) -> PyResult<Vec<String>> {
+fn steps(py: Python<'_>, spec: &Spec, (is_in_order, is_along): (bool, bool)) -> PyResult<Vec<String>> {
     let mut lines = Vec::new();
-    if let Some(after) = plan.after.as_ref().filter(|_| !plan.order.is_empty() || is_along) {
-        let order = if plan.order.is_empty() { "keys".to_owned() } else { plan.shown_order() };
+    if let Some(after) = spec.after.as_ref().filter(|_| !spec.order.is_empty() || is_along) {
+        let order = if spec.order.is_empty() { "keys".to_owned() } else { spec.shown_order() };
         lines.push(format!("leave out those up to row {} in the order of {order}", shown_key(py, after)?));
     }
-    if !plan.order.is_empty() && !is_in_order {
-        let how = match plan.offset.checked_add(plan.limit) {
-            Some(count) if plan.filters.is_empty() && count <= pellucid_query::sort::TOP_MAX => {
+    if !spec.order.is_empty() && !is_in_order {
+        let how = match spec.offset.checked_add(spec.limit) {
+            Some(count) if spec.filters.is_empty() && count <= pellucid_query::sort::TOP_MAX => {
                 format!("keep the first {count} by")
             }
             _ => "sort all of them by".to_owned(),
         };
-        lines.push(format!("{how} {}", plan.shown_order()));
+        lines.push(format!("{how} {}", spec.shown_order()));
     }
-    for filter in &plan.filters {
+    for filter in &spec.filters {
         lines.push(format!("filter in Python, row by row: {}", filter.bind(py).repr()?));
     }
-    if plan.offset > 0 {
-        lines.push(format!("leave out the first {}", plan.offset));
+    if spec.offset > 0 {
+        lines.push(format!("leave out the first {}", spec.offset));
     }
-    if plan.limit != u64::MAX {
-        lines.push(format!("give {} at most", plan.limit));
+    if spec.limit != u64::MAX {
+        lines.push(format!("give {} at most", spec.limit));
     }
-    if let Some(chosen) = &plan.chosen {
+    if let Some(chosen) = &spec.chosen {
         let parts: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
         lines.push(format!("select {}", parts.join(", ")));
     }
@@ -142,14 +142,14 @@ fn shown_key(py: Python<'_>, after: &After) -> PyResult<String> {
     Ok(keys::object_of(py, &after.key, &after.spelling)?.repr()?.to_string())
 }
 
-fn scanned(py: Python<'_>, plan: &Plan, bounds: &Bounds, (name, total): (&str, usize)) -> PyResult<String> {
+fn scanned(py: Python<'_>, spec: &Spec, bounds: &Bounds, (name, total): (&str, usize)) -> PyResult<String> {
     if bounds.is_all {
         return Ok(format!("scan table {name:?}, all {total} rows, in the order of keys"));
     }
     let of_keys = |part: &Node| key_range::of(std::slice::from_ref(part), false).1.is_empty();
-    let parts = key_range::parts(&plan.all_conditions()).into_iter().filter(of_keys);
+    let parts = key_range::parts(&spec.all_conditions()).into_iter().filter(of_keys);
     let shown: Vec<_> = parts.map(|part| part.brief()).collect();
-    let begin = match plan.after.as_ref().filter(|_| plan.order.is_empty()) {
+    let begin = match spec.after.as_ref().filter(|_| spec.order.is_empty()) {
         Some(after) => format!(" behind row {}", shown_key(py, after)?),
         None => String::new(),
     };
@@ -252,7 +252,7 @@ fn weighed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
 /// methods that ignore the order and have no limit, if these have to scan as well.
 fn threads_text(
     table: &Bound<'_, Table>,
-    plan: &Plan,
+    spec: &Spec,
     bounds: &Bounds,
     paths: Option<&AccessPaths>,
 ) -> PyResult<String> {
@@ -264,10 +264,10 @@ fn threads_text(
     }
     let Some(rows) = table.get().rows(py, bounds, false)? else { return Ok(on(1)) };
     let count = threads_for(py, &Source { rows, selection: None })?;
-    if !plan.order.is_empty() {
+    if !spec.order.is_empty() {
         return Ok(on(count));
     }
-    let is_whole = plan.offset == 0 && plan.limit == u64::MAX && plan.filters.is_empty();
+    let is_whole = spec.offset == 0 && spec.limit == u64::MAX && spec.filters.is_empty();
     let is_only_path = paths.is_none_or(|paths| paths.paths.len() == 1);
     Ok(if count > 1 && is_whole && is_only_path {
         format!("{}, on {count} where rows are counted, summed or grouped", on(1))

@@ -18,7 +18,7 @@ use crate::expression::method::Method;
 use crate::expression::operand::refuse_condition;
 use crate::hot::callbacks;
 use crate::query::handle::Query;
-use crate::query::{plan, words};
+use crate::query::{spec, words};
 use crate::values::home::Home;
 use crate::values::scalars;
 use crate::work::plain;
@@ -80,7 +80,7 @@ impl Groups {
         expressions: &Bound<'_, PyTuple>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let by = plan::chosen("group_by", expressions, named)?;
+        let by = spec::chosen("group_by", expressions, named)?;
         Ok(Self { query: query.clone().unbind(), by })
     }
 }

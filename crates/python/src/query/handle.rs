@@ -1,13 +1,13 @@
 //! Defines the class `Query`.
 //!
-//! A `Query` is a table and a plan: which rows, in which order, and which part of them. Each method
+//! A `Query` is a table and a specification: which rows, in which order, and which part of them. Each method
 //! returns a new query. A query does nothing until it is iterated or a method such as `count` runs
 //! it; `source.rs` then finds its rows.
 
 use pyo3::prelude::*;
 
 use crate::query::of::Of;
-use crate::query::plan::Plan;
+use crate::query::spec::Spec;
 use crate::server::table::ServerTable;
 use crate::table::handle::Table;
 
@@ -29,27 +29,27 @@ use crate::table::handle::Table;
 #[pyclass(frozen, module = "pellucid", name = "Query")]
 pub struct Query {
     pub(super) of: Of,
-    pub(super) plan: Plan,
+    pub(super) spec: Spec,
 }
 
 /// The query of all rows of a table.
 pub fn of_table(table: &Bound<'_, Table>) -> Query {
-    Query { of: Of::Table(table.clone().unbind()), plan: Plan::default() }
+    Query { of: Of::Table(table.clone().unbind()), spec: Spec::default() }
 }
 
 /// The query of all rows of a server's table.
 pub fn of_server(table: &Bound<'_, ServerTable>) -> Query {
-    Query { of: Of::Server(table.clone().unbind()), plan: Plan::default() }
+    Query { of: Of::Server(table.clone().unbind()), spec: Spec::default() }
 }
 
 impl Query {
     pub(super) fn with(
         &self,
         py: Python<'_>,
-        change: impl FnOnce(&mut Plan) -> PyResult<()>,
+        change: impl FnOnce(&mut Spec) -> PyResult<()>,
     ) -> PyResult<Self> {
-        let mut plan = self.plan.copy(py);
-        change(&mut plan)?;
-        Ok(Self { of: self.of.clone_ref(py), plan })
+        let mut spec = self.spec.copy(py);
+        change(&mut spec)?;
+        Ok(Self { of: self.of.clone_ref(py), spec })
     }
 }

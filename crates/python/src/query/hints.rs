@@ -83,17 +83,17 @@ impl Facts {
 
     #[getter]
     fn conditions(&self) -> Vec<Handle> {
-        key_range::parts(&self.query.get().plan.all_conditions()).into_iter().map(Handle::of).collect()
+        key_range::parts(&self.query.get().spec.all_conditions()).into_iter().map(Handle::of).collect()
     }
 
     #[getter]
     fn order(&self) -> Vec<Handle> {
-        self.query.get().plan.order.iter().map(|(node, _)| Handle::of(node.clone())).collect()
+        self.query.get().spec.order.iter().map(|(node, _)| Handle::of(node.clone())).collect()
     }
 
     #[getter]
     fn chosen(&self) -> Vec<Handle> {
-        self.query.get().plan.chosen.iter().flatten().map(|(_, node)| Handle::of(node.clone())).collect()
+        self.query.get().spec.chosen.iter().flatten().map(|(_, node)| Handle::of(node.clone())).collect()
     }
 
     /// The indexes of the table, without those that a newer version made.

@@ -9,22 +9,22 @@ use pellucid_query::selection::Meter;
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::query::ends;
 use crate::query::handle::Query;
+use crate::query::terminals;
 
 /// The lines of the measurement: how many rows, entries or keys the query read; how many rows passed
 /// the conditions; how many rows the query gave, and in what time. `access` is the access path that
 /// it takes; None: a scan.
 pub fn lines(query: &Bound<'_, Query>, access: Option<&AccessPath>) -> PyResult<Vec<String>> {
-    let (py, plan) = (query.py(), &query.get().plan);
+    let (py, spec) = (query.py(), &query.get().spec);
     let meter = Arc::new(Meter::default());
-    let metered = query.get().with(py, |plan| {
-        plan.meter = Some(Arc::clone(&meter));
+    let metered = query.get().with(py, |spec| {
+        spec.meter = Some(Arc::clone(&meter));
         Ok(())
     })?;
     let start = Instant::now();
     let mut given = 0;
-    for row in ends::rows(&Bound::new(py, metered)?)?.try_iter()? {
+    for row in terminals::rows(&Bound::new(py, metered)?)?.try_iter()? {
         row?;
         given += 1;
     }
@@ -42,8 +42,8 @@ pub fn lines(query: &Bound<'_, Query>, access: Option<&AccessPath>) -> PyResult<
         }
         _ => errors::counted(rows as usize, "row"),
     };
-    let is_plain = plan.order.is_empty() && plan.filters.is_empty();
-    Ok(if is_plain && plan.offset == 0 && plan.limit == u64::MAX {
+    let is_plain = spec.order.is_empty() && spec.filters.is_empty();
+    Ok(if is_plain && spec.offset == 0 && spec.limit == u64::MAX {
         vec![format!("met {met}: {given} passed, {time}")]
     } else {
         vec![format!("met {met}: {passed} passed"), format!("gave {given} in the end, {time}")]

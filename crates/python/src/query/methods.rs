@@ -6,8 +6,8 @@ use crate::expression::handle::Expression;
 use crate::expression::operand;
 use crate::query::group::{self, Groups};
 use crate::query::handle::Query;
-use crate::query::plan::{self, sort_part};
-use crate::query::{after, change, ends, explain, words};
+use crate::query::spec::{self, sort_part};
+use crate::query::{after, change, explain, terminals, words};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
@@ -22,9 +22,9 @@ impl Query {
         fields: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         words::refuse_fields(fields)?;
-        self.with(conditions.py(), |plan| {
+        self.with(conditions.py(), |spec| {
             for condition in conditions {
-                plan.conditions.push(operand::node_of(&condition)?);
+                spec.conditions.push(operand::node_of(&condition)?);
             }
             Ok(())
         })
@@ -40,9 +40,9 @@ impl Query {
     #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
     pub fn find(&self, arguments: &Bound<'_, PyTuple>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         words::refuse_arguments(arguments)?;
-        self.with(arguments.py(), |plan| {
+        self.with(arguments.py(), |spec| {
             for (name, value) in fields.into_iter().flatten() {
-                plan.conditions.push(plan::equality(&name, &value)?);
+                spec.conditions.push(spec::equality(&name, &value)?);
             }
             Ok(())
         })
@@ -56,8 +56,8 @@ impl Query {
     pub fn filter(&self, function: &Bound<'_, PyAny>) -> PyResult<Self> {
         operand::refuse_unready(function)?;
         if function.is_callable() && !function.is_instance_of::<Expression>() {
-            return self.with(function.py(), |plan| {
-                plan.filters.push(function.clone().unbind());
+            return self.with(function.py(), |spec| {
+                spec.filters.push(function.clone().unbind());
                 Ok(())
             });
         }
@@ -80,9 +80,9 @@ impl Query {
         keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         words::refuse_orders(expressions, keywords)?;
-        self.with(expressions.py(), |plan| {
-            plan.order = expressions.iter().map(|part| sort_part(&part)).collect::<PyResult<_>>()?;
-            if let Some((many, _)) = plan.order.iter().find(|(node, _)| node.branches()) {
+        self.with(expressions.py(), |spec| {
+            spec.order = expressions.iter().map(|part| sort_part(&part)).collect::<PyResult<_>>()?;
+            if let Some((many, _)) = spec.order.iter().find(|(node, _)| node.branches()) {
                 return Err(errors::value_error(format!(
                     "order_by() takes what has one value in a row, and {many} has one for each element; an index may be over these"
                 )));
@@ -94,18 +94,18 @@ impl Query {
     /// The first `count` of these rows, at most. With `offset`, rows are skipped first, in
     /// whichever order the two are called.
     pub fn limit(&self, count: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let limit = plan::count_of(count, "limit")?;
-        self.with(count.py(), |plan| {
-            plan.limit = plan.limit.min(limit);
+        let limit = spec::count_of(count, "limit")?;
+        self.with(count.py(), |spec| {
+            spec.limit = spec.limit.min(limit);
             Ok(())
         })
     }
 
     /// These rows without the first `count`.
     pub fn offset(&self, count: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let offset = plan::count_of(count, "offset")?;
-        self.with(count.py(), |plan| {
-            plan.offset = plan.offset.saturating_add(offset);
+        let offset = spec::count_of(count, "offset")?;
+        self.with(count.py(), |spec| {
+            spec.offset = spec.offset.saturating_add(offset);
             Ok(())
         })
     }
@@ -124,8 +124,8 @@ impl Query {
     /// >>> page, pages.after(page[-1]).to_list()
     /// ([{'n': 0}, {'n': 0}], [{'n': 1}, {'n': 1}])
     pub fn after(&self, row: &Bound<'_, PyAny>) -> PyResult<Self> {
-        self.with(row.py(), |plan| {
-            plan.after = Some(after::After::of(row, &self.of)?);
+        self.with(row.py(), |spec| {
+            spec.after = Some(after::After::of(row, &self.of)?);
             Ok(())
         })
     }
@@ -145,8 +145,8 @@ impl Query {
         expressions: &Bound<'_, PyTuple>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        self.with(expressions.py(), |plan| {
-            plan.chosen = Some(plan::chosen("select", expressions, named)?);
+        self.with(expressions.py(), |spec| {
+            spec.chosen = Some(spec::chosen("select", expressions, named)?);
             Ok(())
         })
     }
@@ -174,41 +174,41 @@ impl Query {
 
     /// All rows as a list: records, or the dicts that `select` makes.
     fn to_list<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        ends::to_list(slf)
+        terminals::to_list(slf)
     }
 
     /// All rows as plain dicts (or whatever their values are), or the dicts that `select` makes.
     fn to_dicts<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        ends::to_dicts(slf)
+        terminals::to_dicts(slf)
     }
 
     /// The keys of the rows, as an iterator.
     fn keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        ends::iterate(slf, crate::values::views::Shows::Keys)
+        terminals::iterate(slf, crate::values::views::Shows::Keys)
     }
 
     /// Pairs of key and record, as an iterator.
     fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        ends::iterate(slf, crate::values::views::Shows::Items)
+        terminals::iterate(slf, crate::values::views::Shows::Items)
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        ends::rows(slf)
+        terminals::rows(slf)
     }
 
     /// The first row; None if there is none.
     fn first<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        ends::first(slf)
+        terminals::first(slf)
     }
 
     /// The only row. Raises `NotOneRow`, a `LookupError`, if there is no row or more than one.
     fn one<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        ends::one(slf)
+        terminals::one(slf)
     }
 
     /// Whether there is any row.
     fn exists(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        ends::exists(slf)
+        terminals::exists(slf)
     }
 
     /// How many rows there are; with an expression or a field path, how many have it (None counts,
@@ -216,7 +216,7 @@ impl Query {
     #[pyo3(signature = (path=None))]
     fn count<'py>(slf: &Bound<'py, Self>, path: Option<&Bound<'py, PyAny>>) -> PyResult<u64> {
         match path {
-            None => ends::count(slf),
+            None => terminals::count(slf),
             Some(path) => crate::column::count(slf, path),
         }
     }
@@ -255,7 +255,7 @@ impl Query {
     /// The columns are those of `select`; without `select`, all fields that any row has, in the
     /// order in which they were met. A column whose values have no common Arrow type becomes text.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ArrowStream>> {
-        ends::to_arrow(slf)
+        terminals::to_arrow(slf)
     }
 
     /// `to_arrow()`, for a library that asks for it: `polars.DataFrame(query)`.
@@ -264,17 +264,17 @@ impl Query {
         slf: &Bound<'py, Self>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        ends::to_arrow(slf)?.call_method1("__arrow_c_stream__", (requested_schema,))
+        terminals::to_arrow(slf)?.call_method1("__arrow_c_stream__", (requested_schema,))
     }
 
     /// The rows as a DataFrame of polars.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        crate::arrow::to_polars(&ends::to_arrow(slf)?)
+        crate::arrow::to_polars(&terminals::to_arrow(slf)?)
     }
 
     /// The rows as a DataFrame of pandas.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        crate::arrow::to_pandas(&ends::to_arrow(slf)?)
+        crate::arrow::to_pandas(&terminals::to_arrow(slf)?)
     }
 
     /// The values of an expression, or at a field path, as an array of NumPy; see `Table.to_numpy`.
@@ -349,7 +349,7 @@ impl Query {
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (py, this) = (slf.py(), slf.get());
-        this.plan.shown(py, &this.of.home(py).name(py))
+        this.spec.shown(py, &this.of.home(py).name(py))
     }
 
     fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {

@@ -17,7 +17,7 @@ use crate::errors;
 use crate::hot::callbacks;
 use crate::query::asked::{Asked, Output, passed_keys, request};
 use crate::query::handle::{Query, of_server};
-use crate::query::plan::Plan;
+use crate::query::spec::Spec;
 use crate::server::feed::{Feed, Fetching};
 use crate::server::rows::ServerRows;
 use crate::server::table::ServerTable;
@@ -85,10 +85,10 @@ impl<'py> Served<'py> {
     ///
     /// # Errors
     /// What the server raises.
-    pub fn new(table: &Bound<'py, ServerTable>, reading: &Bound<'py, PyAny>, plan: &Plan) -> PyResult<Self> {
+    pub fn new(table: &Bound<'py, ServerTable>, reading: &Bound<'py, PyAny>, spec: &Spec) -> PyResult<Self> {
         let mut indexes = indexes_of(reading)?;
-        let conditions = plan.all_conditions();
-        let asked = worth_knowing(&conditions, &plan.order, &indexes);
+        let conditions = spec.all_conditions();
+        let asked = worth_knowing(&conditions, &spec.order, &indexes);
         if !asked.is_empty() {
             let are_total: Vec<bool> = reading.call_method1("totals", (asked.clone(),))?.extract()?;
             for (place, is_total) in asked.into_iter().zip(are_total) {
@@ -97,37 +97,37 @@ impl<'py> Served<'py> {
                 }
             }
         }
-        let translated = translate(&conditions, &plan.order, &indexes);
-        let is_in_order = plan.order.is_empty() || (translated.order.is_some() && plan.after.is_none());
+        let translated = translate(&conditions, &spec.order, &indexes);
+        let is_in_order = spec.order.is_empty() || (translated.order.is_some() && spec.after.is_none());
         Ok(Self { table: table.clone(), reading: reading.clone(), translated, is_in_order })
     }
 
     /// The predicates, with the one for the row after which to begin.
-    pub fn predicates(&self, plan: &Plan) -> PyResult<Bound<'py, PyList>> {
+    pub fn predicates(&self, spec: &Spec) -> PyResult<Bound<'py, PyList>> {
         let mut predicates = self.translated.predicates.clone();
-        if let (Some(after), true) = (&plan.after, plan.order.is_empty()) {
+        if let (Some(after), true) = (&spec.after, spec.order.is_empty()) {
             predicates.push(pellucid_query::server::behind_key(&after.key));
         }
         all_of(self.table.py(), &predicates)
     }
 
     /// Whether the server leaves nothing to test.
-    pub fn is_exact(&self, plan: &Plan) -> bool {
-        let is_after_exact = plan.after.as_ref().is_none_or(|after| {
-            plan.order.is_empty() && after.key.len() < pellucid_query::server::CODE_SIZE_MAX
+    pub fn is_exact(&self, spec: &Spec) -> bool {
+        let is_after_exact = spec.after.as_ref().is_none_or(|after| {
+            spec.order.is_empty() && after.key.len() < pellucid_query::server::CODE_SIZE_MAX
         });
-        self.translated.residual.is_empty() && plan.filters.is_empty() && is_after_exact
+        self.translated.residual.is_empty() && spec.filters.is_empty() && is_after_exact
     }
 
     /// Begins the statement for rows: with `part`, the offset and the limit of it.
-    fn begin(&self, plan: &Plan, part: Option<(u64, u64)>, reads_records: bool) -> PyResult<()> {
+    fn begin(&self, spec: &Spec, part: Option<(u64, u64)>, reads_records: bool) -> PyResult<()> {
         // The state is kept where rows are looked up after the last page.
-        let is_kept = !self.is_in_order || !plan.filters.is_empty();
+        let is_kept = !self.is_in_order || !spec.filters.is_empty();
         let (offset, limit) = part.unwrap_or((0, u64::MAX));
         let limit = i64::try_from(limit).ok();
-        let order = self.translated.order.filter(|_| self.is_in_order && !plan.order.is_empty());
+        let order = self.translated.order.filter(|_| self.is_in_order && !spec.order.is_empty());
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        let asked = (self.predicates(plan)?, order, offset, limit, reads_records, is_kept);
+        let asked = (self.predicates(spec)?, order, offset, limit, reads_records, is_kept);
         self.reading.call_method1("rows", asked)?;
         Ok(())
     }
@@ -139,30 +139,30 @@ impl<'py> Served<'py> {
 
     /// The rows of the query, without what Python functions leave out of them: where they come from,
     /// and the selection of them.
-    fn rows(&self, plan: &Plan, asked: &Asked<'_>) -> PyResult<(Fetching, Option<Selection>)> {
+    fn rows(&self, spec: &Spec, asked: &Asked<'_>) -> PyResult<(Fetching, Option<Selection>)> {
         let py = self.table.py();
-        let request = request(plan, asked);
+        let request = request(spec, asked);
         let reads_records = request.reads.is_none_or(|reads| reads.iter().any(|node| node.reads_record()))
             || !self.translated.residual.is_empty()
             || !self.is_in_order;
         let failed = |error: pellucid_query::Fault| of_fault(py, &Home::new(&self.table), error);
         let mut selection =
             Selection::of(evaluator_of_all(self.translated.residual.clone()).map_err(failed)?);
-        selection.meter.clone_from(&plan.meter);
+        selection.meter.clone_from(&spec.meter);
         let part = (request.offset, request.limit);
-        let after = plan.after.as_ref().filter(|_| plan.order.is_empty()).map(|after| after.key.clone());
+        let after = spec.after.as_ref().filter(|_| spec.order.is_empty()).map(|after| after.key.clone());
         if self.is_in_order {
-            let is_cut = self.is_exact(plan).then_some(part);
-            self.begin(plan, is_cut, reads_records)?;
+            let is_cut = self.is_exact(spec).then_some(part);
+            self.begin(spec, is_cut, reads_records)?;
             if is_cut.is_none() {
                 (selection.offset, selection.limit) = part;
             }
             let selection = Some(selection).filter(|selection| !selection.takes_all());
             return Ok((Fetching::begun(&self.reading, after), selection));
         }
-        self.begin(plan, None, true)?;
-        let by = SortKey::new(&plan.order).map_err(|error| errors::value_error(error.to_string()))?;
-        let after = match &plan.after {
+        self.begin(spec, None, true)?;
+        let by = SortKey::new(&spec.order).map_err(|error| errors::value_error(error.to_string()))?;
+        let after = match &spec.after {
             Some(after) => Some((after.code_on_server(&self.table, by.clone())?, after.key.clone())),
             None => None,
         };
@@ -183,7 +183,7 @@ impl<'py> Served<'py> {
 /// What the server raises.
 pub fn with_server<'py, R>(
     table: &Bound<'py, ServerTable>,
-    plan: &Plan,
+    spec: &Spec,
     mut work: impl FnMut(&Served<'py>) -> PyResult<R>,
 ) -> PyResult<Option<R>> {
     loop {
@@ -192,7 +192,7 @@ pub fn with_server<'py, R>(
         if reading.is_none() {
             return Ok(None);
         }
-        match Served::new(table, &reading, plan).and_then(|served| work(&served)) {
+        match Served::new(table, &reading, spec).and_then(|served| work(&served)) {
             Ok(result) => return Ok(Some(result)),
             // Raises the error, unless it says that the layout is another one.
             Err(error) => reading.call_method1("recover", (error.value(table.py()),))?,
@@ -206,22 +206,22 @@ pub fn execute<'py>(
     table: &Bound<'py, ServerTable>,
     asked: &Asked<'_>,
 ) -> PyResult<Option<Output>> {
-    let plan = &query.get().plan;
-    with_server(table, plan, |served| {
+    let spec = &query.get().spec;
+    with_server(table, spec, |served| {
         if matches!(asked, Asked::Count)
-            && served.is_exact(plan)
-            && (plan.order.is_empty() || plan.after.is_none())
+            && served.is_exact(spec)
+            && (spec.order.is_empty() || spec.after.is_none())
         {
-            let limit = i64::try_from(plan.offset.saturating_add(plan.limit)).ok();
-            let counted = served.reading.call_method1("count", (served.predicates(plan)?, limit))?;
+            let limit = i64::try_from(spec.offset.saturating_add(spec.limit)).ok();
+            let counted = served.reading.call_method1("count", (served.predicates(spec)?, limit))?;
             let count: u64 = counted.extract()?;
-            return Ok(Output::Count(count.saturating_sub(plan.offset)));
+            return Ok(Output::Count(count.saturating_sub(spec.offset)));
         }
-        let (fetching, selection) = served.rows(plan, asked)?;
-        let (fetching, selection) = if plan.filters.is_empty() {
+        let (fetching, selection) = served.rows(spec, asked)?;
+        let (fetching, selection) = if spec.filters.is_empty() {
             (fetching, selection)
         } else {
-            (passed(served, plan, (fetching, selection))?, None)
+            (passed(served, spec, (fetching, selection))?, None)
         };
         let nodes = match asked {
             Asked::Values(nodes, _) => nodes.to_vec(),
@@ -237,17 +237,17 @@ pub fn iterate<'py>(
     table: &Bound<'py, ServerTable>,
     shows: Shows,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (py, plan) = (query.py(), &query.get().plan);
+    let (py, spec) = (query.py(), &query.get().spec);
     let asked = match shows {
         Shows::Keys => Asked::Values(&[], crate::work::walks::Walked::ByOne),
         Shows::Values | Shows::Items => Asked::Rows(crate::work::walks::Walked::ByOne),
     };
-    let rows = with_server(table, plan, |served| {
-        let (fetching, selection) = served.rows(plan, &asked)?;
-        let (fetching, selection) = if plan.filters.is_empty() {
+    let rows = with_server(table, spec, |served| {
+        let (fetching, selection) = served.rows(spec, &asked)?;
+        let (fetching, selection) = if spec.filters.is_empty() {
             (fetching, selection)
         } else {
-            (passed(served, plan, (fetching, selection))?, None)
+            (passed(served, spec, (fetching, selection))?, None)
         };
         ServerRows::new(table, fetching, selection, shows)
     })?;
@@ -257,16 +257,16 @@ pub fn iterate<'py>(
     }
 }
 
-/// The rows for which each function of the plan returns something true.
+/// The rows for which each function of the query returns something true.
 fn passed(
     served: &Served<'_>,
-    plan: &Plan,
+    spec: &Spec,
     (fetching, selection): (Fetching, Option<Selection>),
 ) -> PyResult<Fetching> {
     let py = served.table.py();
     let rows = Bound::new(py, ServerRows::new(&served.table, fetching, selection, Shows::Items)?)?;
     let name = served.table.get().name_of(py);
-    let found = passed_keys(rows.try_iter()?, &name, &plan.filters, (plan.offset, plan.limit))?;
+    let found = passed_keys(rows.try_iter()?, &name, &spec.filters, (spec.offset, spec.limit))?;
     Ok(Fetching::of_keys(&served.reading, SortedKeys::Listed(found)))
 }
 

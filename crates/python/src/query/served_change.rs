@@ -12,9 +12,9 @@ use crate::errors;
 use crate::expression::handle::Expression;
 use crate::expression::operand;
 use crate::hot::callbacks;
-use crate::query::ends::iterate;
 use crate::query::handle::Query;
-use crate::query::plan::changes_of;
+use crate::query::spec::changes_of;
+use crate::query::terminals::iterate;
 use crate::server::table::ServerTable;
 use crate::values::views::Shows;
 
@@ -42,7 +42,7 @@ pub fn update(
         if value.is_instance_of::<Expression>() {
             // A value that is missing leaves the field as it is, and one that is None does not.
             let node = operand::node_of(&value)?;
-            nodes.push(crate::query::plan::node(Kind::Exists(node.clone()))?);
+            nodes.push(crate::query::spec::node(Kind::Exists(node.clone()))?);
             nodes.push(node);
             values.push(None);
         } else {

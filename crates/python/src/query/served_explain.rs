@@ -5,20 +5,20 @@ use pyo3::prelude::*;
 
 use crate::query::handle::Query;
 use crate::query::measured;
-use crate::query::plan::{Plan, all_of};
 use crate::query::served::with_server;
+use crate::query::spec::{Spec, all_of};
 use crate::server::table::ServerTable;
 
 /// Implements `query.explain()`: what the server does, by its own plan, and what is done here.
 pub fn explain(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>, analyze: bool) -> PyResult<String> {
-    let (py, plan) = (query.py(), &query.get().plan);
+    let (py, spec) = (query.py(), &query.get().spec);
     let name = table.get().name_of(py).to_string();
-    let lines = with_server(table, plan, |served| {
+    let lines = with_server(table, spec, |served| {
         let mut lines = Vec::new();
-        let order = served.translated.order.filter(|_| served.is_in_order && !plan.order.is_empty());
-        let part = (served.is_exact(plan) && served.is_in_order).then_some((plan.offset, plan.limit));
+        let order = served.translated.order.filter(|_| served.is_in_order && !spec.order.is_empty());
+        let part = (served.is_exact(spec) && served.is_in_order).then_some((spec.offset, spec.limit));
         let (offset, limit) = part.unwrap_or((0, u64::MAX));
-        let given = (served.predicates(plan)?, order, offset, i64::try_from(limit).ok());
+        let given = (served.predicates(spec)?, order, offset, i64::try_from(limit).ok());
         let shown: Vec<String> = served.reading.call_method1("explained", given)?.extract()?;
         lines.extend(shown);
         let residual: Vec<Node> = served.translated.residual.clone();
@@ -26,13 +26,13 @@ pub fn explain(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>, analyze
             lines.push(format!("filter here: {}", condition.brief()));
         }
         if !served.is_in_order {
-            lines.push(format!("sort here by {}, then look up the rows", plan.shown_order()));
+            lines.push(format!("sort here by {}, then look up the rows", spec.shown_order()));
         }
-        for filter in &plan.filters {
+        for filter in &spec.filters {
             lines.push(format!("filter in Python, row by row: {}", filter.bind(py).repr()?));
         }
-        if part.is_none() && (plan.offset > 0 || plan.limit != u64::MAX) {
-            lines.push(format!("take a part of the rows here: {}", shown_part(plan)));
+        if part.is_none() && (spec.offset > 0 || spec.limit != u64::MAX) {
+            lines.push(format!("take a part of the rows here: {}", shown_part(spec)));
         }
         Ok(lines)
     })?;
@@ -43,13 +43,13 @@ pub fn explain(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>, analyze
     Ok(lines.join("\n"))
 }
 
-fn shown_part(plan: &Plan) -> String {
+fn shown_part(spec: &Spec) -> String {
     let mut parts = Vec::new();
-    if plan.offset > 0 {
-        parts.push(format!("leave out the first {}", plan.offset));
+    if spec.offset > 0 {
+        parts.push(format!("leave out the first {}", spec.offset));
     }
-    if plan.limit != u64::MAX {
-        parts.push(format!("give {} at most", plan.limit));
+    if spec.limit != u64::MAX {
+        parts.push(format!("give {} at most", spec.limit));
     }
     parts.join(", ")
 }

@@ -40,7 +40,7 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
         match &self.get().of {
-            Of::Table(table) if self.get().plan.is_whole() => {
+            Of::Table(table) if self.get().spec.is_whole() => {
                 rows_of_extremes(table.bind(Bound::py(self)), wanted)
             }
             Of::Table(_) | Of::Server(_) => Ok(None),
@@ -58,18 +58,18 @@ fn rows_of(output: Option<Output>) -> Option<(Source, Vec<Node>)> {
 
 /// The rows of a query. They are read from the entries of an index, if it covers the query.
 pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Output>> {
-    let (py, plan) = (query.py(), &query.get().plan);
+    let (py, spec) = (query.py(), &query.get().spec);
     let table = match &query.get().of {
         Of::Table(table) => table.bind(py),
         Of::Server(table) => return served::execute(query, table.bind(py), asked),
     };
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;
-    let mut request = request(plan, asked);
-    if let (Some(after), Some((code, _))) = (&plan.after, &mut request.after)
-        && !plan.order.is_empty()
+    let mut request = request(spec, asked);
+    if let (Some(after), Some((code, _))) = (&spec.after, &mut request.after)
+        && !spec.order.is_empty()
     {
-        let by = SortKey::new(&plan.order).map_err(|error| errors::value_error(error.to_string()))?;
+        let by = SortKey::new(&spec.order).map_err(|error| errors::value_error(error.to_string()))?;
         *code = after.code(table, by)?;
     }
     let request = &request;
@@ -98,8 +98,8 @@ pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<O
         })?,
     };
     match answer.map_err(|fault| of_fault(py, &Home::new(table), fault))? {
-        Output::Rows(source, nodes) if !plan.filters.is_empty() => {
-            let keys = pass_filters(table, source, &plan.filters, plan.offset, plan.limit)?;
+        Output::Rows(source, nodes) if !spec.filters.is_empty() => {
+            let keys = pass_filters(table, source, &spec.filters, spec.offset, spec.limit)?;
             let rows = reader.list(table, SortedKeys::Listed(keys))?;
             Ok(Some(Output::Rows(Source { rows, selection: None }, nodes)))
         }

@@ -16,8 +16,8 @@ use crate::expression::operand;
 use crate::expression::sort_by::SortBy;
 use crate::query::after::After;
 
-/// A query's plan: which rows, in which order, which part of them, and what is read of each.
-pub struct Plan {
+/// What a query asks for: which rows, in which order, which part of them, and what is read of each.
+pub struct Spec {
     /// The conditions. All of them must be true.
     pub conditions: Chain,
     /// Python functions that must all return something true.
@@ -36,7 +36,7 @@ pub struct Plan {
     pub meter: Option<Arc<Meter>>,
 }
 
-impl Default for Plan {
+impl Default for Spec {
     fn default() -> Self {
         Self {
             conditions: Chain::default(),
@@ -51,7 +51,7 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
+impl Spec {
     /// Whether the query asks for all rows of the table, in the order of their keys.
     pub fn is_whole(&self) -> bool {
         self.conditions.count() == 0
@@ -61,7 +61,7 @@ impl Plan {
             && self.after.is_none()
     }
 
-    /// A copy of the plan.
+    /// A copy.
     pub fn copy(&self, py: Python<'_>) -> Self {
         Self {
             conditions: self.conditions.clone(),
@@ -80,7 +80,7 @@ impl Plan {
         self.conditions.iter().cloned().collect()
     }
 
-    /// The query as it was typed, as far as the plan tells.
+    /// The query as it was typed, as far as it can be told.
     pub fn shown(&self, py: Python<'_>, table: &str) -> PyResult<String> {
         let mut shown = vec![format!("<pellucid.Query of table {table:?}")];
         shown.extend(self.conditions.iter().map(|condition| format!("where {}", condition.brief())));

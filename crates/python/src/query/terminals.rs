@@ -48,7 +48,7 @@ pub fn rows<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
 
 /// The dicts that `select` makes, if it was called.
 fn selected<'py>(query: &Bound<'py, Query>) -> PyResult<Option<Bound<'py, PyList>>> {
-    let Some(chosen) = &query.get().plan.chosen else { return Ok(None) };
+    let Some(chosen) = &query.get().spec.chosen else { return Ok(None) };
     let py = query.py();
     let names: Vec<_> = chosen.iter().map(|(name, _)| PyString::intern(py, name)).collect();
     let nodes: Vec<_> = chosen.iter().map(|(_, node)| node.clone()).collect();
@@ -65,7 +65,7 @@ fn selected<'py>(query: &Bound<'py, Query>) -> PyResult<Option<Bound<'py, PyList
 
 /// The rows as columns: those of `select`, or all.
 pub fn to_arrow<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, ArrowStream>> {
-    let Some(chosen) = &query.get().plan.chosen else { return crate::arrow::to_arrow(query, None) };
+    let Some(chosen) = &query.get().spec.chosen else { return crate::arrow::to_arrow(query, None) };
     let chosen: Vec<_> = chosen.iter().map(|(name, node)| (name.as_str().into(), node.clone())).collect();
     crate::arrow::to_arrow(query, Some(&chosen))
 }
@@ -92,8 +92,8 @@ pub fn to_dicts<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
 
 fn limited<'py>(query: &Bound<'py, Query>, count: u64) -> PyResult<Bound<'py, Query>> {
     let py = query.py();
-    let limited = query.get().with(py, |plan| {
-        plan.limit = plan.limit.min(count);
+    let limited = query.get().with(py, |spec| {
+        spec.limit = spec.limit.min(count);
         Ok(())
     })?;
     Bound::new(py, limited)
@@ -133,11 +133,11 @@ pub fn exists(query: &Bound<'_, Query>) -> PyResult<bool> {
 
 /// How many rows there are.
 pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
-    let plan = &query.get().plan;
-    if !plan.order.is_empty() && plan.after.is_none() && plan.filters.is_empty() {
+    let spec = &query.get().spec;
+    if !spec.order.is_empty() && spec.after.is_none() && spec.filters.is_empty() {
         // A count does not depend on the order of rows.
-        let unordered = query.get().with(query.py(), |plan| {
-            plan.order.clear();
+        let unordered = query.get().with(query.py(), |spec| {
+            spec.order.clear();
             Ok(())
         })?;
         return count(&Bound::new(query.py(), unordered)?);

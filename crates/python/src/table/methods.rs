@@ -497,12 +497,12 @@ impl Table {
 
     /// Return all rows as a list of records or other values.
     fn to_list<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        query::ends::to_list(&Bound::new(slf.py(), of_table(slf))?)
+        query::terminals::to_list(&Bound::new(slf.py(), of_table(slf))?)
     }
 
     /// Return all rows as plain dicts or other plain values.
     fn to_dicts<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        query::ends::to_dicts(&Bound::new(slf.py(), of_table(slf))?)
+        query::terminals::to_dicts(&Bound::new(slf.py(), of_table(slf))?)
     }
 
     /// Return dicts of these expressions or field paths instead of records, as a query: see

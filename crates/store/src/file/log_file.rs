@@ -25,7 +25,7 @@ use crate::wal::{self, LoggedEngine, MemorySpace, Met, OF_ANOTHER, Opened, Space
 use crate::warning::Warning;
 
 /// Bytes of WAL records that each of the two segments holds.
-const AREA_SIZE: usize = 32 << 20;
+const SEGMENT_SIZE: usize = 32 << 20;
 /// Bytes of an empty log.
 const LOG_SIZE_LEAST: u64 = 40_960;
 
@@ -74,7 +74,7 @@ pub(crate) struct Manner {
 
 impl Manner {
     fn words(&self) -> usize {
-        words_for(if self.segment_size == 0 { AREA_SIZE } else { self.segment_size })
+        words_for(if self.segment_size == 0 { SEGMENT_SIZE } else { self.segment_size })
     }
 }
 

@@ -30,14 +30,14 @@ const CHUNKS_AT_ONCE: usize = 16;
 /// No log is shorter.
 const HEAD_SIZE: u64 = 40_960;
 /// Where the heads of the segments are.
-const AREA_HEADS_AT: u64 = 4096;
+const SEGMENT_HEADS_AT: u64 = 4096;
 /// The offset of the bytes that openers lock: behind everything that is ever written.
 pub(crate) const MEMBERS_AT: i64 = 1 << 40;
 /// Where the members' PIDs are.
 const PIDS_AT: u64 = 8192;
 const NAMESPACE_AT: u64 = 32;
 const NEWBORN_AT: u64 = 40;
-const AREA_SIZE_AT: u64 = 48;
+const SEGMENT_SIZE_AT: u64 = 48;
 
 /// Words that stay in place. Callers that read some with every commit keep a reference: asking the
 /// space for them each time was a tenth of a put.
@@ -336,7 +336,7 @@ pub(crate) fn newborn_of(file: &File) -> Option<u64> {
 /// others do not read.
 fn count_of(file: &File) -> Option<usize> {
     let mut word = [0; 8];
-    file.read_exact_at(&mut word, AREA_SIZE_AT).ok().filter(|()| is_log(file))?;
+    file.read_exact_at(&mut word, SEGMENT_SIZE_AT).ok().filter(|()| is_log(file))?;
     wal::segment_size_of(u64::from_le_bytes(word)).map(wal::words_for)
 }
 
@@ -397,7 +397,7 @@ fn is_unfinished(file: &File, size_max: u64) -> io::Result<bool> {
     if magic != [0; 8] || !is_format || file.metadata()?.len() > size_max {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    Ok(file.read_at(&mut heads, AREA_HEADS_AT)? < heads.len() || heads == [0; 128])
+    Ok(file.read_at(&mut heads, SEGMENT_HEADS_AT)? < heads.len() || heads == [0; 128])
 }
 
 /// Make sure that a log has room on the disk. It grows when parts of it are reserved. If the file

@@ -193,9 +193,9 @@ mod tests {
     /// Put rows, each half as long as a piece of the log, through an engine whose space records
     /// which pieces were prepared.
     fn prepared_by(puts: u32, syncs: bool, awaited: Option<usize>) -> Vec<usize> {
-        const AREA_SIZE: usize = 64 << 16;
+        const SEGMENT_SIZE: usize = 64 << 16;
         let asked = Asked::default();
-        let space = Noted(MemorySpace::new(words_for(AREA_SIZE)), Arc::clone(&asked));
+        let space = Noted(MemorySpace::new(words_for(SEGMENT_SIZE)), Arc::clone(&asked));
         let opened = Opened { is_alone: true, joins: true, inode: 1 };
         let tree = Box::new(MemoryEngine::new());
         let (engine, _) = LoggedEngine::open(tree, Box::new(space), [0; 16], opened).unwrap();

@@ -54,7 +54,7 @@ pub(crate) const FORMAT: u64 = 2;
 const FORMAT_OLD: u64 = 1;
 const TOKEN: usize = 3;
 const NEWBORN: usize = 5;
-const AREA_SIZE: usize = 6;
+const SEGMENT_SIZE: usize = 6;
 const SEQUENCE: usize = 8;
 pub(super) const TAIL: usize = 16;
 const ACTIVE: usize = 17;
@@ -71,7 +71,7 @@ pub(super) const ARRIVED: usize = 45;
 pub(super) const SERVED: usize = 46;
 pub(super) const EXPECTED: usize = 47;
 const TREE_WRITER: usize = 48;
-const AREA_HEADS: [usize; 2] = [512, 520];
+const SEGMENT_HEADS: [usize; 2] = [512, 520];
 const MEMBERS: usize = 1024;
 const HEAD_WORDS: usize = 5120;
 const PIECE_WORDS: usize = 8192;
@@ -228,7 +228,7 @@ impl Segments {
         self.store(WANTED, 0);
         self.store(TREE_WRITER, 0);
         self.store(4, 0);
-        self.store(AREA_SIZE, segment_size_word(self.segment_words * 8));
+        self.store(SEGMENT_SIZE, segment_size_word(self.segment_words * 8));
         self.set_newborn(newborn);
         self.store(ACTIVE, 0);
         self.store(FOUND, 0);
@@ -648,7 +648,7 @@ impl Segments {
     }
 
     fn head_at(segment: usize) -> usize {
-        let [first, second] = AREA_HEADS;
+        let [first, second] = SEGMENT_HEADS;
         if segment == 0 { first } else { second }
     }
 

@@ -379,9 +379,9 @@ mod tests {
 
     #[test]
     fn a_commit_that_begins_a_piece_has_the_two_synced_and_no_more_of_the_file() {
-        const AREA_SIZE: usize = 64 << 16;
+        const SEGMENT_SIZE: usize = 64 << 16;
         let asked = Asked::default();
-        let space = MemorySpace::new(crate::wal::segments::words_for(AREA_SIZE));
+        let space = MemorySpace::new(crate::wal::segments::words_for(SEGMENT_SIZE));
         let (tree, space) = (Box::new(MemoryEngine::new()), Box::new(Noted(space, Arc::clone(&asked))));
         let opened = Opened { is_alone: true, joins: true, inode: 1 };
         let (engine, _) = LoggedEngine::open(tree, space, [0; 16], opened).unwrap();
