@@ -111,14 +111,23 @@ class Session:
     def batch(self, statements: Sequence[tuple[bytes, Parameters]]) -> list[Rows]:
         """Run statements in one round trip and, outside of a transaction, in one of their own."""
         results: list[Rows] = []
+        failed: BaseException | None = None
         try:
+            cursors = [self.connection.cursor(binary=True) for _ in statements]
             with self.connection.pipeline():
-                cursors = [self.connection.cursor(binary=True) for _ in statements]
-                for cursor, (statement, parameters) in zip(cursors, statements, strict=True):
-                    cursor.execute(statement, parameters)
+                # The driver logs what the end of the block raises after an exception in it: so none leaves.
+                try:
+                    for cursor, (statement, parameters) in zip(cursors, statements, strict=True):
+                        cursor.execute(statement, parameters)
+                except BaseException as error:
+                    failed = error
+            if failed is not None:
+                raise failed
             for cursor in cursors:
                 results.append(cursor.fetchall() if cursor.description is not None else [])
         except psycopg().Error as error:
+            # The first one says why.
+            error = failed if isinstance(failed, psycopg().Error) else error
             raise self.failure(error) from error
         return results
 
@@ -126,10 +135,15 @@ class Session:
         """Run a COPY FROM STDIN with rows in PostgreSQL's binary form."""
         try:
             with self.connection.cursor().copy(statement) as copy:
-                copy.write(COPY_HEAD)
-                for start in range(0, len(rows), COPY_PIECE_SIZE):
-                    copy.write(rows[start : start + COPY_PIECE_SIZE])
-                copy.write(COPY_TAIL)
+                try:
+                    copy.write(COPY_HEAD)
+                    for start in range(0, len(rows), COPY_PIECE_SIZE):
+                        copy.write(rows[start : start + COPY_PIECE_SIZE])
+                    copy.write(COPY_TAIL)
+                except psycopg().Error:
+                    # The end of the block raises it again, and logs nothing then.
+                    if not self.is_broken:
+                        raise
         except psycopg().Error as error:
             raise self.failure(error) from error
 
