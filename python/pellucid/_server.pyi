@@ -10,6 +10,7 @@ from pellucid.typing import PicklePolicy
 
 __all__ = [
     "ServerCodec",
+    "ServerEdit",
     "ServerEncoded",
     "ServerGate",
     "ServerIndexCodes",
@@ -36,6 +37,12 @@ class ServerCodec:
     def shape_count(self) -> int: ...
     def learn(self, first: int, shapes: Sequence[bytes]) -> None: ...
     def ids_of(self, shapes: Sequence[bytes]) -> list[int | None]: ...
+
+@final
+class ServerEdit:
+    @property
+    def size(self) -> int: ...
+    def again(self, value: bytes, gate: ServerGate, /) -> tuple[bytes, list[int]]: ...
 
 @final
 class ServerEncoded:

@@ -35,8 +35,8 @@ class Client(_native.ServerTable):
         made.server, made.codec, made.gate = server, codec, _native.ServerGate()
         return made
 
-    def _check_writable(self) -> None:
-        pass
+    def _begin_change(self) -> bool:
+        return False
 
     def _gate(self) -> Any:
         return self.gate

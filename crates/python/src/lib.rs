@@ -135,6 +135,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn add_server(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::codec::ServerGate>()?;
     module.add_class::<server::codec::ServerCodec>()?;
+    module.add_class::<server::edit::ServerEdit>()?;
     module.add_class::<server::encoded::ServerEncoded>()?;
     module.add_class::<server::table::ServerTable>()?;
     module.add_class::<server::rows::ServerRows>()?;

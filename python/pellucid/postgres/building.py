@@ -57,7 +57,7 @@ class Builder:
         """The connection for the block: the transaction's, or one of the builder's own."""
         running = self.source._running()
         if running is not None:
-            yield running.session
+            yield running.ready()
             return
         session = self.source._connections.take()
         try:

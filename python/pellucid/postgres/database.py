@@ -228,7 +228,7 @@ class Database(Mapping, Source):
                 return self._changing_tables(work)
         running.has_changed_tables = True
         try:
-            return work(running.session)
+            return work(running.ready())
         except Lost as lost:
             raise running.lost(lost) from lost.args[0]
 
@@ -394,6 +394,7 @@ class Database(Mapping, Source):
 
     def _leave(self, running: Running) -> None:
         running.has_ended = True
+        running.backlog.clear()
         others = tuple(other for other in transactions.RUNNING.get() if other is not running)
         transactions.RUNNING.set(others)
         self._connections.give(running.session)
@@ -406,7 +407,7 @@ class Database(Mapping, Source):
         running = self._running()
         if running is not None:
             try:
-                return work(running.session)
+                return work(running.ready())
             except Lost as lost:
                 raise running.lost(lost) from lost.args[0]
         for attempt in range(2):
@@ -470,7 +471,7 @@ class Database(Mapping, Source):
         with self._connections.lent() as session:
             first = take(session, layout, least, count)
         if first is None and running is not None:
-            first = take(running.session, layout, least, count)
+            first = take(running.ready(), layout, least, count)
         return first
 
     def _fetch_ahead(self, work: Callable[[], Rows]) -> concurrent.futures.Future[Rows]:

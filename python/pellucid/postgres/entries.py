@@ -19,7 +19,7 @@ from typing import Any
 from pellucid._native import ServerIndexCodes
 from pellucid.errors import Error, TransactionError
 from pellucid.postgres import failures, keys
-from pellucid.postgres.connections import Parameters, Rows, Statement
+from pellucid.postgres.connections import Array, Parameters, Rows, Statement
 from pellucid.postgres.standing import Standing
 from pellucid.postgres.statements import IndexInfo, Statements
 
@@ -186,7 +186,10 @@ class Completed:
         elif text is sql.swap:
             return self._stored(given, (given[0], self._spelling(given[0])), given[2], beside)
         elif text is sql.put_many:
-            return self._stored_many(given, beside)
+            return (*given, *self._stored_many(given[0], given[1], given[2], beside))
+        elif text is sql.swap_many:
+            spellings = self._spellings(given[0])
+            return (*given, *self._stored_many(given[0], spellings, given[2], beside))
         elif text in (sql.delete, sql.delete_version):
             beside += sql.deleted_beside([given[0]])
         elif text is sql.delete_many:
@@ -195,12 +198,24 @@ class Completed:
             beside += sql.cleared_beside()
         return given
 
+    @property
+    def _reads_keys(self) -> bool:
+        return any("key()" in index.definition for index in self.sql.layout.indexes)
+
     def _spelling(self, key: bytes) -> bytes | None:
         """Return the spelling of a row's key, if an index reads it."""
-        if not any("key()" in index.definition for index in self.sql.layout.indexes):
+        if not self._reads_keys:
             return None
         found = self.table._source._read(b"SELECT s FROM " + self.sql.rows + b" WHERE k = $1", (key,))
         return found[0][0] if found else None
+
+    def _spellings(self, every: Array) -> Array | None:
+        """Return the spellings of the keys of rows, if an index reads them."""
+        if not self._reads_keys:
+            return None
+        select = b"SELECT k, s FROM " + self.sql.rows + b" WHERE k = ANY($1::bytea[])"
+        found: dict[bytes, bytes | None] = dict(self.table._source._read(select, (every,)))
+        return Array(b"", [found.get(key) for key in every.elements if key is not None])
 
     def _stored(
         self, given: Parameters, key: tuple[bytes, bytes | None], value: bytes, beside: list[Statement]
@@ -216,11 +231,16 @@ class Completed:
                 beside += self.sql.stored_beside(index, given[0], value, stored_entries(entries[place]))
         return (*given, *columns(self.sql, entries))
 
-    def _stored_many(self, given: Parameters, beside: list[Statement]) -> Parameters:
+    def _stored_many(
+        self, keys_given: Array, spelt: Array | None, values: Array, beside: list[Statement]
+    ) -> Parameters:
+        """Return the entries of rows, as an array for each column."""
         rows = []
-        every = given[0].elements
-        spellings = [None] * len(every) if given[1] is None else given[1].elements
-        for k, s, value in zip(every, spellings, given[2].elements, strict=True):
+        every = keys_given.elements
+        spellings = [None] * len(every) if spelt is None else spelt.elements
+        for k, s, value in zip(every, spellings, values.elements, strict=True):
+            assert k is not None
+            assert value is not None
             key = whole(k, s)
             entries = self.table._entries_of(self.sql, key, value)
             self.entered.append((key, entries))
@@ -229,7 +249,7 @@ class Completed:
         beside += many_beside(
             self.sql, [key for key, _ in self.entered], [entries for _, entries in self.entered]
         )
-        return (*given, *(self.table._array_of(list(column)) for column in zip(*rows, strict=True)))
+        return [self.table._array_of(list(column)) for column in zip(*rows, strict=True)]
 
     def _long(self, entries: Entries) -> list[Statement]:
         """Return statements that tell all clients of codes that are too long to be in order."""

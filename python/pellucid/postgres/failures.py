@@ -37,6 +37,9 @@ CONFLICT = (
 )
 
 
+ENDED = "an earlier error has ended this transaction; leave its block and begin another one"
+
+
 class LayoutChanged(Exception):
     """A relation that the statement names is not there: another client has changed or dropped the table."""
 
@@ -62,7 +65,8 @@ def is_internal(error: BaseException) -> bool:
 def is_conflict(error: BaseException) -> bool:
     """Return whether a transaction that raised this may succeed when it runs again."""
     cause = error.__cause__
-    return isinstance(error, Busy) and (sqlstate(cause) in CONFLICTS | NO_RELATION)
+    is_ours = error.args[:1] == (CONFLICT,)
+    return isinstance(error, Busy) and (is_ours or sqlstate(cause) in CONFLICTS | NO_RELATION)
 
 
 def said(error: BaseException) -> str:
@@ -107,9 +111,7 @@ def of_statement(error: BaseException, place: Place, user: str) -> Exception:
             f"a lock was held by another client for longer than the timeout ({text}); nothing was stored"
         )
     if state == "25P02":
-        return TransactionError(
-            "an earlier error has ended this transaction; leave its block and begin another one"
-        )
+        return TransactionError(ENDED)
     if state == "34000":
         return TransactionError("this iterator began inside a savepoint that was rolled back")
     if state in ("26000", "42P05"):

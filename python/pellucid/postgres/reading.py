@@ -236,7 +236,7 @@ class Reading(Pages):
             return []
         running = self._source._running()
         if running is not None:
-            self._cursor, self._session = running.cursor_name(), running.session
+            self._cursor, self._session = running.cursor_name(), running.ready()
         elif self._source._is_snapshot:
             self._session, self._cursor = self._source._scanning()
         else:

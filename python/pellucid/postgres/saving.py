@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pellucid._native import ServerEncoded
+from pellucid._native import ServerEdit, ServerEncoded, ServerGate
 from pellucid.errors import Busy, StaleTable
 from pellucid.postgres import failures, keys
 from pellucid.postgres.connections import pause
@@ -119,6 +119,38 @@ class Saving(Numbering):
             None,
         )
         self._change(lambda sql: [(sql.put_many, given)], creates=True)
+
+    def _begin_change(self) -> bool:
+        """Check that a record may be changed; return whether the change may be sent later."""
+        self._check_writable()
+        if self._source._running() is None:
+            return False
+        try:
+            sql = self._statements()
+        except StaleTable:
+            return False
+        # The order of the changes decides whether each of them may have its value in a unique index.
+        return sql is not None and not any(index.is_unique for index in sql.layout.indexes)
+
+    def _defer(
+        self, code: bytes, data: bytes, version: int, kept: list[int], edit: ServerEdit
+    ) -> tuple[int, ServerGate] | None:
+        """Keep a changed record for the transaction to send; None if it has to be stored now.
+
+        Returns the version that it will have, and the gate of the rows that the transaction has read.
+        """
+        running = self._source._running()
+        if running is None or self._found is None:
+            return None
+        running.check()
+        # If the rows have to be read anew after what is sent here, then so does this one.
+        gate = running.gate
+        new = running.backlog.add(self, self._found, code, version, data, kept, edit)
+        if new is None:
+            return None
+        if running.backlog.is_full:
+            running.send()
+        return new, gate
 
     def _swap(
         self,

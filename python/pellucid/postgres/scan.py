@@ -157,7 +157,7 @@ class Pages:
         running = self._source._running()
         if running is not None:
             self._cursor = running.cursor_name()
-            self._session = running.session
+            self._session = running.ready()
         elif self._source._is_snapshot:
             self._session, self._cursor = self._source._scanning()
         else:

@@ -373,6 +373,22 @@ class Statements:
         )
 
     @functools.cached_property
+    def swap_many(self) -> bytes:
+        """As `swap`, with an array for each of k, version, v, and the entries; gives k and big."""
+        names = ["k", "ver", "v", *self._entries]
+        arrays = ", ".join(
+            f"${number}::{'bigint' if name == 'ver' else 'bytea'}[]" for number, name in enumerate(names, 1)
+        )
+        entries = "".join(f", {column} = n.{column}" for column in self._entries)
+        return self._made(
+            "UPDATE {rows} AS t SET v = n.v, ver = t.ver + 1{entries} FROM unnest({arrays}) AS n ({names}) "
+            "WHERE t.k = n.k AND t.ver = n.ver RETURNING t.k, t.big",
+            entries=entries.encode(),
+            arrays=arrays.encode(),
+            names=", ".join(names).encode(),
+        )
+
+    @functools.cached_property
     def delete(self) -> bytes:
         """`$1` is a key; gives the deleted row with big."""
         return self._made("DELETE FROM {rows} WHERE k = $1 RETURNING k, s, v, ver, big")

@@ -14,6 +14,7 @@ from pellucid._native import ServerGate
 from pellucid.errors import Closed, CommitUnknown, DatabaseError, TransactionError
 from pellucid.postgres import failures
 from pellucid.postgres.connections import Lost, Parameters, Rows, Session
+from pellucid.postgres.deferring import Backlog
 from pellucid.postgres.statements import Layout
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class Running:
         self.epoch = 0
         self.has_changed_tables = False
         self._cursor_number = 0
+        # Changed fields that the server gets before the next statement.
+        self.backlog = Backlog()
+        # What went wrong when they were sent, and in which level.
+        self.failed: tuple[int, BaseException] | None = None
 
     @property
     def gate(self) -> ServerGate:
@@ -63,36 +68,63 @@ class Running:
             raise TransactionError(
                 "this transaction has ended already; call db.transaction() for another one"
             )
+        if self.failed is not None:
+            raise TransactionError(failures.ENDED) from self.failed[1]
+
+    def send(self) -> None:
+        """Send the changed fields that were kept back."""
+        if not self.backlog:
+            return
+        try:
+            is_other = self.backlog.send()
+        except BaseException as error:
+            # The caller has gone on since, and may not expect the exception here: so nothing is committed.
+            self.failed = len(self.gates), error
+            raise
+        if is_other:
+            self.read_anew()
+
+    def read_anew(self) -> None:
+        """Have the rows that this level has read be read again when they are used next."""
+        for gate in self.gates[-1]:
+            gate.take_back()
+        self.gates[-1] = [ServerGate()]
+
+    def ready(self) -> Session:
+        """Return the connection for a statement, after what was kept back."""
+        self.check()
+        self.send()
+        return self.session
 
     def rows(self, statement: bytes, parameters: Parameters = ()) -> Rows:
         """Run a statement in it."""
-        self.check()
+        session = self.ready()
         try:
-            return self.session.rows(statement, parameters)
+            return session.rows(statement, parameters)
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
     def execute(self, statement: bytes, parameters: Parameters = ()) -> int:
         """Run a statement in it, for its count of rows."""
-        self.check()
+        session = self.ready()
         try:
-            return self.session.execute(statement, parameters)
+            return session.execute(statement, parameters)
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
     def batch(self, statements: list[tuple[bytes, Parameters]]) -> list[Rows]:
         """Run statements in it, in one round trip."""
-        self.check()
+        session = self.ready()
         try:
-            return self.session.batch(statements)
+            return session.batch(statements)
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
     def copy(self, statement: bytes, rows: bytes) -> None:
         """Run a COPY in it."""
-        self.check()
+        session = self.ready()
         try:
-            self.session.copy(statement, rows)
+            session.copy(statement, rows)
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
@@ -159,7 +191,11 @@ class TransactionContext:
         if self._level == 1:
             self._end(running, is_kept=kind is None)
         elif kind is None:
-            running.execute(b"RELEASE SAVEPOINT " + self._savepoint)
+            try:
+                running.execute(b"RELEASE SAVEPOINT " + self._savepoint)
+            except BaseException:
+                self._take_back(running)
+                raise
             inner = running.gates.pop()
             running.gates[-1].extend(inner)
         else:
@@ -173,6 +209,10 @@ class TransactionContext:
 
     def _take_back(self, running: Running) -> None:
         gates = running.gates.pop()
+        running.backlog.clear()
+        # What ended an inner level before is undone with this one.
+        if running.failed is not None and running.failed[0] > len(running.gates):
+            running.failed = None
         if running.has_changed_tables:
             running.epoch += 1
             self._database._names_changed += 1
@@ -192,7 +232,7 @@ def commit(running: Running, database: Database) -> None:
 
     Raises `CommitUnknown` if the server has not answered, and cannot be asked what it did.
     """
-    session = running.session
+    session = running.ready()
     # Where other servers store the rows, the transaction has no number here before its commit.
     asked = b"SELECT pg_current_xact_id()::text"
     if not session.has_citus:

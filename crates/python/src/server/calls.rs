@@ -2,7 +2,8 @@
 //!
 //! A change of a part of a record is made here, in the record as it was read, and sent with the
 //! version that it was read at. If another client has written the row since, the server refuses it:
-//! then the change is made again, in the record that is stored now.
+//! then the change is made again, in the record that is stored now. Inside of a transaction the
+//! table may keep changes back, to send many at once; it gets what makes the change again then.
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::counters;
 use crate::errors;
 use crate::hot::callbacks;
 use crate::server::codec::{ServerCodec, ServerGate};
+use crate::server::edit::ServerEdit;
 use crate::server::encoded::ServerEncoded;
 use crate::server::stored;
 use crate::server::table::ServerTable;
@@ -186,7 +188,7 @@ impl ShapeBook for Book<'_> {
 }
 
 /// Applies `edit` to a record, and asks the server for the shapes that the result would use.
-fn applied(
+pub fn applied(
     table: &Bound<'_, ServerTable>,
     record: &[u8],
     edit: &Edit,
@@ -245,7 +247,7 @@ fn encode_parts<'py>(
     let mut parts = Parts { records: Vec::new(), large: Vec::new() };
     for (number, value) in values.iter().enumerate() {
         let place = || change::place_of_value(py, row, edit, values.len(), number);
-        let encoded = this.encoded(value, true, place)?;
+        let encoded = this.encoded(value, true, true, place)?;
         if encoded.pending.is_empty() && encoded.apart.is_empty() {
             parts.records.push(encoded.encoder.bytes().to_vec());
             encode::recycle(py, encoded.encoder);
@@ -253,7 +255,7 @@ fn encode_parts<'py>(
         }
         let Some((shape_ids, large)) = ids_for(table, encoded)? else {
             // The server takes no more shapes now: dicts are written with their keys.
-            let encoded = this.encoded(value, false, place)?;
+            let encoded = this.encoded(value, false, true, place)?;
             let (_, large) =
                 ids_for(table, encoded)?.ok_or_else(|| errors::internal("a shape is missing"))?;
             add_part(py, &mut parts, &large, &[])?;
@@ -309,7 +311,7 @@ fn save<'py>(
     let py = table.py();
     let codec = table.get().codec.get();
     let names = &*codec.names;
-    ask(table, "_check_writable", ())?;
+    let may_defer: bool = ask(table, "_begin_change", ())?.extract()?;
     let parts = encode_parts(table, row, edit, values)?;
     let slices: Vec<&[u8]> = parts.records.iter().map(Vec::as_slice).collect();
     let key = PyBytes::new(py, row.key());
@@ -330,6 +332,20 @@ fn save<'py>(
         let large: Vec<(i64, &Bound<'py, PyAny>)> =
             parts.large.iter().map(|(id, bytes)| (id.cast_signed(), bytes)).collect();
         let value = PyBytes::new(py, &stored::value_of(codec.dictionary().len(), &patched.record));
+        if may_defer && attempt == 0 && large.is_empty() {
+            let change = ServerEdit::new(table, &key, edit, &parts.records, &shown);
+            let deferred = ask(table, "_defer", (&key, &value, edition, &kept, change))?;
+            if let Some((new, gate)) = deferred.extract::<Option<(i64, Py<ServerGate>)>>()? {
+                counters::containers_rebuilt(u64::from(patched.encoded));
+                if row.version() != version {
+                    return ServerCalls.read_anew(table.as_any(), row).map(|_| ());
+                }
+                row.replace(py, &patched.record, edit.moves());
+                row.edition.set(new);
+                row.gate.set(gate.get().gate.clone());
+                return Ok(());
+            }
+        }
         let saved = ask(table, "_swap", (&key, value, edition, kept, large, attempt))?;
         if saved.is_none() {
             return Err(missing_row(py, row));

@@ -7,6 +7,7 @@
 pub mod calls;
 pub mod codec;
 pub mod copying;
+pub mod edit;
 pub mod encoded;
 pub mod feed;
 pub mod fetched_key;

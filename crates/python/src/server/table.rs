@@ -74,7 +74,8 @@ impl ServerTable {
         self.frozen
     }
 
-    /// Encodes a value; with `may_admit`, its dicts may become new shapes. `place` names it.
+    /// Encodes a value; with `may_admit`, its dicts may become new shapes. `is_part`: for a place in
+    /// a record. `place` names it.
     ///
     /// # Errors
     /// `UnsupportedValue` and related exceptions, and what the value's own code raises.
@@ -82,12 +83,13 @@ impl ServerTable {
         &self,
         value: &Bound<'_, PyAny>,
         may_admit: bool,
+        is_part: bool,
         place: impl Fn() -> String,
     ) -> PyResult<Encoded> {
         let py = value.py();
         let codec = self.codec.get();
         let counter = Counter { codec, table: self.number(), may_admit };
-        let target = Target::Table { table: &counter, transaction: 0, is_part: false };
+        let target = Target::Table { table: &counter, transaction: 0, is_part };
         let manner = RowClass::manner(self.class.as_ref(), &codec.policy);
         encode_object(py, &codec.names, target, &codec.policy, manner, value, place)
     }
@@ -107,7 +109,7 @@ impl ServerTable {
         if let Some(class) = &self.class {
             class.check(value, place)?;
         }
-        self.encoded(value, may_admit, place)
+        self.encoded(value, may_admit, false, place)
     }
 
     fn finished<'py>(&self, py: Python<'py>, encoded: Encoded) -> PyResult<Bound<'py, PyAny>> {
@@ -311,7 +313,7 @@ impl ServerTable {
         if let Some(class) = &self.class {
             class.check(value, place)?;
         }
-        self.finished(py, self.encoded(value, may_admit, place)?)
+        self.finished(py, self.encoded(value, may_admit, false, place)?)
     }
 
     /// Encodes an appended value: the only one (None), or the one with this number.

@@ -44,6 +44,7 @@ pub enum Action {
 
 /// One change that can be applied to any number of records: the path and the action. The encoded
 /// values are kept apart.
+#[derive(Clone)]
 pub struct Edit {
     /// The path from the root of the record.
     pub path: Vec<Step>,

@@ -1,0 +1,136 @@
+"""Changes of fields that a transaction keeps back, to send many of them in one statement.
+
+A changed field is a compare-and-set of its row. Inside of a transaction its answer is not needed at once:
+the record shows the change already, and nothing of it counts before the commit. So the changes are sent
+together, before the next statement of the transaction that may see them, at the latest before the commit.
+A row that another client has changed since it was read is changed again as it is stored now, as it would
+have been without the delay. What cannot be made again ends the transaction, since the caller has gone on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pellucid._native import ServerEdit
+from pellucid.errors import Busy
+from pellucid.postgres import failures, keys
+from pellucid.postgres.statements import big_int
+
+if TYPE_CHECKING:
+    from pellucid.postgres.saving import Saving
+
+# Rows, and bytes kept for them, that are sent together.
+COUNT_MAX = 1000
+SIZE_MAX = 2 << 20
+
+
+class Deferred:
+    """The last state of one row, and the changes that led to it."""
+
+    def __init__(self, version: int) -> None:
+        # The version that the row was read at. It has the next one when the change is stored.
+        self.version = version
+        self.data = b""
+        # The large values that the row refers to.
+        self.kept: list[int] = []
+        self.edits: list[ServerEdit] = []
+
+
+class Backlog:
+    """The changes of one transaction that the server has not got yet."""
+
+    def __init__(self) -> None:
+        # For each table, by its id: a handle on it, and the changed rows by their keys' codes.
+        self._tables: dict[int, tuple[Saving, dict[bytes, Deferred]]] = {}
+        self._count = 0
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to send."""
+        return self._count >= COUNT_MAX or self._size >= SIZE_MAX
+
+    def add(
+        self, table: Saving, number: int, code: bytes, version: int, data: bytes, kept: list[int], edit: Any
+    ) -> int | None:
+        """Keep a change; return the version that the row will have, or None if it has another one by now."""
+        _, rows = self._tables.setdefault(number, (table, {}))
+        row = rows.get(code)
+        if row is None:
+            row = rows[code] = Deferred(version)
+            self._count += 1
+        elif row.version + 1 != version:
+            return None
+        row.data, row.kept = data, kept
+        row.edits.append(edit)
+        self._size += len(data) + edit.size
+        return row.version + 1
+
+    def clear(self) -> None:
+        """Forget all changes."""
+        self._tables = {}
+        self._count = self._size = 0
+
+    def send(self) -> bool:
+        """Store all changes; return whether a row has something else now than its records show."""
+        tables = list(self._tables.values())
+        # The statements below must not find themselves here.
+        self.clear()
+        is_other = False
+        for table, rows in tables:
+            is_other |= send(table, rows)
+        return is_other
+
+
+def send(table: Saving, rows: dict[bytes, Deferred]) -> bool:
+    """Store the changes of one table."""
+    left = rows
+    if len(rows) > 1:
+        left = send_many(table, rows)
+    for code, row in left.items():
+        stored = table._swap(code, row.data, row.version, row.kept, [], 0)
+        if not isinstance(stored, int):
+            make_again(table, code, row, stored)
+        elif left is rows:
+            return False
+    return bool(left)
+
+
+def send_many(table: Saving, rows: dict[bytes, Deferred]) -> dict[bytes, Deferred]:
+    """Store changed rows in one statement; return those that have other versions by now."""
+    by_key = {keys.stored(code): code for code in rows}
+    every: Any = [big_int(row.version) for row in rows.values()]
+    given = (table._array_of(list(by_key)), every, table._array_of([row.data for row in rows.values()]))
+    found = table._change(lambda sql: [(sql.swap_many, given)])
+    stored = found[0] if found else []
+    left = dict(rows)
+    for k, is_big in stored:
+        code = by_key[k]
+        row = left.pop(code)
+        if is_big:
+            table._sweep(k, row.kept, row.version + 1)
+    return left
+
+
+def make_again(table: Saving, code: bytes, row: Deferred, found: tuple[bytes, int] | None) -> None:
+    """Make the changes of a row in what it has now.
+
+    Raises what the changes would, `KeyError` if it is gone, and `Busy` if it changes again and again.
+    """
+    source = table._source
+    attempt = 1
+    while found is not None:
+        data, version = found
+        if version == row.version:
+            raise Busy(failures.CONFLICT)
+        kept: list[int] = []
+        for edit in row.edits:
+            data, kept = edit.again(data, source._gate())
+        stored = table._swap(code, data, version, kept, [], attempt)
+        if isinstance(stored, int):
+            return
+        found, attempt = stored, attempt + 1
+    raise KeyError(table._key_object(code))
