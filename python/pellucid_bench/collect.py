@@ -21,23 +21,24 @@ import io
 import itertools
 import json
 import marshal
+import math
 import os
 import pickle
 import platform
-import random
 import sys
 import sysconfig
 import time
 import timeit
 
 PYTHON_2 = sys.version_info[0] == 2
+CPYTHON = platform.python_implementation() == "CPython"
 SCHEMA = "pellucid-bench/1"
 # What this process has used of a processor. Python 2.7 has it under another name.
 PROCESSOR_TIME = time.clock if PYTHON_2 else time.process_time
 WALL_TIME = timeit.default_timer
-RESAMPLES = 1000
+TAIL = 0.025
 # From that width of its interval on, as a share of its median, a result is called unstable.
-UNSTABLE_WIDTH = 0.2
+UNSTABLE_WIDTH = 0.25
 COARSE_STEP = 0.001
 
 
@@ -72,12 +73,10 @@ def clock_step(clock):
 class Contender(object):
     """One way to do the work of a measure."""
 
-    def __init__(self, name, library, work, ours=False, reference=False, facts=None):
+    def __init__(self, name, library, work, facts=None):
         self.name = name
         self.library = library
         self.work = work
-        self.ours = ours
-        self.reference = reference
         self.facts = dict(facts or {})
         self.error = None  # why there are no samples, or no more of them
         self.samples = []
@@ -92,12 +91,12 @@ class Contender(object):
     def result(self):
         """Return what a dataset has of this contender."""
         middle = median(self.samples) if self.samples else None
-        bounds = interval(self.samples) if len(self.samples) > 2 else None
+        bounds = interval(self.samples)
         return {
             "contender": self.name,
             "library": self.library,
-            "ours": self.ours,
-            "reference": self.reference,
+            "ours": False,
+            "reference": False,
             "samples": self.samples,
             "median": middle,
             "interval": bounds,
@@ -189,13 +188,28 @@ def median(numbers):
 
 
 def interval(samples):
-    """Return the bounds between which 95 of 100 medians of resampled samples lie."""
-    # The same samples give the same bounds: `Random` of a fixed seed is the same in every Python.
-    chance, count = random.Random(1), len(samples)
-    medians = sorted(
-        median([samples[int(chance.random() * count)] for _ in samples]) for _ in range(RESAMPLES)
-    )
-    return [medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40]]
+    """Return the bounds in which the median lies with 95 %, or None if there are too few samples.
+
+    A bootstrap draws samples with replacement and looks at their median, which is at most the k-th sample if
+    at least half of the draw is. So the probabilities are known without drawing.
+    """
+    count, ordered = len(samples), sorted(samples)
+    if count < 3:
+        return None
+
+    def at_least(wanted, chance):
+        ways = [combinations(count, hits) for hits in range(count + 1)]
+        return sum(ways[n] * chance**n * (1 - chance) ** (count - n) for n in range(wanted, count + 1))
+
+    places = range(1, count + 1)
+    low = next(k for k in places if at_least((count + 1) // 2, k / count) > TAIL)
+    high = next(k for k in places if at_least(count // 2 + 1, k / count) >= 1 - TAIL)
+    return [ordered[low - 1], ordered[high - 1]]
+
+
+def combinations(count, taken):
+    """Return in how many ways some of them can be taken."""
+    return math.factorial(count) // math.factorial(taken) // math.factorial(count - taken)
 
 
 # The experiment `pickle`
@@ -221,24 +235,23 @@ def value_of(size):
 class Codec(object):
     """How a library makes bytes of a value, and the value of the bytes."""
 
-    def __init__(self, name, library, dumps, loads, ours=False, facts=None):
+    def __init__(self, name, library, dumps, loads, facts=None):
         self.name = name
         self.library = library
         self.dumps = dumps
         self.loads = loads
-        self.ours = ours
         self.facts = facts or {}
 
     def contender(self, work=None):
         """Return a contender with the name of this codec."""
-        return Contender(self.name, self.library, work, ours=self.ours, facts=self.facts)
+        return Contender(self.name, self.library, work, self.facts)
 
 
 def picklers():
     """Return each kind of pickler: its name, its class, a class of files for it, and its `loads`."""
     if PYTHON_2:
         kinds = [("Python", pickle.Pickler, io.BytesIO, pickle.loads)]
-        if platform.python_implementation() == "CPython":
+        if CPYTHON:
             import cPickle
             import cStringIO
 
@@ -457,42 +470,40 @@ def unpickler_over_a_buffer():
     return OverBuffer
 
 
-def unpicklers():
-    """Return the ways to unpickle a buffer, by name, each with its unpickler: "C" or "Python"."""
-    if PYTHON_2:
-        import cPickle
-
-        return {
-            "loads, a copy": ("C", lambda buffer: cPickle.loads(buffer.tobytes())),
-            "load, BytesIO": ("C", lambda buffer: cPickle.load(io.BytesIO(buffer))),
-            "load, stream of bytes": ("C", lambda buffer: cPickle.load(StreamOfBytes(buffer))),
-            "Python loads, a copy": ("Python", lambda buffer: pickle.loads(buffer.tobytes())),
-            "Python load, stream of bytes": ("Python", lambda buffer: pickle.load(StreamOfBytes(buffer))),
-        }
-    over_buffer = unpickler_over_a_buffer()
-    ways = {
-        "Python loads, the buffer": ("Python", pickle._loads),
-        "Python loads, a copy": ("Python", lambda buffer: pickle._loads(buffer.tobytes())),
-        "Python load, stream of bytes": ("Python", lambda buffer: pickle._load(StreamOfBytes(buffer))),
-        "Python, slices of the buffer": ("Python", lambda buffer: over_buffer(buffer).load()),
+def ways_of(kind, load, loads):
+    """Return the ways that every unpickler has, by name."""
+    return {
+        kind + " loads, a copy": lambda buffer: loads(buffer.tobytes()),
+        kind + " load, BytesIO": lambda buffer: load(io.BytesIO(buffer)),
+        kind + " load, stream of bytes": lambda buffer: load(StreamOfBytes(buffer)),
     }
+
+
+def unpicklers():
+    """Return the ways to unpickle a buffer, by name. A name begins with that of the unpickler."""
+    if PYTHON_2:
+        ways = ways_of("Python", pickle.load, pickle.loads)
+        if CPYTHON:
+            import cPickle
+
+            ways.update(ways_of("C", cPickle.load, cPickle.loads))
+        return ways
+    over_buffer = unpickler_over_a_buffer()
+    ways = ways_of("Python", pickle._load, pickle._loads)
+    ways["Python loads, the buffer"] = pickle._loads
+    ways["Python, slices of the buffer"] = lambda buffer: over_buffer(buffer).load()
     if pickle.Unpickler is not pickle._Unpickler:  # PyPy has no other one
-        ways.update(
-            {
-                "loads, the buffer": ("C", pickle.loads),
-                "loads, a copy": ("C", lambda buffer: pickle.loads(buffer.tobytes())),
-                "load, BytesIO": ("C", lambda buffer: pickle.load(io.BytesIO(buffer))),
-                "load, stream of bytes": ("C", lambda buffer: pickle.load(StreamOfBytes(buffer))),
-                "load, stream of views": ("C", lambda buffer: pickle.load(StreamOfViews(buffer))),
-                "load, stream with peek": ("C", lambda buffer: pickle.load(StreamWithPeek(buffer))),
-            }
-        )
+        ways.update(ways_of("C", pickle.load, pickle.loads))
+        ways["C loads, the buffer"] = pickle.loads
+        ways["C load, stream of views"] = lambda buffer: pickle.load(StreamOfViews(buffer))
+        ways["C load, stream with peek"] = lambda buffer: pickle.load(StreamWithPeek(buffer))
     return ways
 
 
-def reader(name, library, read, buffer, value, facts):
-    """Return a contender that reads a buffer, after a check of what it reads."""
-    one = Contender(name, library, lambda: read(buffer), facts=facts)
+def reader(name, library, read, data, value):
+    """Return a contender that reads bytes from a buffer, after a check of what it reads."""
+    buffer = memoryview(data)
+    one = Contender(name, library, lambda: read(buffer), facts={"bytes": str(len(data))})
     try:
         if read(buffer) != value:
             raise ValueError("it gives another dict than was pickled")
@@ -506,17 +517,13 @@ def run_buffers(run, sizes):
     ways = sorted(unpicklers().items())
     for size in sizes:
         value = population(size)
-        text = memoryview(json.dumps(value).encode("ascii"))
+        text = json.dumps(value).encode("ascii")
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
             data = pickle.dumps(value, protocol)
-            facts = {"protocol": str(protocol), "bytes": str(len(data))}
-            readers = [
-                reader(name, "pickle", read, memoryview(data), value, dict(facts, unpickler=unpickler))
-                for name, (unpickler, read) in ways
-            ]
-            decode = reader("json.loads, decoded", "json", of_json, text, value, {"bytes": str(len(text))})
+            readers = [reader(name, "pickle", read, data, value) for name, read in ways]
+            readers.append(reader("json.loads, decoded", "json", of_json, text, value))
             title = "read a dict of {:,} dicts from a buffer, protocol {}".format(size, protocol)
-            run.measure(Measure("protocol %d" % protocol, size, title), readers + [decode])
+            run.measure(Measure("protocol %d" % protocol, size, title), readers)
 
 
 def of_json(buffer):
@@ -538,9 +545,8 @@ def machine(directory):
         "file_system": file_system(directory),
     }
     # Runs on machines that are alike have the same id, and no name can be read from it.
-    known = "|".join("%s=%s" % pair for pair in sorted(found.items()))
-    found["id"] = hashlib.sha256(known.encode("utf-8")).hexdigest()[:12]
-    found["load"] = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+    found["id"] = hashlib.sha256(json.dumps(found, sort_keys=True).encode("utf-8")).hexdigest()[:12]
+    found["load"] = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
     return found
 
 
@@ -587,7 +593,7 @@ def file_system(directory):
 
 def interpreter():
     """Return the Python that runs this, and how it was built, on which figures depend as much."""
-    build = [platform.python_compiler()]
+    build = [platform.python_compiler() or "unknown compiler"]
     given = sysconfig.get_config_var("CONFIG_ARGS") or ""
     options = (("--enable-optimizations", "PGO"), ("--with-lto", "LTO"), ("--disable-gil", "free-threaded"))
     build += [name for option, name in options if option in given]
@@ -620,7 +626,7 @@ class Run(object):
         if step > COARSE_STEP:
             self.notes.append("the clock makes steps of %.0f ms, so samples are long" % (step * 1e3))
 
-    def measure(self, measure, contenders, failed=(), clock=PROCESSOR_TIME):
+    def measure(self, measure, contenders, failed=()):
         """Keep a measure, and time its contenders that have work; `failed` has codecs and their errors."""
         if self.tell:
             self.tell(measure.title)
@@ -630,15 +636,13 @@ class Run(object):
             measure.contenders[-1].fails(error)
         self.measures.append(measure)  # before the samples, so that Ctrl-C keeps those that are taken
         timed = [one for one in measure.contenders if one.work is not None and one.error is None]
-        take_samples(timed, self.pace, clock)
+        take_samples(timed, self.pace)
 
-    def dataset(self, command, complete=True, versions=None, missing=None):
+    def dataset(self, command, complete=True):
         """Return the dataset of this run."""
         measures = [measure.as_dict(self.experiment) for measure in self.measures]
         measures = [measure for measure in measures if measure["results"]]
         libraries = {result["library"] for measure in measures for result in measure["results"]}
-        known = {name: platform.python_version() for name in STANDARD_LIBRARIES if name in libraries}
-        known.update(versions or {})
         return {
             "schema": SCHEMA,
             "created": self.created,
@@ -649,14 +653,13 @@ class Run(object):
             "machine": self.machine,
             "python": interpreter(),
             "settings": self.settings,
-            "versions": known,
-            "missing": dict(missing or {}),
+            "versions": dict.fromkeys(sorted(libraries), "standard library"),
+            "missing": not_here(),
             "notes": self.notes,
             "measures": measures,
         }
 
 
-STANDARD_LIBRARIES = ("json", "marshal", "pickle")
 # The sizes of each experiment, in a quick run and in others.
 QUICK_SIZES = {"pickle": (1, 100, 500), "buffers": (1, 10, 100)}
 SIZES = {"pickle": (1, 100, 100000), "buffers": (1, 10, 100, 1000, 10000, 100000)}
@@ -716,9 +719,9 @@ def positive(text):
     return number
 
 
-def parser_of(program=None):
+def parser_of():
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiment", choices=sorted(SIZES), help="what to measure")
     parser.add_argument("--json", metavar="FILE", help="write the dataset to this file")
     parser.add_argument("--quick", action="store_true", help="the shortest run; its figures mean nothing")
@@ -760,14 +763,13 @@ def main(arguments=None):
             run_buffers(run, sizes)
     except KeyboardInterrupt:
         complete = False
-    return finish(run.dataset(command_of(options), complete, missing=not_here()), output)
+    return finish(run.dataset(command_of(options), complete), output)
 
 
 def not_here():
     """Return what other interpreters have and this one has not, with the reason."""
-    if len(picklers()) > 1:
-        return {}
-    return {"pickle C": "%s has only the pickler in Python" % platform.python_implementation()}
+    reason = "%s has only the pickler in Python" % platform.python_implementation()
+    return {} if len(picklers()) > 1 else {"pickle C": reason}
 
 
 def finish(data, output):
