@@ -94,7 +94,7 @@ def test_every_python_of_this_machine_writes_the_same_schema(
 
 def test_the_pickles_have_every_protocol_with_the_memo_and_without(tmp_path: Path) -> None:
     run = measured(tmp_path, "pickle")
-    groups = {"dump", "load", "size", "memo in dump", "memo in load"}
+    groups = {"dump", "load", "size", "memo"}
     assert {measure.group for measure in run.measures} == groups
     dump = run.measure("pickle/dump/20")
     assert dump is not None
@@ -105,7 +105,7 @@ def test_the_pickles_have_every_protocol_with_the_memo_and_without(tmp_path: Pat
         for fast in ("", ", fast")
     }
     assert {one.contender for one in dump.results} == pickles | {"marshal", "marshal, no references", "json"}
-    share = run.measure("pickle/memo-in-dump/20")
+    share = run.measure("pickle/memo/20")
     assert share is not None
     assert {one.contender for one in share.results} == {name for name in pickles if "fast" not in name}
     assert share.unit == "ratio"

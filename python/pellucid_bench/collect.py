@@ -122,9 +122,8 @@ class Measure(object):
 
     def as_dict(self, experiment):
         """Return what a dataset has of this measure."""
-        parts = [experiment, self.group.replace(" ", "-")] + ([str(self.size)] if self.size else [])
         return {
-            "id": "/".join(parts),
+            "id": "%s/%s/%d" % (experiment, self.group, self.size),
             "title": self.title,
             "group": self.group,
             "size": self.size,
@@ -316,6 +315,9 @@ def of_value(size):
     return "one dict" if size == 1 else "a list of {:,} dicts".format(size)
 
 
+MEMO = "(time with the memo - time with `fast`) / time with the memo, of the same round"
+
+
 def run_pickle(run, sizes, codecs):
     """Measure dump, load and size of each codec, and what the memo of pickle costs."""
     for size in sizes:
@@ -337,15 +339,13 @@ def measure_codecs(run, size, codecs, value):
     for contender, (_, data) in zip(sizes, made):
         contender.samples.append(len(data))
     run.measure(Measure("size", size, "bytes of " + about, unit="bytes"), sizes, failed)
-    note = "(time with the memo - time with `fast`) / time with the memo, of the same round"
-    for done in (dump, load):
-        title = "share of the memo in the time to %s %s" % (done.group, about)
-        share = Measure("memo in " + done.group, size, title, unit="ratio", notes=[note])
-        run.measure(share, memo_shares(done.contenders))
+    title = "share of the memo in the time to dump " + about
+    share = Measure("memo", size, title, unit="ratio", notes=[MEMO])
+    run.measure(share, memo_shares(dumps))
 
 
 def memo_shares(contenders):
-    """Return how much of each pickler's time the memo takes, in each round."""
+    """Return how much of the time of each pickler the memo takes, in each round."""
     by_name = {one.name: one for one in contenders}
     shares = []
     for one in contenders:
@@ -523,7 +523,7 @@ def run_buffers(run, sizes):
             readers = [reader(name, "pickle", read, data, value) for name, read in ways]
             readers.append(reader("json.loads, decoded", "json", of_json, text, value))
             title = "read a dict of {:,} dicts from a buffer, protocol {}".format(size, protocol)
-            run.measure(Measure("protocol %d" % protocol, size, title), readers)
+            run.measure(Measure("protocol-%d" % protocol, size, title), readers)
 
 
 def of_json(buffer):
