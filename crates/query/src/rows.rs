@@ -83,7 +83,7 @@ impl Ahead {
             };
             let done = match found {
                 Ok(Some(cell)) => {
-                    Ok(Some(visit(Row { key, spelling, record: cell.record }, cell.has_blobs())))
+                    Ok(Some(visit(Row { key, spelling, record: &cell.record }, cell.has_blobs())))
                 }
                 Ok(None) => {
                     rows.pass();

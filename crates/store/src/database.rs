@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use pellucid_record::{Admission, Dictionary};
 
-use crate::catalog::cell::{CHECK_SIZE, Cell};
+use crate::catalog::cell::{CHECK_SIZE, Cell, FoundRow};
 use crate::catalog::next_int::Floors;
 use crate::catalog::row_key::{Prefix, TableId, is_long, split};
 use crate::catalog::{self, CatalogError};
@@ -21,6 +21,7 @@ use crate::file::log_file;
 use crate::file::opening::{Leaving, Opening};
 use crate::file::stamp;
 use crate::index::{Builds, Deriver, IndexSet};
+use crate::pack::opening::{Dictionaries, Source};
 use crate::sys::latch::Latch;
 use crate::sys::os;
 use crate::txn::gate::Gate;
@@ -56,6 +57,8 @@ pub(crate) struct Database {
     pub(crate) builds: Builds,
     /// Lower bounds of the next ints of tables.
     pub(crate) int_floors: Floors,
+    /// Dictionaries of compressed tables.
+    pub(crate) dictionaries: Dictionaries,
     /// How many index entries were written or deleted.
     pub(crate) entry_writes: AtomicU64,
     pub(crate) key_size_max: usize,
@@ -114,6 +117,7 @@ impl Database {
             index_sets: Mutex::default(),
             builds: Builds::default(),
             int_floors: Floors::default(),
+            dictionaries: Dictionaries::default(),
             entry_writes: AtomicU64::new(0),
             key_size_max,
             is_marked: AtomicBool::new(false),
@@ -318,23 +322,55 @@ impl Database {
         Ok(())
     }
 
-    /// The cell of a row that was looked up, if it belongs to this key.
+    /// A row that was looked up, if it belongs to this key.
     #[inline]
-    pub(crate) fn cell<'a>(
+    pub(crate) fn row<'a>(
+        &self,
+        source: Source<'_>,
+        table: TableId,
+        key: &[u8],
+        row_key: &[u8],
+        bytes: &'a [u8],
+    ) -> Result<Option<FoundRow<'a>>, StoreError> {
+        let (cell, opened) = match Cell::parse(bytes) {
+            Some(cell) => (cell, None),
+            None => self.opened(source, row_key, bytes)?,
+        };
+        Ok(self.is_of_key(&cell, table, key, row_key).then(|| FoundRow::new(&cell, opened)))
+    }
+
+    /// The cell of a packed row without its record, and the record.
+    #[cold]
+    fn opened<'a>(
+        &self,
+        source: Source<'_>,
+        row_key: &[u8],
+        bytes: &'a [u8],
+    ) -> Result<(Cell<'a>, Option<Vec<u8>>), StoreError> {
+        let mut record = Vec::new();
+        let packed = self.open_packed(source, row_key, bytes, &mut record)?;
+        Ok((packed.outside, Some(record)))
+    }
+
+    /// What a cell says beside its record, if it belongs to this key.
+    pub(crate) fn outside<'a>(
         &self,
         table: TableId,
         key: &[u8],
         row_key: &[u8],
         bytes: &'a [u8],
     ) -> Result<Option<Cell<'a>>, StoreError> {
-        let Some(cell) = Cell::parse(bytes) else { return Err(self.damaged_row(table, row_key)) };
-        if is_long(row_key, self.key_size_max) {
-            let whole_key = cell.whole_key.get(Prefix::of(table).size()..).unwrap_or_default();
-            if whole_key != key {
-                return Ok(None);
-            }
+        let Some(cell) = Cell::outside(bytes) else { return Err(self.damaged_row(table, row_key)) };
+        Ok(self.is_of_key(&cell, table, key, row_key).then_some(cell))
+    }
+
+    /// Whether a cell belongs to this key.
+    #[inline]
+    fn is_of_key(&self, cell: &Cell<'_>, table: TableId, key: &[u8], row_key: &[u8]) -> bool {
+        if !is_long(row_key, self.key_size_max) {
+            return true;
         }
-        Ok(Some(cell))
+        cell.whole_key.get(Prefix::of(table).size()..).unwrap_or_default() == key
     }
 
     /// The bytes of a blob without its check.
@@ -347,12 +383,22 @@ impl Database {
     /// The error for a row whose cell cannot be parsed.
     #[cold]
     pub(crate) fn damaged_row(&self, table: TableId, row_key: &[u8]) -> StoreError {
+        self.damaged_row_for(
+            table,
+            row_key,
+            &format!("its cell cannot be read (a cell has at least {CHECK_SIZE} bytes)"),
+        )
+    }
+
+    /// The error for a damaged row.
+    #[cold]
+    pub(crate) fn damaged_row_for(&self, table: TableId, row_key: &[u8], what: &str) -> StoreError {
         let key = split(row_key).map_or(row_key, |(_, key)| key);
         if key.is_empty() {
             return self.corrupt("a page of its rows", "the rows on it have no keys: it is overwritten");
         }
         let place = format!("row {} of table number {}", hex(key), table.0);
-        self.corrupt(&place, &format!("its cell cannot be read (a cell has at least {CHECK_SIZE} bytes)"))
+        self.corrupt(&place, what)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod engine;
 mod error;
 mod file;
 mod index;
+mod pack;
 mod sort;
 mod store;
 mod sys;
@@ -22,7 +23,7 @@ mod warning;
 mod watch;
 
 pub use catalog::blob::BLOB_ADDRESS_REMAINDER;
-pub use catalog::cell::Cell;
+pub use catalog::cell::FoundRow;
 pub use catalog::row_key::TableId;
 pub use catalog::shapes::TransactionShapes;
 pub use engine::AtOnce;
@@ -31,6 +32,7 @@ pub use error::{Holder, StoreError, Wanted};
 pub use index::{
     Building, Derive, Derived, Deriver, IndexError, IndexInfo, KeepOn, NotUnique, Reached, range_of_parts,
 };
+pub use pack::sizes::Sizes;
 pub use store::{Durability, Mode, OpenOptions, Store};
 pub use sys::os::{is_first_thread, system_number, thread_number};
 pub use txn::lookahead::Lookahead;

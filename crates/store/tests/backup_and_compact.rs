@@ -133,7 +133,7 @@ fn a_backup_while_two_others_write_is_one_moment_of_both() {
             let table = snapshot.table(&format!("flood{writer}")).unwrap().unwrap();
             let text = |name: &str| {
                 let cell = snapshot.get(table, &key(name)).unwrap().unwrap();
-                match root(cell.record, &Vec::new()).unwrap() {
+                match root(&cell.record, &Vec::new()).unwrap() {
                     Root::Scalar(Slot::Str(text)) => String::from_utf8(text.to_vec()).unwrap(),
                     _ => panic!("not a str"),
                 }

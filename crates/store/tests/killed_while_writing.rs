@@ -15,7 +15,7 @@ const KEPT: u64 = 30;
 
 fn text(snapshot: &Snapshot, table: TableId, name: &str) -> String {
     let cell = snapshot.get(table, &key(name)).unwrap().unwrap();
-    match root(cell.record, &Vec::new()).unwrap() {
+    match root(&cell.record, &Vec::new()).unwrap() {
         Root::Scalar(Slot::Str(text)) => String::from_utf8(text.to_vec()).unwrap(),
         _ => panic!("not a str"),
     }

@@ -197,11 +197,11 @@ fn a_newer_format_is_refused_with_both_numbers() {
     file.write_all_at(&stamp, 4032).unwrap();
     file.write_all_at(&check.to_le_bytes(), 4056).unwrap();
     let error = refused(&path, Mode::Read);
-    assert!(matches!(error, StoreError::NewerFormat { found: 7, newest: 2, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::NewerFormat { found: 7, newest: 3, .. }), "{error:?}");
     assert!(
         error
             .to_string()
-            .ends_with("has format 7, but this build reads up to 2; upgrade pellucid to read it")
+            .ends_with("has format 7, but this build reads up to 3; upgrade pellucid to read it")
     );
 }
 

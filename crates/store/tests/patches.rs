@@ -46,7 +46,7 @@ fn person(transaction: &mut Transaction, table: TableId, name: &str) -> Vec<u8> 
 
 fn slot_text(transaction: &Transaction, table: TableId, row: &[u8], path: &[Step<'_>]) -> String {
     let cell = transaction.get(table, row).unwrap().unwrap();
-    match resolve(cell.record, &**transaction.shapes(), path).unwrap() {
+    match resolve(&cell.record, &**transaction.shapes(), path).unwrap() {
         Some(Root::Scalar(Slot::Str(text))) => String::from_utf8(text.to_vec()).unwrap(),
         Some(Root::Scalar(Slot::Int(value))) => value.to_string(),
         other => format!("{other:?}"),

@@ -94,7 +94,7 @@ fn check_snapshot(store: &Store, model: &Model, chance: &mut Chance) {
         assert_eq!(snapshot.count(table).unwrap(), rows.len() as u64);
         for (key, (spelling, record)) in rows {
             let cell = snapshot.get(table, key).unwrap().unwrap();
-            assert_eq!((cell.spelling, cell.record), (&spelling[..], &record[..]));
+            assert_eq!((cell.spelling, &*cell.record), (&spelling[..], &record[..]));
         }
         for _ in 0..3 {
             let absent = key(chance);

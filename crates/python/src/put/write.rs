@@ -510,7 +510,7 @@ impl Table {
             let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
             let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
             let shown = row.bytes();
-            let fit = edit.fits(cell.record, shown, &**transaction.shapes()).map_err(StoreError::Record)?;
+            let fit = edit.fits(&cell.record, shown, &**transaction.shapes()).map_err(StoreError::Record)?;
             if fit != Fit::Fits {
                 return Ok(Some(Err(Unchanged::Misfit(fit))));
             }

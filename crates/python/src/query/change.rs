@@ -520,7 +520,7 @@ impl Edits<'_> {
     ) -> Done {
         let Some(cell) = transaction.get(id, key.code)? else { return Ok(Ok(false)) };
         self.before.clear();
-        self.before.extend_from_slice(cell.record);
+        self.before.extend_from_slice(&cell.record);
         let row = Row { key: key.code, spelling: key.spelling, record: &self.before };
         let mut records = Vec::with_capacity(self.values.len());
         for value in &mut self.values {

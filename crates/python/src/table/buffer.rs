@@ -1,7 +1,10 @@
 //! The bytes of one value as a memoryview of the stored bytes: `Table.buffer`.
 
+use std::borrow::Cow;
+
 use pellucid_record::layout::tag;
 use pellucid_record::view::{Container, Root, Slot};
+use pellucid_store::FoundRow;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyMemoryView};
 
@@ -46,7 +49,8 @@ pub fn buffer<'py>(
     let snapshot = this.snapshot(py)?;
     let id = this.id_in(py, &snapshot)?.ok_or_else(|| errors::missing(key))?;
     let cell = snapshot.get(id, &found.bytes).map_err(|error| store_errors::of_store(py, error))?;
-    let record = cell.ok_or_else(|| errors::missing(key))?.record;
+    let cell = cell.ok_or_else(|| errors::missing(key))?;
+    let record = &*cell.record;
     let (names, gate) = (this.core.names.clone(), this.row_gate(py));
     // Without bytes of its own: it gives the names, and tells in messages which record it is.
     let row = Row::owned(&[], &found.bytes, names, gate, Some(Home::new(slf)), this.why_frozen());
@@ -54,6 +58,10 @@ pub fn buffer<'py>(
         Place::Here(bytes) => {
             let start = bytes.as_ptr() as usize - record.as_ptr() as usize;
             let range = start..start + bytes.len();
+            if let Cow::Owned(record) = cell.record {
+                // A packed record is a copy already.
+                return HeldBytes::view(py, record, |record| record.get(range).unwrap_or_default());
+            }
             let held = Cell { snapshot: snapshot.clone(), table: id, key: found.bytes };
             HeldBytes::view(py, held, |held| held.record().get(range).unwrap_or_default())
         }
@@ -76,8 +84,9 @@ struct Cell {
 
 impl Cell {
     fn record(&self) -> &[u8] {
-        // It was found before, and a snapshot does not change.
-        self.snapshot.get(self.table, &self.key).ok().flatten().map_or(&[], |cell| cell.record)
+        // It was found in place before, and a snapshot does not change.
+        let found = self.snapshot.get(self.table, &self.key).ok().flatten();
+        found.and_then(FoundRow::record_in_place).unwrap_or_default()
     }
 }
 

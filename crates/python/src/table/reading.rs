@@ -2,7 +2,7 @@
 //! transaction.
 
 use pellucid_query::{CopiedRows, CoveredRows, RowsByIndex, RowsByKey, Selection};
-use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
+use pellucid_store::{AtOnce, FoundRow, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -93,28 +93,36 @@ impl Table {
         if this.is_in_transaction(py) {
             return this.core.in_running(py, |transaction| {
                 let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
-                Ok(transaction.get(id, &key.bytes)?.map(|cell| own(cell.record)))
+                Ok(transaction.get(id, &key.bytes)?.map(|cell| own(&cell.record)))
             });
         }
         let snapshot = this.snapshot(py)?;
         let Some(id) = this.id_in(py, &snapshot)? else { return Ok(None) };
         if this.gives_any() {
-            // The object is built whole at once, with arrays that stay where they lie.
-            return Row::found_in(
+            // The object is built whole at once, with arrays that stay where they lie. Those of a
+            // packed row are in a copy.
+            let mut is_packed = false;
+            let found = Row::found_in(
                 &snapshot,
-                |snapshot| Ok(snapshot.get(id, &key.bytes)?.map(|cell| cell.record)),
+                |snapshot| {
+                    let found = snapshot.get(id, &key.bytes)?;
+                    is_packed = found.as_ref().is_some_and(|found| !found.is_in_place());
+                    Ok(found.and_then(FoundRow::record_in_place))
+                },
                 &key.bytes,
                 this.core.names.clone(),
-                gate,
+                gate.clone(),
                 Some(Home::new(slf)),
                 this.why_frozen(),
-            )
-            .map(|row| row.map(GilRc::new))
-            .map_err(|error: StoreError| store_errors::of_store(py, error));
+            );
+            if !is_packed {
+                let found = found.map_err(|error: StoreError| store_errors::of_store(py, error))?;
+                return Ok(found.map(GilRc::new));
+            }
         }
         let cell = snapshot.get(id, &key.bytes).map_err(|error| store_errors::of_store(py, error))?;
         Ok(cell.map(|cell| {
-            let row = own(cell.record);
+            let row = own(&cell.record);
             if this.class.is_some() && cell.has_blobs() {
                 // The object is built whole at once, and another process may replace the large
                 // values meanwhile.
@@ -174,7 +182,7 @@ impl Table {
         let Some(cell) = cell else { return Ok(None) };
         let (names, gate) = (this.core.names.clone(), this.row_gate(py));
         let table = Some(Home::new(slf));
-        let row = Row::owned(cell.record, &key.bytes, names, gate, table, this.why_frozen());
+        let row = Row::owned(&cell.record, &key.bytes, names, gate, table, this.why_frozen());
         value_of_row(py, GilRc::new(row)).map(Some)
     }
 

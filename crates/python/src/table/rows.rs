@@ -385,8 +385,8 @@ impl Walk {
                 Sought::Pause => return Ok(Step::Pause),
             }
         }
-        let row = match scan.next() {
-            Ok(Some(row)) => row,
+        let (row, is_in_place) = match scan.next_in_place() {
+            Ok(Some(found)) => found,
             Ok(None) => return Ok(Step::Done),
             Err(error) => return Err(Failure::Store(error)),
         };
@@ -397,8 +397,8 @@ impl Walk {
             }
         }
         let source = &self.source;
-        if !is_dict(row) || source.table.get().class.is_some() {
-            // A list, or a value that is built whole, gets a row of its own.
+        if !is_dict(row) || source.table.get().class.is_some() || !is_in_place {
+            // A list, a value that is built whole, or one that was packed, gets a row of its own.
             let copy = GilRc::new(source.owned(py, row));
             let is_large = scan.gave_large();
             return self.given(py, copy, is_large);
@@ -407,8 +407,8 @@ impl Walk {
         let record = match recent {
             Some(recent) if reuse(py, recent, row) => recent.clone_ref(py),
             _ => {
-                // SAFETY: the store keeps the bytes of a scan's rows where they are while its
-                // snapshot lives, and the holder is a share of that snapshot.
+                // SAFETY: the row is in place: the store keeps its bytes where they are while the
+                // scan's snapshot lives, and the holder is a share of that snapshot.
                 let new = unsafe { source.borrowed(py, row, snapshot.clone()) };
                 let record = alloc::new_handle(py, Node::root(GilRc::new(new), true));
                 let record = Strong::new(&record.map_err(Failure::Python)?);

@@ -16,6 +16,7 @@
 //!                                u32 serial of its indexes, missing if it has none
 //! "i" + ...           index      `index/books.rs`; has an entry "t" of its own, for its entries
 //! "s" + u32 shape id  shape      for each name: size varint, UTF-8
+//! "z", "p", "d" + ... compressed tables: `pack/books.rs`
 //! ```
 //!
 //! These are the entries of the engine's tree `meta`. Ids in keys are big-endian, everything else
@@ -41,12 +42,18 @@ use crate::engine::history::Keep;
 use crate::engine::{Contents, Direction, EngineError, Start, Tree};
 use crate::error::StoreError;
 use crate::index::IndexInfo;
+use crate::pack::books::{self, Progress};
 use crate::wal::{CHUNK_KEY, Chunk};
 
-/// The newest format that this build reads; databases with indexes have it.
-pub(crate) const FORMAT_VERSION: u16 = 2;
-/// The format of databases without indexes. A release that knows no newer format must not write
-/// rows of a table with indexes, since it would not update the index entries.
+/// The newest format that this build reads.
+pub(crate) const FORMAT_VERSION: u16 = FORMAT_WITH_COMPRESSION;
+/// The format of databases with compressed tables. A release that knows no newer format cannot read
+/// packed rows.
+pub(crate) const FORMAT_WITH_COMPRESSION: u16 = 3;
+/// The format of databases with indexes. A release that knows no newer format must not write rows
+/// of a table with indexes, since it would not update the index entries.
+pub(crate) const FORMAT_WITH_INDEXES: u16 = 2;
+/// The format of databases with neither.
 pub(crate) const FORMAT_WITHOUT_INDEXES: u16 = 1;
 /// The longest name of a table, in bytes.
 pub(crate) const TABLE_NAME_SIZE_MAX: usize = 255;
@@ -430,6 +437,10 @@ pub(crate) enum Entry {
     Table(TableId, TableState),
     Shape(u32, Shape),
     Index(IndexInfo),
+    /// The setting or the progress of a compressed table.
+    Compressed,
+    /// A dictionary of a compressed table.
+    Dictionary(TableId, u32),
 }
 
 /// Parse an entry of a walk. `None` if it is damaged.
@@ -449,6 +460,14 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
         (&TABLE, id) => Some(Entry::Table(TableId(id_of(id)?), TableState::parse(body)?)),
         (&SHAPE, id) => Some(Entry::Shape(id_of(id)?, parse_shape(body)?)),
         (&INDEX, _) => IndexInfo::parse(key, body).map(Entry::Index),
+        (&books::SETTING, _) => {
+            books::parse_setting(body).and(books::table_of(key)).map(|_| Entry::Compressed)
+        }
+        (&books::PROGRESS, _) => Progress::parse(body).and(books::table_of(key)).map(|_| Entry::Compressed),
+        (&books::DICTIONARY, _) => {
+            books::parse_dictionary(body)?;
+            books::number_of(key).map(|(table, number)| Entry::Dictionary(table, number))
+        }
         _ => None,
     }
 }
@@ -486,6 +505,7 @@ mod tests {
         let marks = vec![(TableId(3), 7), (TableId(300), i64::MAX)];
         let header = Header { format: 1, oldest_reader: 1, key_size_max: 511, identity: [7; 16], marks };
         let keep = Keep { size: 1 << 20, seconds: 60 };
+        let progress = Progress { made: 2, ratio: 4_000, rows: 1 << 33, ..Progress::default() };
         let chunk =
             Chunk { first: 5, part: 1, last: 5, total: 9, time: 1 << 31, kind: crate::wal::ChunkKind::Part };
         let (chunk_key, chunk_value) = chunk.entry(b"body");
@@ -500,6 +520,9 @@ mod tests {
             keep_entry(keep),
             (chunk_key.to_vec(), chunk_value),
             header.entry(),
+            books::setting_entry(TableId(7)),
+            progress.entry(TableId(7)),
+            books::dictionary_entry(TableId(7), 3, b"words"),
         ] {
             match parse_entry(&key, &value).unwrap() {
                 Entry::Counters(found) => assert_eq!(found, counters),
@@ -511,6 +534,11 @@ mod tests {
                 Entry::Name(name, id) => assert_eq!((&*name, id), ("people", TableId(9))),
                 Entry::Header(found) => assert_eq!(found, header),
                 Entry::Keep => assert_eq!(parse_keep(unsealed(&key, &value).unwrap()), Some(keep)),
+                Entry::Compressed => {
+                    let found = Progress::parse(unsealed(&key, &value).unwrap());
+                    assert!(found.is_none_or(|found| found == progress));
+                }
+                Entry::Dictionary(table, number) => assert_eq!((table, number), (TableId(7), 3)),
                 Entry::History => assert_eq!(Chunk::parse(&key, &value), Some(chunk)),
             }
             for bit in 0..value.len() * 8 {

@@ -351,7 +351,7 @@ impl Transaction {
     fn find_all_of(&self, index: &Prepared, key: &[u8], found: &mut Derived) -> Result<(), StoreError> {
         found.clear();
         let range = RowRange::new(index.info.id, &Range::ALL, false, self.database.key_size_max);
-        let mut scan = DirtyScan::new(index.info.id, range);
+        let mut scan = DirtyScan::new(range);
         scan.take(self.reader()?, &self.database, usize::MAX)?;
         while let Some((code, _)) = scan.pop() {
             let size = index.parts_size(&code).unwrap_or(code.len());

@@ -8,7 +8,7 @@ use super::error::{IndexError, NotUnique};
 use super::sorter::SortedEntry;
 use super::{Building, IndexInfo, Reached, books, indexes_of};
 use crate::catalog::row_key::TableId;
-use crate::catalog::{self, FORMAT_VERSION, Header, TABLE_NAME_SIZE_MAX, TableState};
+use crate::catalog::{self, FORMAT_WITH_INDEXES, Header, TABLE_NAME_SIZE_MAX, TableState};
 use crate::error::StoreError;
 use crate::txn::scan::{Range, Row};
 use crate::txn::single::Known;
@@ -169,7 +169,7 @@ impl Transaction {
             None
         };
         info.id = self.new_id()?;
-        self.know_indexes()?;
+        self.raise_format(FORMAT_WITH_INDEXES)?;
         self.put_index(&info)?;
         Ok(info)
     }
@@ -184,12 +184,12 @@ impl Transaction {
         Ok(id)
     }
 
-    /// Raise the database's format, so that releases without indexes do not write to it.
-    fn know_indexes(&mut self) -> Result<(), StoreError> {
+    /// Raise the database's format, so that releases which do not know it refuse the file.
+    pub(crate) fn raise_format(&mut self, format: u16) -> Result<(), StoreError> {
         let header = catalog::header(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
         match header {
-            Some(header) if header.oldest_reader < FORMAT_VERSION => {
-                let header = Header { format: FORMAT_VERSION, oldest_reader: FORMAT_VERSION, ..header };
+            Some(header) if header.oldest_reader < format => {
+                let header = Header { format, oldest_reader: format, ..header };
                 self.put_entries(&[header.entry()])
             }
             _ => Ok(()),

@@ -156,7 +156,7 @@ impl Proof<'_> {
                 continue;
             };
             entries.clear();
-            let derived = derive.derive(&Row { key, spelling, record: cell.record }, &shapes, &mut entries);
+            let derived = derive.derive(&Row { key, spelling, record: &cell.record }, &shapes, &mut entries);
             if derived.is_ok() && !entries.iter().any(|(own, _)| own == parts) {
                 self.find(at(), &format!("it has an entry that it should not have{MEND}"));
             }

@@ -14,12 +14,13 @@ use pellucid_record::path::Step;
 use pellucid_record::view::{self, Root, Slot};
 use pellucid_record::{Admission, Corrupt, Dictionary, Shape, Shapes, Sighting};
 
-use crate::catalog::cell::{CHECK_SIZE, Cell, check_of, write_head};
+use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, check_of, write_head};
 use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long};
 use crate::catalog::shapes::TransactionShapes;
 use crate::engine::Tree;
 use crate::error::StoreError;
 use crate::index::{Changes, IndexSet};
+use crate::pack::opening::Source;
 use crate::txn::scan::Row;
 use crate::txn::transaction::Transaction;
 
@@ -170,12 +171,27 @@ impl Transaction {
         let (writer, database) = self.writer_and_database()?;
         let found = writer.find(Tree::Rows, row_key);
         let Some(bytes) = found.map_err(|error| database.error(error))? else { return Ok(None) };
-        let Some(cell) = database.cell(table, key, row_key, bytes)? else { return Ok(None) };
+        let Some(cell) = database.outside(table, key, row_key, bytes)? else { return Ok(None) };
+        if Packed::parse(bytes).is_some() {
+            let blobs: Vec<u64> = cell.blobs().collect();
+            write_head(head, cell.spelling, cell.whole_key, &blobs);
+            let bytes = bytes.to_vec();
+            self.open_copy(row_key, &bytes, record)?;
+            record.reserve_exact(room);
+            return Ok(Some(Copied { blobs, is_intact: true }));
+        }
         head.clear();
         head.extend_from_slice(bytes.get(..bytes.len() - CHECK_SIZE - cell.record.len()).unwrap_or_default());
         record.reserve_exact(cell.record.len() + room);
         record.extend_from_slice(cell.record);
         Ok(Some(Copied { blobs: cell.blobs().collect(), is_intact: cell.is_intact(row_key, bytes) }))
+    }
+
+    /// Open a copy of a packed cell.
+    #[cold]
+    fn open_copy(&self, row_key: &[u8], bytes: &[u8], record: &mut Vec<u8>) -> Result<(), StoreError> {
+        let source = Source::Running(self.reader()?);
+        self.database.open_packed(source, row_key, bytes, record).map(|_| ())
     }
 
     #[allow(clippy::too_many_arguments, reason = "one call's locals, in two functions")]

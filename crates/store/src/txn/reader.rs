@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use pellucid_record::{Dictionary, Shapes};
 
-use crate::catalog::cell::Cell;
+use crate::catalog::cell::FoundRow;
 use crate::catalog::row_key::TableId;
 use crate::catalog::shapes::TransactionShapes;
 use crate::error::StoreError;
@@ -31,14 +31,14 @@ pub trait Reader: Large + Sized {
     ///
     /// # Errors
     /// As [`Snapshot::get`].
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError>;
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>, StoreError>;
 
     /// The row at which a list of keys stands, found together with those after it where that is of
     /// use.
     ///
     /// # Errors
     /// As `get`.
-    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<Cell<'_>>, StoreError>;
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>, StoreError>;
 
     /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
     ///
@@ -122,7 +122,7 @@ pub trait Reader: Large + Sized {
 macro_rules! own_methods {
     ($own:ident) => {
         #[inline]
-        fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+        fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>, StoreError> {
             $own::get(self, table, key)
         }
 
@@ -161,7 +161,7 @@ impl Reader for Snapshot {
 
     own_methods!(Snapshot);
 
-    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<Cell<'_>>, StoreError> {
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>, StoreError> {
         Snapshot::get_next(self, rows)
     }
 
@@ -195,7 +195,7 @@ impl Reader for Transaction {
 
     own_methods!(Transaction);
 
-    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<Cell<'_>>, StoreError> {
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>, StoreError> {
         match rows.current() {
             Some((_, key, _)) => self.get(rows.table(), key),
             None => Ok(None),

@@ -9,10 +9,12 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use crate::catalog::cell::Cell;
-use crate::catalog::row_key::{Prefix, TableId, run_size, successor};
+use crate::catalog::row_key::{Prefix, TableId, run_size, split, successor};
+use crate::database::Database;
 use crate::engine::pin::PinnedWalk;
 use crate::engine::{Direction, Entry, Start, Tree};
 use crate::error::StoreError;
+use crate::pack::opening::Source;
 use crate::txn::snapshot::Snapshot;
 
 /// The keys that a walk visits; the bounds are key codes.
@@ -145,25 +147,53 @@ impl RowRange {
         row_key.get(..run_size(self.limit))
     }
 
-    /// The row of an entry, with its whole key. `None` if the cell is damaged.
+    /// The row of an entry, with its whole key. `None` if the cell is packed or damaged.
     #[inline]
     pub(crate) fn row<'a>(&self, entry: Entry<'a>) -> Option<Row<'a>> {
         let (row_key, bytes) = entry;
         let cell = Cell::parse(bytes)?;
-        let key = if row_key.len() < self.limit {
-            row_key.get(self.prefix_size..)?
-        } else {
-            cell.whole_key.get(self.prefix_size..)?
-        };
+        let key = self.key_in(row_key, &cell)?;
         Some(Row { key, spelling: cell.spelling, record: cell.record })
+    }
+
+    #[inline]
+    fn key_in<'a>(&self, row_key: &'a [u8], cell: &Cell<'a>) -> Option<&'a [u8]> {
+        let whole = if row_key.len() < self.limit { row_key } else { cell.whole_key };
+        whole.get(self.prefix_size..)
+    }
+
+    /// The row of a packed entry; its record is written into the buffer.
+    ///
+    /// # Errors
+    /// `Corrupt`, also if the entry is not packed.
+    #[cold]
+    pub(crate) fn opened_row<'a>(
+        &self,
+        database: &Database,
+        source: Source<'_>,
+        entry: Entry<'a>,
+        record: &'a mut Vec<u8>,
+    ) -> Result<Row<'a>, StoreError> {
+        let packed = database.open_packed(source, entry.0, entry.1, record)?;
+        let key = self.key_in(entry.0, &packed.outside);
+        let damaged = || {
+            let table = split(entry.0).map_or(TableId(0), |(table, _)| table);
+            database.damaged_row(table, entry.0)
+        };
+        Ok(Row { key: key.ok_or_else(damaged)?, spelling: packed.outside.spelling, record })
+    }
+
+    /// The whole key of an entry. `None` if the cell is damaged.
+    fn key<'a>(&self, entry: Entry<'a>) -> Option<&'a [u8]> {
+        self.key_in(entry.0, &Cell::outside(entry.1)?)
     }
 
     /// Sort the entries of a run by their whole keys, and remove those outside the range. An entry
     /// whose cell is damaged stays, first, so that the caller finds it.
     pub(crate) fn sort_run(&self, entries: &mut Vec<Entry<'_>>) {
-        entries.retain(|entry| self.row(*entry).is_none_or(|row| self.whole.contains(row.key)));
+        entries.retain(|entry| self.key(*entry).is_none_or(|key| self.whole.contains(key)));
         entries.sort_by(|one, other| {
-            let keys = (self.row(*one).map(|row| row.key), self.row(*other).map(|row| row.key));
+            let keys = (self.key(*one), self.key(*other));
             match self.direction {
                 Direction::Forward => keys.0.cmp(&keys.1),
                 Direction::Reverse => keys.1.cmp(&keys.0),
@@ -187,6 +217,8 @@ pub struct Scan {
     batch_count: usize,
     /// Whether the range or the tree ends inside the batch.
     is_last_batch: bool,
+    /// The record of the last row, if that is packed.
+    opened: Vec<u8>,
 }
 
 impl Scan {
@@ -215,6 +247,7 @@ impl Scan {
             batch_index: 0,
             batch_count: 0,
             is_last_batch: false,
+            opened: Vec::new(),
         })
     }
 
@@ -254,8 +287,7 @@ impl Scan {
         parts.collect()
     }
 
-    /// The next row. Its bytes stay in place as long as the snapshot lives, even after the walk has
-    /// gone on. The borrow is shorter, so that callers must keep the snapshot on purpose.
+    /// The next row.
     ///
     /// # Errors
     /// When the engine's pages or the row's cell are damaged. The walk continues after a damaged
@@ -263,6 +295,17 @@ impl Scan {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "it lends what it owns, which an Iterator cannot")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>, StoreError> {
+        Ok(self.next_in_place()?.map(|(row, _)| row))
+    }
+
+    /// The next row, and whether its bytes stay in place as long as the snapshot lives, even after
+    /// the walk has gone on: those of a packed row do not. The borrow is shorter, so that callers
+    /// must keep the snapshot on purpose.
+    ///
+    /// # Errors
+    /// As `next`.
+    #[inline]
+    pub fn next_in_place(&mut self) -> Result<Option<(Row<'_>, bool)>, StoreError> {
         if self.index >= self.end && !self.refill()? {
             return Ok(None);
         }
@@ -270,10 +313,12 @@ impl Scan {
         self.index += 1;
         let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
         let Some(entry) = entries.get(index) else { return Ok(None) };
-        match self.range.row(*entry) {
-            Some(row) => Ok(Some(row)),
-            None => Err(self.snapshot().database().damaged_row(self.table, entry.0)),
+        if let Some(row) = self.range.row(*entry) {
+            return Ok(Some((row, true)));
         }
+        let snapshot = self.walk.snapshot();
+        let row = self.range.opened_row(snapshot.database(), snapshot.source(), *entry, &mut self.opened)?;
+        Ok(Some((row, false)))
     }
 
     /// Whether the last row that `next` returned has large values that are stored apart.
@@ -284,7 +329,8 @@ impl Scan {
         entry.is_some_and(|(_, bytes)| Cell::lists_blobs(bytes))
     }
 
-    /// The next row, if it is in the page that was read last, and sound. `pass` moves behind it.
+    /// The next row, if it is in the page that was read last, sound, and not packed. `pass` moves
+    /// behind it.
     #[inline]
     #[must_use]
     pub fn at_hand(&self) -> Option<Row<'_>> {
@@ -319,8 +365,11 @@ impl Scan {
         let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
         for entry in entries.get(self.index..self.end).unwrap_or_default() {
             self.index += 1;
-            let Some(row) = self.range.row(*entry) else {
-                return Err(self.walk.snapshot().database().damaged_row(self.table, entry.0));
+            let row = if let Some(row) = self.range.row(*entry) {
+                row
+            } else {
+                let snapshot = self.walk.snapshot();
+                self.range.opened_row(snapshot.database(), snapshot.source(), *entry, &mut self.opened)?
             };
             let said = visit(row);
             if said.is_break() {

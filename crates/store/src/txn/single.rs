@@ -64,7 +64,7 @@ impl Hold {
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
     pub fn put(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
-        self.alter(known, key, |key, old, out| {
+        self.alter(known, key, false, |key, old, out| {
             push_cell(key, record, out);
             Some((Choice::Put, old.is_some()))
         })
@@ -83,7 +83,7 @@ impl Hold {
         record: &[u8],
         version: u64,
     ) -> Result<AtOnce<()>, StoreError> {
-        self.alter(known, key, |key, old, out| {
+        self.alter(known, key, false, |key, old, out| {
             if old.is_some() || self.database.engine.version() != version {
                 return None;
             }
@@ -105,7 +105,7 @@ impl Hold {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Option<R>,
     ) -> Result<AtOnce<R>, StoreError> {
-        self.alter(known, key, |key, old, out| {
+        self.alter(known, key, true, |key, old, out| {
             // A new check must not hide that the old one is wrong.
             let is_intact = old.is_none_or(|cell| cell.is_intact_alone(key.hash));
             let start = out.len();
@@ -125,15 +125,17 @@ impl Hold {
         if known.is_indexed || self.is_slow || !self.keeps_next_int(known.table, key)? {
             return Ok(AtOnce::Unable);
         }
-        self.alter(known, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
+        self.alter(known, key, false, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
 
-    /// Change a row at once, if it is there as a plain cell or not at all.
+    /// Change a row at once, if it is there as a plain cell or not at all. Unless `reads`, the record
+    /// of a packed cell is left out.
     #[inline]
     fn alter<R>(
         &self,
         known: Known,
         key: &[u8],
+        reads: bool,
         mut change: impl FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<AtOnce<R>, StoreError> {
         let database = &*self.database;
@@ -148,7 +150,16 @@ impl Hold {
             let old = match bytes.map(Cell::parse) {
                 None => None,
                 Some(Some(cell)) if cell.is_plain() => Some(cell),
-                Some(_) => return Choice::Leave,
+                Some(Some(_)) => return Choice::Leave,
+                Some(None) => {
+                    return self.alter_packed(row_key, bytes.unwrap_or_default(), reads, &mut |old| {
+                        let Some((choice, result)) = change(key, Some(old), out) else {
+                            return Choice::Leave;
+                        };
+                        done = Some(result);
+                        choice
+                    });
+                }
             };
             let Some((choice, result)) = change(key, old, out) else { return Choice::Leave };
             done = Some(result);
@@ -160,6 +171,26 @@ impl Hold {
             (AtOnce::Stale, _) => AtOnce::Stale,
             _ => AtOnce::Unable,
         })
+    }
+
+    /// As `alter`, for a row whose cell is packed and nothing more.
+    #[cold]
+    fn alter_packed(
+        &self,
+        row_key: &[u8],
+        bytes: &[u8],
+        reads: bool,
+        choose: &mut dyn FnMut(Cell<'_>) -> Choice,
+    ) -> Choice {
+        let Some(outside) = Cell::outside(bytes).filter(Cell::is_plain) else { return Choice::Leave };
+        if !reads {
+            return choose(outside);
+        }
+        let mut choice = Choice::Leave;
+        self.database.show_packed(row_key, bytes, &mut |record| {
+            choice = choose(outside.with_record(record));
+        });
+        choice
     }
 
     /// Call `show` with the current record of a key, if there is one. `show` has to copy what it
@@ -180,19 +211,20 @@ impl Hold {
         if is_long(row_key, database.key_size_max) {
             return Ok(AtOnce::Unable);
         }
-        let (mut is_there, mut is_damaged) = (false, false);
+        let (mut is_there, mut is_unshown) = (false, false);
         let shown = database.engine.show_row(row_key, known.version, &mut |bytes| {
             let Some(bytes) = bytes else { return };
-            match Cell::record_of(bytes) {
-                Some(record) => {
-                    is_there = true;
-                    show(record);
-                }
-                None => is_damaged = true,
+            if let Some(record) = Cell::record_of(bytes) {
+                is_there = true;
+                show(record);
+            } else {
+                is_there = database.show_packed(row_key, bytes, &mut show);
+                is_unshown = !is_there;
             }
         });
         match shown {
-            Ok(AtOnce::Done(())) if is_damaged => Err(database.damaged_row(known.table, row_key)),
+            // A packed row whose dictionary is not known yet, or a damaged row: a snapshot tells.
+            Ok(AtOnce::Done(())) if is_unshown => Ok(AtOnce::Unable),
             Ok(shown) => Ok(shown.map(|()| is_there)),
             Err(error) => Err(database.error(error)),
         }

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use pellucid_record::Dictionary;
 
 use crate::catalog;
-use crate::catalog::cell::Cell;
+use crate::catalog::cell::{Cell, FoundRow};
 use crate::catalog::row_key::{Prefix, RowKey, TableId, run_size};
 use crate::database::Database;
 use crate::engine::estimate::in_share;
 use crate::engine::{Direction, ReadTxn, Start, Tree};
 use crate::error::StoreError;
 use crate::index::{NotUnique, is_of_parts, range_of_parts};
+use crate::pack::books;
+use crate::pack::opening::Source;
 use crate::txn::lookahead::Lookahead;
 use crate::txn::scan::{Range, Row, RowRange, Scan};
 
@@ -36,6 +38,12 @@ pub(crate) struct SnapshotInner {
 impl Snapshot {
     pub(crate) fn read_txn(&self) -> &dyn ReadTxn {
         &*self.inner.txn
+    }
+
+    /// What packed rows are read from.
+    #[inline]
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source::Committed(&*self.inner.txn)
     }
 
     pub(crate) fn database(&self) -> &Arc<Database> {
@@ -91,6 +99,16 @@ impl Snapshot {
         catalog::table_id(self.read_txn(), name).map_err(|error| self.inner.database.catalog_error(error))
     }
 
+    /// Whether a table is compressed.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn is_compressed(&self, table: TableId) -> Result<bool, StoreError> {
+        self.check_usable()?;
+        let is_compressed = books::is_compressed(self.read_txn(), table);
+        is_compressed.map_err(|error| self.inner.database.catalog_error(error))
+    }
+
     /// The number of rows of a table: exact, and read from one place.
     ///
     /// # Errors
@@ -104,17 +122,18 @@ impl Snapshot {
         }
     }
 
-    /// The row under a key, in place: its bytes live as long as the snapshot does.
+    /// The row under a key, in place: its bytes live as long as the snapshot does. If the row is
+    /// packed, its record is a copy.
     ///
     /// # Errors
     /// When the engine's pages or the row's cell are damaged.
     #[inline]
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>, StoreError> {
         self.check_usable()?;
         let database = &self.inner.database;
         let row_key = RowKey::new(table, key, database.key_size_max);
         match self.inner.txn.get(Tree::Rows, row_key.as_bytes()) {
-            Ok(Some(bytes)) => database.cell(table, key, row_key.as_bytes(), bytes),
+            Ok(Some(bytes)) => database.row(self.source(), table, key, row_key.as_bytes(), bytes),
             Ok(None) => Ok(None),
             Err(error) => Err(database.error(error)),
         }
@@ -124,7 +143,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As `get`.
-    pub(crate) fn get_next<'s>(&'s self, rows: &mut Lookahead) -> Result<Option<Cell<'s>>, StoreError> {
+    pub(crate) fn get_next<'s>(&'s self, rows: &mut Lookahead) -> Result<Option<FoundRow<'s>>, StoreError> {
         self.check_usable()?;
         let database = &self.inner.database;
         rows.find(&*self.inner.txn, database.key_size_max);
@@ -133,7 +152,7 @@ impl Snapshot {
             return self.get(rows.table(), key);
         }
         match self.inner.txn.get_at(Tree::Rows, row_key, place) {
-            Ok(Some(bytes)) => database.cell(rows.table(), key, row_key, bytes),
+            Ok(Some(bytes)) => database.row(self.source(), rows.table(), key, row_key, bytes),
             Ok(None) => Ok(None),
             Err(error) => Err(database.error(error)),
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::catalog::cell::Cell;
+use crate::catalog::cell::FoundRow;
 use crate::catalog::next_int::NextInts;
 use crate::catalog::row_key::{RowKey, TableId};
 use crate::catalog::shapes::TransactionShapes;
@@ -22,6 +22,7 @@ use crate::database::{Begun, Database};
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::index::{Changes, Gathered, IndexSet};
+use crate::pack::opening::Source;
 use crate::store::Durability;
 use crate::txn::gate::GateGuard;
 use crate::txn::load::Load;
@@ -352,11 +353,11 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`crate::Snapshot::get`].
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>, StoreError> {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
-        let found = self.rows()?.get(Tree::Rows, row_key.as_bytes());
-        match found.map_err(|error| self.database.error(error))? {
-            Some(bytes) => self.database.cell(table, key, row_key.as_bytes(), bytes),
+        let rows = self.rows()?;
+        match rows.get(Tree::Rows, row_key.as_bytes()).map_err(|error| self.database.error(error))? {
+            Some(bytes) => self.database.row(Source::Running(rows), table, key, row_key.as_bytes(), bytes),
             None => Ok(None),
         }
     }
@@ -383,7 +384,7 @@ impl Transaction {
             return Ok(TransactionScan::Clean(Box::new(base.scan(table, range, reverse)?)));
         }
         let range = RowRange::new(table, range, reverse, self.database.key_size_max);
-        let scan = Arc::new(Mutex::new(DirtyScan::new(table, range)));
+        let scan = Arc::new(Mutex::new(DirtyScan::new(range)));
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
         scans.retain(|scan| scan.strong_count() > 0);
         scans.push(Arc::downgrade(&scan));
@@ -410,7 +411,7 @@ impl Transaction {
             return Ok(done);
         }
         // One of a run, or damaged.
-        let mut scan = DirtyScan::new(table, rows);
+        let mut scan = DirtyScan::new(rows);
         scan.take(self.reader()?, &self.database, 1)?;
         Ok(scan.with_next(once).flatten())
     }

@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalog::cell::Cell;
-use crate::catalog::row_key::TableId;
 use crate::database::Database;
 use crate::engine::{Batch, Cursor, Direction, Entry, Start, Tree, WriteTxn};
 use crate::error::StoreError;
+use crate::pack::opening::Source;
 use crate::txn::scan::{Row, RowRange, Scan};
 use crate::txn::transaction::Transaction;
 
@@ -115,7 +115,6 @@ impl OwnedRow {
 
 /// A walk over a transaction's own state: rows that were copied, and where to go on.
 pub struct DirtyScan {
-    table: TableId,
     range: RowRange,
     rows: VecDeque<OwnedRow>,
     /// The row key of the last entry that was copied.
@@ -124,8 +123,8 @@ pub struct DirtyScan {
 }
 
 impl DirtyScan {
-    pub(crate) fn new(table: TableId, range: RowRange) -> Self {
-        Self { table, range, rows: VecDeque::new(), position: None, is_over: false }
+    pub(crate) fn new(range: RowRange) -> Self {
+        Self { range, rows: VecDeque::new(), position: None, is_over: false }
     }
 
     /// Copy at least `count` more rows, or all that are left.
@@ -152,7 +151,7 @@ impl DirtyScan {
             if !is_same_run && !run.is_empty() {
                 self.range.sort_run(&mut run);
                 copied += run.len();
-                self.copy(&run, database)?;
+                self.copy(&run, source, database)?;
                 run.clear();
             }
             let Some(entry) = entry else {
@@ -166,7 +165,7 @@ impl DirtyScan {
                 run.push(entry);
             } else {
                 copied += 1;
-                self.copy(&[entry], database)?;
+                self.copy(&[entry], source, database)?;
             }
             position = Some(entry.0);
         }
@@ -198,14 +197,17 @@ impl DirtyScan {
         self.start(&mut *cursor, database)?;
         let mut batch = Batch::default();
         let (mut seen, mut position) = (0, None);
-        let mut said = None;
+        let (mut said, mut opened) = (None, Vec::new());
         'pages: while seen < VISITED {
             cursor.fill(&mut batch).map_err(|error| database.error(error))?;
             for entry in &batch.entries {
                 if !self.range.has(entry.0) || self.range.run_of(entry.0).is_some() {
                     break 'pages;
                 }
-                let row = self.range.row(*entry).ok_or_else(|| database.damaged_row(self.table, entry.0))?;
+                let row = match self.range.row(*entry) {
+                    Some(row) => row,
+                    None => self.range.opened_row(database, Source::Running(source), *entry, &mut opened)?,
+                };
                 (seen, position) = (seen + 1, Some(entry.0));
                 let one = visit(row);
                 let is_break = one.is_break();
@@ -238,9 +240,18 @@ impl DirtyScan {
         cursor.start(start, self.range.direction).map_err(|error| database.error(error))
     }
 
-    fn copy(&mut self, entries: &[Entry<'_>], database: &Database) -> Result<(), StoreError> {
+    fn copy(
+        &mut self,
+        entries: &[Entry<'_>],
+        source: &dyn WriteTxn,
+        database: &Database,
+    ) -> Result<(), StoreError> {
+        let mut opened = Vec::new();
         for entry in entries {
-            let row = self.range.row(*entry).ok_or_else(|| database.damaged_row(self.table, entry.0))?;
+            let row = match self.range.row(*entry) {
+                Some(row) => row,
+                None => self.range.opened_row(database, Source::Running(source), *entry, &mut opened)?,
+            };
             self.rows.push_back(OwnedRow::of(&row, Cell::lists_blobs(entry.1)));
         }
         Ok(())

@@ -20,13 +20,16 @@ use pellucid_record::{Dictionary, Shapes};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::catalog::blob;
-use crate::catalog::cell::Cell;
+use crate::catalog::cell::{Cell, Packed};
 use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long, split};
-use crate::catalog::{APPLIED_KEY, Applied, Counters, Entry, Header, TableState, parse_entry};
+use crate::catalog::{APPLIED_KEY, Applied, Counters, Entry, Header, TableState, parse_entry, unsealed};
 use crate::database::{Database, hex};
 use crate::engine::{Direction, EngineError, Start, Tree};
 use crate::error::StoreError;
 use crate::index::{IndexInfo, prove};
+use crate::pack::books;
+use crate::pack::codec::Opener;
+use crate::pack::opening::open_with;
 use crate::txn::snapshot::Snapshot;
 use crate::verify::page_walk::{PageMap, Value, Visitor, walk};
 use crate::verify::pages::{Fault, Meta, PageFile};
@@ -71,6 +74,8 @@ pub(crate) struct Audit<'c> {
     /// Ids of rows that belong to no table: index entries, and the notes of index builds.
     index_rows: HashSet<TableId>,
     shape_ids: Vec<u32>,
+    /// The dictionaries of compressed tables.
+    openers: HashMap<(TableId, u32), Option<Opener>>,
     row_counts: HashMap<TableId, u64>,
     /// Large values: how many rows refer to each, and whether it exists.
     blobs: HashMap<u64, (u32, bool)>,
@@ -80,6 +85,14 @@ pub(crate) struct Audit<'c> {
     /// Returns whether to go on. Dropped once it has returned false.
     go_on: Option<&'c mut dyn FnMut() -> bool>,
     is_stopped: bool,
+}
+
+/// The name of a damaged entry of the catalog.
+fn place_of(key: &[u8]) -> String {
+    match books::number_of(key).filter(|_| key.first() == Some(&books::DICTIONARY)) {
+        Some((table, number)) => format!("dictionary {number} of table number {}", table.number()),
+        None => format!("catalog entry {}", hex(key)),
+    }
 }
 
 /// Receives an entry.
@@ -112,6 +125,7 @@ impl<'c> Audit<'c> {
             indexes: Vec::new(),
             index_rows: HashSet::new(),
             shape_ids: Vec::new(),
+            openers: HashMap::new(),
             row_counts: HashMap::new(),
             blobs: HashMap::new(),
             copy: None,
@@ -149,7 +163,12 @@ impl<'c> Audit<'c> {
             }
             Some(Entry::Counters(counters)) => self.counters = Some(counters),
             Some(Entry::Applied(applied)) => self.applied = Some(applied),
-            Some(Entry::Keep | Entry::History) => {}
+            Some(Entry::Keep | Entry::History | Entry::Compressed) => {}
+            Some(Entry::Dictionary(table, number)) => {
+                // The catalog comes before the rows.
+                let opener = unsealed(key, bytes).and_then(Opener::new);
+                self.openers.insert((table, number), opener);
+            }
             Some(Entry::Name(name, table)) => {
                 self.names.insert(name, table);
             }
@@ -174,7 +193,7 @@ impl<'c> Audit<'c> {
                 }
                 self.shape_ids.push(id);
             }
-            None => self.find(format!("catalog entry {}", hex(key)), "its check or form is wrong"),
+            None => self.find(place_of(key), "its check or form is wrong"),
         }
     }
 
@@ -183,12 +202,31 @@ impl<'c> Audit<'c> {
             return self.find_in_row(row_key, "its key begins with no table's id");
         };
         *self.row_counts.entry(table).or_default() += 1;
-        let Some(cell) = Cell::parse(bytes) else {
-            return self.find_in_row(row_key, "its cell cannot be taken apart");
+        let mut opened = Vec::new();
+        let cell = if let Some(packed) = Packed::parse(bytes) {
+            let blobs = packed.outside.blobs();
+            let Some(dictionary) = self.openers.get(&(table, packed.dictionary)).and_then(Option::as_ref)
+            else {
+                blobs.for_each(|id| self.blobs.entry(id).or_default().0 += 1);
+                let what = format!(
+                    "dictionary {}, with which it is packed, is missing or damaged",
+                    packed.dictionary
+                );
+                return self.find_in_row(row_key, what);
+            };
+            if !open_with(dictionary, &packed, row_key, &mut opened) {
+                return self.find_in_row(row_key, "its packed record is damaged");
+            }
+            packed.outside.with_record(&opened)
+        } else {
+            let Some(cell) = Cell::parse(bytes) else {
+                return self.find_in_row(row_key, "its cell cannot be taken apart");
+            };
+            if !cell.is_intact(row_key, bytes) {
+                return self.find_in_row(row_key, "its check is wrong");
+            }
+            cell
         };
-        if !cell.is_intact(row_key, bytes) {
-            return self.find_in_row(row_key, "its check is wrong");
-        }
         for id in cell.blobs() {
             self.blobs.entry(id).or_default().0 += 1;
         }

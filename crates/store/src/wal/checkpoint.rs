@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key, with_more_rows};
 use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::pack::packing::Packing;
 use crate::sys::memory;
 use crate::wal::engine::{Shared, WriterLock};
 use crate::wal::extents::{Place, put_placed, settle_reserve};
@@ -314,7 +315,8 @@ impl Shared {
         }
         let lock = TreeLock { shared: Arc::clone(self) };
         self.sync_newborn()?;
-        Ok(Some((lock, self.tree.begin_write()?)))
+        let learns = !self.is_unproven.load(Ordering::Relaxed);
+        Ok(Some((lock, Packing::over(self.tree.begin_write()?, learns)?)))
     }
 
     /// Write the sealed segment into the tree.

@@ -107,7 +107,7 @@ impl Child {
                 let snapshot = self.snapshot.clone().map_or_else(|| self.store().snapshot(), Ok)?;
                 let table = snapshot.table(table)?.unwrap();
                 let cell = snapshot.get(table, &key(name))?;
-                return Ok(cell.map_or("none".to_owned(), |cell| text(cell.record)));
+                return Ok(cell.map_or("none".to_owned(), |cell| text(&cell.record)));
             }
             _ => return self.change(words),
         }

@@ -83,7 +83,7 @@ impl Transaction {
         }
         let row_key = HashedKey::of(row_key.as_bytes());
         let check = check_alone(row_key.hash, record).to_le_bytes();
-        let may_replace = |old: &[u8]| Cell::parse(old).is_some_and(|cell| cell.is_plain());
+        let may_replace = |old: &[u8]| Cell::outside(old).is_some_and(|cell| cell.is_plain());
         let put = self.writer()?.put_row(row_key, [record, &check], may_replace);
         let put = put.map_err(|error| self.failed(error))?;
         if put == Some(false) {
@@ -240,7 +240,7 @@ impl Transaction {
             Err(error) => return Err(database.error(error)),
         };
         let Some(bytes) = found else { return Ok(None) };
-        match database.cell(table, key, row_key, bytes)? {
+        match database.outside(table, key, row_key, bytes)? {
             Some(cell) => Ok(Some(Found { blobs: cell.blobs().collect(), spelling: cell.spelling.to_vec() })),
             None => Err(StoreError::KeyCollision { table: table.0.to_string() }),
         }

@@ -6,11 +6,12 @@
 use super::{TableEntry, Transaction};
 use crate::catalog::cell::Cell;
 use crate::catalog::row_key::{Prefix, TableId, split, successor};
-use crate::catalog::{self, TABLE_NAME_SIZE_MAX, TableState};
+use crate::catalog::{self, FORMAT_WITH_COMPRESSION, TABLE_NAME_SIZE_MAX, TableState};
 use crate::engine::history::Keep;
 use crate::engine::{Direction, Start, Tree};
 use crate::error::StoreError;
 use crate::index::all_indexes;
+use crate::pack::books::{self, SETTING};
 use crate::txn::scan::Range;
 use crate::wal::CHUNK_KEY;
 
@@ -23,13 +24,33 @@ impl Transaction {
     /// # Errors
     /// `TableExists`, or `TableName` when the name is empty or too long.
     pub fn create_table(&mut self, name: &str) -> Result<TableId, StoreError> {
+        self.create_table_as(name, false)
+    }
+
+    /// As `create_table`; says whether the table is compressed.
+    ///
+    /// # Errors
+    /// As `create_table`.
+    pub fn create_table_as(&mut self, name: &str, is_compressed: bool) -> Result<TableId, StoreError> {
         self.check_name(name)?;
         let table = TableId(self.counters.next_table);
         let state = TableState::default();
         self.put_entries(&[catalog::name_entry(name, table), state.entry(table)])?;
+        if is_compressed {
+            self.raise_format(FORMAT_WITH_COMPRESSION)?;
+            self.put_entries(&[books::setting_entry(table)])?;
+        }
         self.counters.next_table += 1;
         self.tables.push(TableEntry::new(table, state));
         Ok(table)
+    }
+
+    /// Whether a table is compressed.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn is_compressed(&self, table: TableId) -> Result<bool, StoreError> {
+        books::is_compressed(self.reader()?, table).map_err(|error| self.database.catalog_error(error))
     }
 
     fn check_name(&self, name: &str) -> Result<(), StoreError> {
@@ -86,9 +107,17 @@ impl Transaction {
             transaction.drop_indexes(table, go_on)?;
             transaction.delete_meta(&catalog::name_key(name))?;
             transaction.delete_meta(&catalog::table_key(table))?;
+            transaction.forget_setting(table)?;
             transaction.tables.retain(|entry| entry.table != table);
             transaction.forget_next_int(Some(table))
         })
+    }
+
+    /// Delete what makes a table compressed. Its dictionaries go when the tree gets this change.
+    fn forget_setting(&mut self, table: TableId) -> Result<(), StoreError> {
+        let key = books::key_of(SETTING, table);
+        let found = self.reader()?.get(Tree::Meta, &key).map_err(|error| self.database.error(error))?;
+        if found.is_some() { self.delete_meta(&key) } else { Ok(()) }
     }
 
     /// Rename a table; its rows and its id stay.
@@ -233,6 +262,7 @@ impl Transaction {
         for (name, table) in self.tables()? {
             self.delete_meta(&catalog::name_key(&name))?;
             self.delete_meta(&catalog::table_key(table))?;
+            self.forget_setting(table)?;
         }
         for info in indexes {
             self.delete_meta(&info.key())?;
@@ -313,7 +343,7 @@ impl Transaction {
                     break;
                 }
                 // A damaged cell does not prevent its table from being cleared.
-                let cell = Cell::parse(bytes);
+                let cell = Cell::outside(bytes);
                 blobs.extend(cell.iter().flat_map(Cell::blobs));
                 let said = cell.map(|cell| (cell.spelling.to_vec(), cell.whole_key.to_vec()));
                 row_keys.push((row_key.to_vec(), said.unwrap_or_default()));
