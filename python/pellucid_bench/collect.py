@@ -28,18 +28,15 @@ import platform
 import sys
 import sysconfig
 import time
-import timeit
 
 PYTHON_2 = sys.version_info[0] == 2
 CPYTHON = platform.python_implementation() == "CPython"
 SCHEMA = "pellucid-bench/1"
 # What this process has used of a processor. Python 2.7 has it under another name.
 PROCESSOR_TIME = time.clock if PYTHON_2 else time.process_time
-WALL_TIME = timeit.default_timer
 TAIL = 0.025
 # From that width of its interval on, as a share of its median, a result is called unstable.
 UNSTABLE_WIDTH = 0.25
-COARSE_STEP = 0.001
 
 
 # Timing
@@ -150,9 +147,9 @@ def calibrated(work, pace, clock):
     """Return how many calls a sample needs, and the seconds of one. It warms up caches and compilers."""
     loops = 1
     while True:
-        wall_start = WALL_TIME()
+        wall_start = time.time()
         seconds = sample(work, loops, clock)
-        if seconds * loops >= pace.sample_seconds or WALL_TIME() - wall_start > pace.wall_seconds_max:
+        if seconds * loops >= pace.sample_seconds or time.time() - wall_start > pace.wall_seconds_max:
             return loops, seconds
         wanted = int(pace.sample_seconds / max(seconds, 1e-9)) + 1
         loops = max(loops * 2, min(wanted, loops * 100))
@@ -321,18 +318,19 @@ MEMO = "(time with the memo - time with `fast`) / time with the memo, of the sam
 def run_pickle(run, sizes, codecs):
     """Measure dump, load and size of each codec, and what the memo of pickle costs."""
     for size in sizes:
-        measure_codecs(run, size, codecs, value_of(size))
+        measure_codecs(run, size, codecs)
 
 
-def measure_codecs(run, size, codecs, value):
+def measure_codecs(run, size, codecs):
     """Measure all codecs with one value."""
-    about = of_value(size)
+    about, value = of_value(size), value_of(size)
     made = [(codec, data) for codec, data in zip(codecs, bytes_of(codecs, value))]
     failed = [(codec, data) for codec, data in made if isinstance(data, Exception)]
     made = [(codec, data) for codec, data in made if not isinstance(data, Exception)]
     dump, load = Measure("dump", size, "dump " + about), Measure("load", size, "load " + about)
     dumps = [codec.contender(functools.partial(codec.dumps, value)) for codec, _ in made]
     run.measure(dump, dumps, failed)
+    del value  # the garbage collector would walk through it while others are loaded
     loads = [codec.contender(functools.partial(codec.loads, data)) for codec, data in made]
     run.measure(load, loads, failed)
     sizes = [codec.contender() for codec, _ in made]
@@ -623,7 +621,7 @@ class Run(object):
         self.settings = {"rounds": pace.rounds}
         self.notes = ["seconds are processor time of the process that measured"]
         step = clock_step(PROCESSOR_TIME)
-        if step > COARSE_STEP:
+        if step > 0.001:
             self.notes.append("the clock makes steps of %.0f ms, so samples are long" % (step * 1e3))
 
     def measure(self, measure, contenders, failed=()):
@@ -637,6 +635,8 @@ class Run(object):
         self.measures.append(measure)  # before the samples, so that Ctrl-C keeps those that are taken
         timed = [one for one in measure.contenders if one.work is not None and one.error is None]
         take_samples(timed, self.pace)
+        for one in timed:
+            one.work = None
 
     def dataset(self, command, complete=True):
         """Return the dataset of this run."""
