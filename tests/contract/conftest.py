@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,9 +34,14 @@ def db(
 def distribute_all(patch: pytest.MonkeyPatch) -> None:
     """Make each table that a test creates a distributed one."""
     from pellucid.postgres.database import Database
+    from pellucid.postgres.statements import Layout, Making
 
     create = Database._create_table
-    patch.setattr(Database, "_create_table", lambda self, name, _is_distributed: create(self, name, True))
+
+    def distributed(self: Database, name: str, making: Making) -> Layout:
+        return create(self, name, dataclasses.replace(making, is_distributed=True))
+
+    patch.setattr(Database, "_create_table", distributed)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,6 +25,7 @@ pub mod field;
 pub mod group;
 mod in_list;
 pub mod index;
+pub mod jsonb;
 pub mod key_code;
 pub mod key_range;
 mod merge;

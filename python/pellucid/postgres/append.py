@@ -122,7 +122,7 @@ class Appending(Saving):
         """Store values under the next numbers, by COPY, in the transaction that runs."""
         running = self._source._running()
         numbers = self._numbers(len(values))
-        if self._for_writing().layout.indexes:
+        if self._for_writing().layout.has_derived:
             self._append_entered(values, numbers, count)
             return
         position = 0

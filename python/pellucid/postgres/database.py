@@ -18,7 +18,7 @@ from pellucid.postgres.shapes import Shapes
 from pellucid.postgres.snapshot import Snapshot
 from pellucid.postgres.source import Source
 from pellucid.postgres.standing import Standing
-from pellucid.postgres.statements import Layout
+from pellucid.postgres.statements import Layout, Making
 from pellucid.postgres.table import Mapping, Table
 from pellucid.postgres.transactions import Running, TransactionContext
 from pellucid.postgres.url import Place, parse
@@ -148,23 +148,28 @@ class Database(Mapping, Source):
         run_init: bool = False,
         fast: bool = False,
         distributed: bool | None = None,
+        queryable: bool | None = None,
     ) -> Table:
         """Return the table with this name; its first write creates it.
 
         `distributed=True` creates a table whose rows are on several servers, by their keys; the server needs
-        Citus for it. Raises `ValueError` where it has none, or if the table is there and is not distributed.
+        Citus for it. `queryable=True` creates a table whose rows have key and value as JSON, too, for other
+        programs. Raises `ValueError` where there is no Citus, or if the table is there and is another one.
         The other keywords are as in a file.
         """
         self._check_open()
         name = name_of(name, "name")
-        if distributed not in (None, True, False):
-            raise TypeError(f"distributed= is True or False, not {distributed!r}")
+        for argument, given in (("distributed", distributed), ("queryable", queryable)):
+            if given not in (None, True, False):
+                raise TypeError(f"{argument}= is True or False, not {given!r}")
         if distributed and not self._catalog.has_citus:
             raise ValueError(
                 f"{self._place.shown} has no extension citus, so its tables cannot be distributed: leave out "
                 "distributed=True, or install Citus and run CREATE EXTENSION citus"
             )
-        return Table(self, name, type=type, run_init=run_init, fast=fast, is_distributed=distributed)
+        return Table(
+            self, name, type=type, run_init=run_init, fast=fast, making=Making(distributed, queryable)
+        )
 
     def tables(self) -> list[str]:
         """Return the names of all tables, in order."""
@@ -281,24 +286,20 @@ class Database(Mapping, Source):
             return None
         return self._keep(layout)
 
-    def _create_table(self, name: str, is_distributed: bool) -> Layout:
+    def _create_table(self, name: str, making: Making) -> Layout:
         """Create a table in the transaction that runs, or in one of its own."""
         check_name(name)
         running = self._running()
-        if is_distributed:
+        if making.is_distributed:
             with self._connections.lent() as session:
                 catalog.again(session, lambda: self._catalog.share(session))
         if running is None:
             layout = self._with_session(
-                lambda session: self._catalog.create(
-                    session, name, is_alone=True, is_distributed=is_distributed
-                )
+                lambda session: self._catalog.create(session, name, making, is_alone=True)
             )
         else:
             layout = self._changing_tables(
-                lambda session: self._catalog.create(
-                    session, name, is_alone=False, is_distributed=is_distributed
-                )
+                lambda session: self._catalog.create(session, name, making, is_alone=False)
             )
         return self._keep(layout)
 

@@ -24,6 +24,7 @@ from pellucid.postgres.standing import Standing
 from pellucid.postgres.statements import IndexInfo, Statements
 
 NOT_UNIQUE = "23505"
+JSON_VERSION = b"\x01"
 SAVEPOINT = b"pellucid_unique"
 # The entries of one row: for each index its codes and their spellings.
 Entries = list[list[tuple[bytes, bytes | None]]]
@@ -40,7 +41,7 @@ class Entering(Standing):
         def complete(sql: Statements) -> list[Statement]:
             last.clear()
             statements = make(sql)
-            if not sql.layout.indexes:
+            if not sql.layout.has_derived:
                 return statements
             last.append(Completed(self, sql, statements))
             return self._guarded(last[0])
@@ -128,7 +129,7 @@ class Entering(Standing):
             raise TransactionError("the transaction was ended while values for it were being encoded")
         completed = Completed(self, sql, [])
         completed.count = count
-        if sql.layout.indexes:
+        if sql.layout.has_derived:
             rows = [completed.copied(row, large.get(row[0], ())) for row in rows]
         guarded = self._has_savepoint(sql)
         try:
@@ -175,7 +176,12 @@ class Completed:
     def copied(self, row: tuple[Any, ...], large: Sequence[tuple[int, bytes]]) -> tuple[Any, ...]:
         """Return a row for COPY with its entries."""
         self._large = {number: [data] for number, data in large}
-        return tuple(self._stored(row, whole(row[0], row[1]), row[2], self.statements))
+        stored = self._stored(row, whole(row[0], row[1]), row[2], self.statements)
+        if not self.sql.layout.is_queryable:
+            return tuple(stored)
+        # The binary form of jsonb: a version, and the text.
+        json = [None if text is None else JSON_VERSION + text for text in stored[-2:]]
+        return (*stored[:-2], *json)
 
     def _completed(self, text: bytes, given: Parameters, beside: list[Statement]) -> Parameters:
         sql = self.sql
@@ -184,12 +190,13 @@ class Completed:
         elif text in (sql.put, sql.add):
             return self._stored(given, whole(given[0], given[1]), given[2], beside)
         elif text is sql.swap:
-            return self._stored(given, (given[0], self._spelling(given[0])), given[2], beside)
+            key = given[0], self._spelling(given[0])
+            return self._stored(given, key, given[2], beside, has_key=False)
         elif text is sql.put_many:
-            return (*given, *self._stored_many(given[0], given[1], given[2], beside))
+            return (*given, *self._stored_many(given[0], given[1], given[2], beside, has_key=True))
         elif text is sql.swap_many:
             spellings = self._spellings(given[0])
-            return (*given, *self._stored_many(given[0], spellings, given[2], beside))
+            return (*given, *self._stored_many(given[0], spellings, given[2], beside, has_key=False))
         elif text in (sql.delete, sql.delete_version):
             beside += sql.deleted_beside([given[0]])
         elif text is sql.delete_many:
@@ -218,7 +225,13 @@ class Completed:
         return Array(b"", [found.get(key) for key in every.elements if key is not None])
 
     def _stored(
-        self, given: Parameters, key: tuple[bytes, bytes | None], value: bytes, beside: list[Statement]
+        self,
+        given: Parameters,
+        key: tuple[bytes, bytes | None],
+        value: bytes,
+        beside: list[Statement],
+        *,
+        has_key: bool = True,
     ) -> Parameters:
         if keys.is_long(key[0]):
             key = whole(*key)
@@ -229,10 +242,23 @@ class Completed:
         for place, index in enumerate(self.sql.layout.indexes):
             if index.has_each:
                 beside += self.sql.stored_beside(index, given[0], value, stored_entries(entries[place]))
-        return (*given, *columns(self.sql, entries))
+        return (*given, *columns(self.sql, entries), *self._json(key if has_key else None, value))
+
+    def _json(self, key: tuple[bytes, bytes | None] | None, value: bytes) -> list[bytes | None]:
+        """Return the JSON of a row, in a table that has it; without a key, that of the value alone."""
+        if not self.sql.layout.is_queryable:
+            return []
+        found = self.table._json(value)
+        return [found] if key is None else [self.table._json_key(*key), found]
 
     def _stored_many(
-        self, keys_given: Array, spelt: Array | None, values: Array, beside: list[Statement]
+        self,
+        keys_given: Array,
+        spelt: Array | None,
+        values: Array,
+        beside: list[Statement],
+        *,
+        has_key: bool,
     ) -> Parameters:
         """Return the entries of rows, as an array for each column."""
         rows = []
@@ -244,7 +270,7 @@ class Completed:
             key = whole(k, s)
             entries = self.table._entries_of(self.sql, key, value)
             self.entered.append((key, entries))
-            rows.append(columns(self.sql, entries))
+            rows.append([*columns(self.sql, entries), *self._json(key if has_key else None, value)])
             beside += self._long(entries)
         beside += many_beside(
             self.sql, [key for key, _ in self.entered], [entries for _, entries in self.entered]

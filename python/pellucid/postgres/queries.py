@@ -125,3 +125,37 @@ def part_of(offset: int, limit: int | None) -> str:
     """Return the LIMIT and OFFSET clauses."""
     text = "" if limit is None else f" LIMIT {limit:d}"
     return text + (f" OFFSET {offset:d}" if offset else "")
+
+
+# The numbers of a field of JSON, and NaN where a row has something else that counts: a Decimal, NaN or an
+# infinity is a string there, and a row without JSON may have any value. NaN makes the whole sum NaN.
+NUMBERS = (
+    "CASE WHEN value IS NULL THEN 'NaN'::numeric ELSE CASE jsonb_typeof({field}) "
+    "WHEN 'number' THEN ({field})::numeric {others} END END"
+)
+# A sum passes lists and dicts over. What is least or greatest among them, PostgreSQL does not know.
+OTHERS = {"sum": ["string", "boolean"]}
+OTHERS["min"] = OTHERS["max"] = ["string", "boolean", "array", "object"]
+
+
+def aggregates(verb: str, field: str) -> str:
+    """Return what `exact` needs of a field: the answer, and what tells whether it is one."""
+    if verb == "count":
+        return f"count({field})::text, CASE WHEN bool_or(value IS NULL) THEN 'NaN' ELSE '0' END"
+    others = " ".join(f"WHEN '{kind}' THEN 'NaN'" for kind in OTHERS[verb])
+    numbers = NUMBERS.format(field=field, others=others)
+    if verb == "sum":
+        return f"sum({numbers})::text, NULL"
+    return f"{verb}({numbers})::text, sum({numbers})::text"
+
+
+def exact(verb: str, found: str | None, total: str | None) -> tuple[Any] | None:
+    """Return the answer to an aggregate; None where the server cannot know it.
+
+    The server knows ints exactly. A float is written with a point there, and a sum with one has a point, too.
+    """
+    if any(part is not None and not part.lstrip("-").isdigit() for part in (found, total)):
+        return None
+    if found is None:
+        return (0,) if verb in ("sum", "count") else (None,)
+    return (int(found),)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid.errors import TransactionError
 from pellucid.postgres import failures, keys
 from pellucid.postgres.connections import Lost, Parameters, Rows, Statement
-from pellucid.postgres.queries import Column, Predicate, Where, order_of, part_of
+from pellucid.postgres.queries import Column, Predicate, Where, aggregates, exact, order_of, part_of
 from pellucid.postgres.scan import ALL, BEGIN, Pages
 from pellucid.postgres.statements import Statements, big_int, quoted
 
@@ -85,6 +85,16 @@ class Reading(Pages):
         found = self._answered(text.encode(), where.given)
         self.end()
         return int(found[0][0])
+
+    def aggregate(self, predicates: Sequence[Predicate], verb: str, names: list[str]) -> tuple[Any] | None:
+        """Return the sum, count, min or max of a field of rows with JSON; None where that is not exact."""
+        where = Where(self._columns)
+        clause = where.clause(predicates)
+        field = f"value #> {where.parameter(names)}::text[]"
+        text = f"SELECT {aggregates(verb, field)} FROM {self._sql.rows.decode()}{clause}"
+        found = self._answered(text.encode(), where.given)
+        self.end()
+        return exact(verb, *found[0])
 
     def rows(
         self,

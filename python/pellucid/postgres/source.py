@@ -12,7 +12,7 @@ from pellucid._native import ServerCodec, ServerGate
 from pellucid.errors import ReadOnly
 from pellucid.postgres.catalog import Catalog
 from pellucid.postgres.connections import Connections, Parameters, Rows, Session, Statement
-from pellucid.postgres.statements import Layout
+from pellucid.postgres.statements import Layout, Making
 from pellucid.postgres.transactions import Running
 from pellucid.postgres.url import Place
 
@@ -100,7 +100,7 @@ class Source:
         """Take a layout as the present one, after this client has changed it."""
         raise ReadOnly(FROZEN)
 
-    def _create_table(self, name: str, is_distributed: bool) -> Layout:
+    def _create_table(self, name: str, making: Making) -> Layout:
         """Create a table, in the transaction that runs or in one of its own."""
         raise ReadOnly(FROZEN)
 

@@ -15,10 +15,11 @@ from pellucid.errors import Busy, StaleTable
 from pellucid.postgres.connections import Array, Rows, Statement
 from pellucid.postgres.failures import LayoutChanged
 from pellucid.postgres.source import Source
-from pellucid.postgres.statements import Layout, Statements
+from pellucid.postgres.statements import Layout, Making, Statements
 from pellucid.postgres.transactions import Running
 
 LAYOUT_ATTEMPTS = 20
+ANY = Making()
 
 
 class Standing(ServerTable):
@@ -35,13 +36,13 @@ class Standing(ServerTable):
         type: type | None = None,
         run_init: bool = False,
         fast: bool = False,
-        is_distributed: bool | None = None,
+        making: Making = ANY,
     ) -> Standing:
         """Make a handle on the table with this name."""
         why = "snapshot" if source._is_snapshot else "r" if source._mode == "r" else None
         made = super().__new__(cls, source._codec, name, 0, why, type=type, run_init=run_init, fast=fast)
         made._source = source
-        made._is_distributed = is_distributed
+        made._making = making
         made._stays_with_name = stays_with_name
         made._found = None
         made._names_seen = -1
@@ -66,8 +67,8 @@ class Standing(ServerTable):
         self._name_before: str
         self._stays_with_name: bool
         self._names_seen: int
-        # Whether the table is to be distributed when it is created; None: whatever it is.
-        self._is_distributed: bool | None
+        # How the table is to be created.
+        self._making: Making
         if not self._stays_with_name:
             source = self._source
             layout = source._layout_named(self.name)
@@ -85,12 +86,9 @@ class Standing(ServerTable):
         return ServerTable.name.__get__(self) if layout is None else layout.name
 
     def _stand_for(self, layout: Layout) -> None:
-        if self._is_distributed is not None and self._is_distributed != layout.is_distributed:
-            state = "" if layout.is_distributed else "not "
-            raise ValueError(
-                f"table {layout.name!r} is there and is {state}distributed; open it without distributed=, or "
-                "copy its rows to a table with another name"
-            )
+        refusal = self._making.refusal(layout)
+        if refusal is not None:
+            raise ValueError(refusal)
         self._name_before = self.name
         self._found = layout.id
         self._set_standing(layout.name, layout.id)
@@ -199,7 +197,7 @@ class Standing(ServerTable):
         sql = self._statements()
         if sql is not None:
             return sql
-        layout = self._source._create_table(self.name, bool(self._is_distributed))
+        layout = self._source._create_table(self.name, self._making)
         self._stand_for(layout)
         return self._source._catalog.statements(layout)
 
@@ -209,6 +207,11 @@ class Standing(ServerTable):
         )
 
     # Calls of the native base
+
+    def _has_json(self) -> bool:
+        """Return whether the rows have key and value as JSON."""
+        sql = self._statements()
+        return sql is not None and sql.layout.is_queryable
 
     def _array_of(self, elements: list[Any]) -> Array:
         """Return a parameter with many bytes."""

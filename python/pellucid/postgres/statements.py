@@ -11,6 +11,7 @@ statement has one.
     ver    grows with each write: what a change compares
     big    true if the row has, or had, large values in the relation beside it
     i17 s17   an entry of index 17, and its spelling; both NULL where the row has none
+    key value   key and value as JSON, in a table with `queryable=True`; NULL where they have none
 """
 
 from __future__ import annotations
@@ -51,6 +52,13 @@ class Layout:
     indexes: tuple[IndexInfo, ...] = ()
     # Whether its rows are on several servers (Citus), by the hashes of their keys.
     is_distributed: bool = False
+    # Whether its rows have key and value as JSON, too.
+    is_queryable: bool = False
+
+    @property
+    def has_derived(self) -> bool:
+        """Whether a row has columns that are made of its key and its value."""
+        return bool(self.indexes) or self.is_queryable
 
     @property
     def relation(self) -> str:
@@ -61,6 +69,33 @@ class Layout:
 def quoted(*names: str) -> bytes:
     """Return a name, or a name in a schema, as SQL has it."""
     return b".".join(b'"' + name.replace('"', '""').encode() + b'"' for name in names)
+
+
+@dataclasses.dataclass(frozen=True)
+class Making:
+    """How a table is to be created, as far as the caller says so; None: however it is."""
+
+    is_distributed: bool | None = None
+    is_queryable: bool | None = None
+
+    def refusal(self, layout: Layout) -> str | None:
+        """Return why a table that is there is another one; None if it is not."""
+        is_other = self.is_distributed is not None and self.is_distributed != layout.is_distributed
+        if is_other:
+            state = "" if layout.is_distributed else "not "
+            return (
+                f"table {layout.name!r} is there and is {state}distributed; open it without distributed=, or "
+                "copy its rows to a table with another name"
+            )
+        if self.is_queryable is None or self.is_queryable == layout.is_queryable:
+            return None
+        if layout.is_queryable:
+            return f"table {layout.name!r} is there and is queryable; open it without queryable="
+        return (
+            f"table {layout.name!r} is there and is not queryable; open it without queryable=, or copy its "
+            f"rows: db.table('new', queryable=True).update(db.table({layout.name!r})), then drop_table and "
+            "rename_table"
+        )
 
 
 class Statements:
@@ -82,6 +117,20 @@ class Statements:
     def _entries(self) -> list[str]:
         single = [index for index in self.layout.indexes if not index.has_each]
         return [column for index in single for column in (f"i{index.id}", f"s{index.id}")]
+
+    @functools.cached_property
+    def _derived(self) -> list[str]:
+        return [*self._entries, "value"] if self.layout.is_queryable else self._entries
+
+    @functools.cached_property
+    def _inserted(self) -> list[str]:
+        json = ["key", "value"] if self.layout.is_queryable else []
+        return ["k", "s", "v", "big", *self._entries, *json]
+
+    @property
+    def view(self) -> bytes:
+        """The view of key and value as JSON, which keeps its name when the layout changes."""
+        return quoted(self.schema, f"q{self.layout.id}")
 
     # Indexes
 
@@ -310,15 +359,15 @@ class Statements:
 
     @functools.cached_property
     def _columns(self) -> str:
-        return ", ".join(["k", "s", "v", "big", *self._entries])
+        return ", ".join(self._inserted)
 
     @functools.cached_property
     def _places(self) -> str:
-        return ", ".join(f"${number}" for number in range(1, 5 + len(self._entries)))
+        return ", ".join(taken(column, f"${number}") for number, column in enumerate(self._inserted, 1))
 
     @functools.cached_property
     def _assigned(self) -> str:
-        columns = ["v", *self._entries]
+        columns = ["v", *self._derived]
         return ", ".join([f"{column} = excluded.{column}" for column in columns])
 
     @functools.cached_property
@@ -344,12 +393,16 @@ class Statements:
     @functools.cached_property
     def put_many(self) -> bytes:
         """As `put`, with an array for each column; keys are unique."""
-        kinds = ["bytea", "bytea", "bytea", "bool"] + ["bytea"] * len(self._entries)
-        arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(kinds, 1))
+        names = self._inserted
+        arrays = ", ".join(
+            f"${number}::{'bool' if name == 'big' else 'bytea'}[]" for number, name in enumerate(names, 1)
+        )
         return self._made(
-            "INSERT INTO {rows} AS t ({columns}) SELECT * FROM unnest({arrays}) ON CONFLICT (k) DO UPDATE "
+            "INSERT INTO {rows} AS t ({columns}) SELECT {taken} FROM unnest({arrays}) AS n ({columns}) "
+            "WHERE true ON CONFLICT (k) DO UPDATE "
             "SET {assigned}, big = coalesce(excluded.big, t.big), ver = t.ver + 1",
             columns=self._columns.encode(),
+            taken=", ".join(taken(name, f"n.{name}") for name in names).encode(),
             arrays=arrays.encode(),
             assigned=self._assigned.encode(),
         )
@@ -364,7 +417,9 @@ class Statements:
     @functools.cached_property
     def swap(self) -> bytes:
         """`$1` k, `$2` the version that was read, `$3` v, `$4` big, then the entries; gives ver and big."""
-        entries = "".join(f", {column} = ${number}" for number, column in enumerate(self._entries, 5))
+        entries = "".join(
+            f", {column} = {taken(column, f'${number}')}" for number, column in enumerate(self._derived, 5)
+        )
         return self._made(
             "UPDATE {rows} SET v = $3, big = coalesce($4, big), ver = ver + 1{entries} WHERE k = $1 AND "
             "ver = $2 "
@@ -375,11 +430,11 @@ class Statements:
     @functools.cached_property
     def swap_many(self) -> bytes:
         """As `swap`, with an array for each of k, version, v, and the entries; gives k and big."""
-        names = ["k", "ver", "v", *self._entries]
+        names = ["k", "ver", "v", *self._derived]
         arrays = ", ".join(
             f"${number}::{'bigint' if name == 'ver' else 'bytea'}[]" for number, name in enumerate(names, 1)
         )
-        entries = "".join(f", {column} = n.{column}" for column in self._entries)
+        entries = "".join(f", {column} = {taken(column, f'n.{column}')}" for column in self._derived)
         return self._made(
             "UPDATE {rows} AS t SET v = n.v, ver = t.ver + 1{entries} FROM unnest({arrays}) AS n ({names}) "
             "WHERE t.k = n.k AND t.ver = n.ver RETURNING t.k, t.big",
@@ -492,6 +547,11 @@ class Statements:
             conditions.append(f"k < ${len(given)}")
         where = " WHERE " + " AND ".join(conditions) if conditions else ""
         return where.encode(), given
+
+
+def taken(column: str, place: str) -> str:
+    """Return what a column takes from a parameter: bytes as they are, and JSON from its text."""
+    return f"convert_from({place}, 'UTF8')::jsonb" if column in ("key", "value") else place
 
 
 def _way(reverse: bool) -> bytes:

@@ -183,6 +183,22 @@ class Table(Mapping, Appending, Indexing):
     def __reduce__(self) -> Any:
         raise TypeError("a table on a server is not pickled; open its database in the other process")
 
+    @property
+    def sql_name(self) -> str:
+        """The name of the view that has key and value of each row as jsonb, for a statement of your own.
+
+        The first write creates it. Raises `TypeError` if the table was not created with `queryable=True`.
+        """
+        sql = self._statements()
+        if sql is None and self._making.is_queryable:
+            sql = self._for_writing()
+        if sql is None or not sql.layout.is_queryable:
+            raise TypeError(
+                f"table {self.name!r} has no JSON that other programs could read: create it with "
+                f"db.table({self.name!r}, queryable=True)"
+            )
+        return sql.view.decode()
+
     def _is_same_as(self, other: Table) -> bool:
         return self._source is other._source and self.name == other.name
 

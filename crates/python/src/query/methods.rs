@@ -7,7 +7,7 @@ use crate::expression::operand;
 use crate::query::group::{self, Groups};
 use crate::query::handle::Query;
 use crate::query::spec::{self, sort_part};
-use crate::query::{after, change, explain, terminals, words};
+use crate::query::{after, change, explain, pushed, terminals, words};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
@@ -217,23 +217,35 @@ impl Query {
     fn count<'py>(slf: &Bound<'py, Self>, path: Option<&Bound<'py, PyAny>>) -> PyResult<u64> {
         match path {
             None => terminals::count(slf),
-            Some(path) => crate::column::count(slf, path),
+            Some(path) => match pushed::answer(slf, "count", path)? {
+                Some(count) => count.extract(),
+                None => crate::column::count(slf, path),
+            },
         }
     }
 
     /// The sum of an expression, or of the numbers at a field path; see `Table.sum`.
     fn sum<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        crate::column::sum(slf, path)
+        match pushed::answer(slf, "sum", path)? {
+            Some(sum) => Ok(sum),
+            None => crate::column::sum(slf, path),
+        }
     }
 
     /// The least value of an expression, or at a field path; see `Table.min`.
     fn min<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        crate::column::least(slf, path)
+        match pushed::answer(slf, "min", path)? {
+            Some(least) => Ok(least),
+            None => crate::column::least(slf, path),
+        }
     }
 
     /// The greatest value of an expression, or at a field path; see `Table.max`.
     fn max<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        crate::column::greatest(slf, path)
+        match pushed::answer(slf, "max", path)? {
+            Some(greatest) => Ok(greatest),
+            None => crate::column::greatest(slf, path),
+        }
     }
 
     /// The mean of an expression, or of the numbers at a field path; see `Table.mean`.

@@ -11,6 +11,7 @@ pub mod indexes;
 pub mod measured;
 pub mod methods;
 pub mod of;
+pub mod pushed;
 pub mod reader;
 pub mod served;
 pub mod served_change;

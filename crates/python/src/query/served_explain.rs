@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 
 use crate::query::handle::Query;
 use crate::query::measured;
+use crate::query::pushed::is_whole;
 use crate::query::served::with_server;
 use crate::query::spec::{Spec, all_of};
 use crate::server::table::ServerTable;
@@ -30,6 +31,12 @@ pub fn explain(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>, analyze
         }
         for filter in &spec.filters {
             lines.push(format!("filter in Python, row by row: {}", filter.bind(py).repr()?));
+        }
+        if is_whole(served, spec) && table.call_method0("_has_json")?.is_truthy()? {
+            lines.push(
+                "sum, count, min, max of a field: the server computes them from its JSON, where all values are ints"
+                    .to_owned(),
+            );
         }
         if part.is_none() && (spec.offset > 0 || spec.limit != u64::MAX) {
             lines.push(format!("take a part of the rows here: {}", shown_part(spec)));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use pellucid_query::jsonb;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::large_ids::large_ids;
 use pellucid_record::shape::Sighting;
@@ -383,6 +384,22 @@ impl ServerTable {
         let ids = large_ids(stored::record_of(value.as_bytes()), &*self.codec.get().names);
         let ids = ids.map_err(|error| errors::corrupt_record(py, error.to_string()))?;
         Ok(ids.into_iter().map(u64::cast_signed).collect())
+    }
+
+    /// A stored value as JSON for the column `value` of a table with `queryable=True`; None if it
+    /// has none.
+    #[pyo3(signature = (value, /))]
+    fn _json<'py>(&self, py: Python<'py>, value: &[u8]) -> Option<Bound<'py, PyBytes>> {
+        let text = jsonb::of_record(stored::record_of(value), self.codec.get().dictionary())?;
+        Some(PyBytes::new(py, text.as_bytes()))
+    }
+
+    /// A key as JSON for the column `key` of such a table.
+    #[staticmethod]
+    #[pyo3(signature = (code, spelling, /))]
+    fn _json_key<'py>(py: Python<'py>, code: &[u8], spelling: Option<&[u8]>) -> Option<Bound<'py, PyBytes>> {
+        let text = jsonb::of_key(code, spelling.unwrap_or_default())?;
+        Some(PyBytes::new(py, text.as_bytes()))
     }
 
     /// Rows in the binary form of PostgreSQL's COPY; each is a tuple of bytes, bools and None.

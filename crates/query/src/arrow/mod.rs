@@ -12,7 +12,7 @@ mod freeze;
 mod gather;
 mod kind;
 mod ndarray;
-mod text;
+pub(crate) mod text;
 pub mod writer;
 
 pub use builder::NothingLarge;
