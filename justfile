@@ -43,7 +43,7 @@ fuzz *args:
 crash *args: build
     @PYTHONPATH=tests python -m crash "$@"
 
-# Compare speed and size with rivals, in one run: bench [records dict writes query | dropins megabyte buffers json-lines]
+# Compare speed and size with rivals: bench [experiment] [options], or bench merge, compare, report, table
 bench *args: build
     @tools/rivals.sh
     @python -m pellucid_bench "$@"

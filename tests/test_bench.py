@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import io
 import itertools
-import json
 import re
 import subprocess
 import sys
@@ -19,18 +18,16 @@ import numpy
 import pyarrow
 import pytest
 from pellucid import F
-from pellucid import bench as installed
-from pellucid_bench import __main__ as shell
-from pellucid_bench import child, machine, measures, terminal, writer_processes
+from pellucid_bench import child, measures, terminal, writer_processes
 from pellucid_bench.contenders import writers
 from pellucid_bench.contenders.dicts import Player, Session, players
 from pellucid_bench.contenders.queries import Ours, Queried, queried
 from pellucid_bench.contenders.stores import InFile, Pellucid, Store, stores
 from pellucid_bench.contenders.writers import Writer
-from pellucid_bench.experiments import access_paths, columns, dicts, indexes, pending_commits, queries, scale
+from pellucid_bench.experiments import columns, dicts, pending_commits, queries, scale
 from pellucid_bench.measures import Measure, Result, Target, Unit, Verdict
 from pellucid_bench.rivals import Rivals
-from pellucid_bench.run import QUICK, Run
+from pellucid_bench.run import Run
 from pellucid_bench.runner import (
     Contender,
     Pace,
@@ -44,6 +41,7 @@ from pellucid_bench.runner import (
 )
 from pellucid_bench.sample_records import FIELD_NAMES, MIXED, SHAPES, STARTS, UNIFORM, VARIED, Population
 from rich.console import Console
+from test_bench_datasets import sample_run
 
 ROWS = 300
 
@@ -54,7 +52,8 @@ def constant(name: str, cost: float, *, answer: Any = None, is_ours: bool = Fals
 
 def compared(ours: float, theirs: float, unit: Unit = Unit.TIME, targets: Sequence[Target] = ()) -> Measure:
     contenders = [constant("pellucid", ours, is_ours=True), constant("rival", theirs)]
-    return measure("a measure", unit, contenders, Pace(rounds=3), targets=targets)
+    made = Measure("a measure", unit, [one.result() for one in contenders], list(targets))
+    return measure(made, contenders, Pace(rounds=3))
 
 
 # What a measure says
@@ -118,8 +117,31 @@ def test_everybody_runs_once_a_round_and_nobody_is_always_first() -> None:
 
 def test_a_contender_with_another_answer_is_not_timed() -> None:
     contenders = [constant("right", 1.0, answer=21), constant("wrong", 0.1, answer=22)]
-    with pytest.raises(WrongAnswerError, match="wrong answers 22, not 21"):
-        measure("ages", Unit.TIME, contenders, Pace(rounds=1), expected=21)
+    made = Measure("ages", Unit.TIME, [one.result() for one in contenders])
+    right, wrong = measure(made, contenders, Pace(rounds=1), expected=21).results
+    assert (right.costs, right.error) == ([1.0], None)
+    assert (wrong.costs, wrong.error) == ([], "answers 22, not 21")
+
+
+def test_a_contender_that_fails_leaves_the_measure_and_the_others_go_on() -> None:
+    costs = iter([5.0])
+    contenders = [constant("steady", 1.0), Contender("fails later", lambda: next(costs))]
+    made = Measure("ages", Unit.TIME, [one.result() for one in contenders])
+    steady, failing = measure(made, contenders, Pace(rounds=3)).results
+    assert (steady.costs, failing.costs) == ([1.0] * 3, [5.0])
+    assert failing.error == "StopIteration"
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    def stop() -> float:
+        raise KeyboardInterrupt
+
+    run = Run(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run.measure("ages", Unit.TIME, [constant("pellucid", 1.0, is_ours=True), Contender("slow", stop)])
+    ours, slow = run.measures[0].to_dataset("x").results
+    assert (ours.samples, ours.error) == ([1.0], None)
+    assert (slow.samples, slow.error) == ([], "stopped before it was measured")
 
 
 def test_a_statement_answers_what_it_times() -> None:
@@ -313,10 +335,10 @@ def test_the_targets_of_a_dict_are_those_of_its_count() -> None:
 
 
 def test_both_together_are_the_sum_of_their_parts(tmp_path: Path) -> None:
-    run = Run(tmp_path, pace=Pace(rounds=1))
+    run = Run(tmp_path, dicts.ABOUT.values(quick=True), Pace(rounds=1))
     dicts.one_count(run, 20)
     costs = {
-        measure.title: {result.name: result.costs[0] for result in measure.results}
+        measure.title: {result.name: result.costs[0] for result in measure.results if result.costs}
         for measure in run.measures
     }
     writes, reads, together, whole, all_of_it = costs.values()
@@ -464,11 +486,15 @@ def test_everybody_hands_over_the_same_columns(everybody: list[Queried]) -> None
         assert columns.four(one, pyarrow)().to_pylist() == table.to_pylist(), one.name
 
 
-def test_a_query_that_answers_otherwise_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_answers_otherwise_has_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Ours, "count_prefix", lambda _self: 7)
-    run = Run(tmp_path, scale=QUICK, pace=Pace(rounds=1), only=queries.COUNT_PREFIX)
-    with pytest.raises(WrongAnswerError, match="pellucid answers 7, not 375"):
-        queries.run(run)
+    run = Run(tmp_path, queries.ABOUT.values(quick=True), Pace(rounds=1), queries.COUNT_PREFIX)
+    queries.run(run)
+    [one] = run.measures
+    assert {result.error for result in one.results if result.is_ours} == {"answers 7, not 375"}
+    assert all(result.costs for result in one.results if not (result.is_ours or result.error))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -476,7 +502,7 @@ def test_a_change_that_is_not_kept_ends_the_run(tmp_path: Path, monkeypatch: pyt
     times = itertools.count()
     grow = Ours.grow_older
     monkeypatch.setattr(Ours, "grow_older", lambda self: None if next(times) else grow(self))
-    run = Run(tmp_path, scale=QUICK, pace=Pace(rounds=1), only=queries.GROW)
+    run = Run(tmp_path, queries.ABOUT.values(quick=True), Pace(rounds=1, bulk_rounds=1), queries.GROW)
     with pytest.raises(WrongAnswerError, match="pellucid did not keep what was set"):
         queries.run(run)
 
@@ -499,9 +525,11 @@ def test_polars_says_how_many_threads_it_has(tmp_path: Path) -> None:
 # Reports
 
 
-def text_of(run: Run) -> str:
+def text_of(run: Run, width: int = 140) -> str:
     out = io.StringIO()
-    terminal.show(Console(file=out, width=140), run, {"cpu": "a cpu"})
+    made = sample_run()
+    made.missing = run.rivals.missing
+    terminal.show(Console(file=out, width=width), run, made)
     return out.getvalue()
 
 
@@ -528,119 +556,21 @@ def test_rivals_stand_under_the_row_that_they_are_compared_with(tmp_path: Path) 
     assert order == sorted(order)
 
 
-def test_a_rival_that_is_not_installed_is_listed(tmp_path: Path) -> None:
-    run = Run(tmp_path, measures=[compared(ours=1.0, theirs=2.0)])
-    assert run.rivals.find("no_such_rival") is None
-    assert "not installed: no_such_rival" in text_of(run)
-    assert list(terminal.to_json(run, {}, "x")["not_installed"]) == ["no_such_rival"]
+def test_a_rival_that_is_not_installed_has_a_row_and_a_reason(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.gather(lambda rivals: filter(None, [rivals.find("no_such_rival")])) == []
+    run.add(compared(ours=1.0, theirs=2.0))
+    text = text_of(run)
+    assert re.search(r"no_such_rival +- +not installed", text)
+    assert "not measured: no_such_rival (not installed: No module named 'no_such_rival')" in text
 
 
-def test_the_machine_is_named(tmp_path: Path) -> None:
-    described = machine.describe(tmp_path)
-    assert {"cpu", "cores", "memory", "kernel", "python"} <= set(described)
-    assert f"{sys.version_info.major}.{sys.version_info.minor}" in described["python"]
-
-
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pellucid_bench", *arguments]
-    return subprocess.run(command, env=child.environment(), capture_output=True, text=True, check=True)
-
-
-@pytest.mark.parametrize(
-    ("workload", "titles", "target_count"),
-    [
-        (
-            "records",
-            [
-                "bytes at hand, read one field (uniform)",
-                "bytes of the record (uniform)",
-                "a record at hand, read one field (mixed)",
-                "bulk load of many records (uniform)",
-                "file size for a record (mixed)",
-                "loop over all records, adding one field (uniform)",
-                "sum of one field over all records (mixed)",
-                "set one field of each record, in one transaction (uniform)",
-                "dumps of a list of 500 small dicts",
-                "loads of a list of 500 small dicts",
-                "import",
-                "open an existing database",
-                "anonymous memory of a scan, whole process",
-            ],
-            18,
-        ),
-        (
-            "dict",
-            [
-                "300 single writes",
-                "random reads after 300 writes",
-                "300 single writes, then reads, both together",
-                "open, 300 writes, close",
-                "open, 300 writes, then reads, close",
-            ],
-            0,
-        ),
-        (
-            "writes",
-            [
-                "a put, then a scan of 100 rows",
-                "rec.age += 1, each a commit",
-                "two processes, each putting and reading what the other put",
-                "until another process sees a put, median",
-                "until another process sees a put, 99 of 100",
-                "transactions of 10 puts in full, one writer",
-                "transactions of 10 puts in full, eight writers",
-                "loop over many small rows, some of them pending",
-                "sum of one field of many small rows, some of them pending",
-                "open after a crash with 300 entries pending",
-            ],
-            13,
-        ),
-        ("query", [*queries.TITLES, *columns.TITLES, *indexes.TITLES, *access_paths.TITLES], 26),
-    ],
-)
-def test_a_quick_run_measures_everything(
-    workload: str, titles: list[str], target_count: int, tmp_path: Path
-) -> None:
-    out = tmp_path / "report.json"
-    done = bench(workload, "--quick", "--json", str(out), "--directory", str(tmp_path))
-    found = json.loads(out.read_text())
-    measured = {measure["title"]: measure for measure in found["measures"]}
-    assert set(titles) <= set(measured)
-    # A title that is longer than its table is wide is folded.
-    shown = " ".join(done.stdout.split())
-    for one in measured.values():
-        assert any(result["is_ours"] for result in one["results"])
-        assert all(cost > 0 for result in one["results"] for cost in result["costs"]), one["title"]
-        assert one["title"] in shown
-    targets = [target for measure in found["measures"] for target in measure["targets"]]
-    assert len(targets) == target_count
-    assert found["command"].startswith("python -m pellucid_bench")
-    assert found["machine"]["cpu"] in done.stdout
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
-
-
-def test_the_experiment_with_many_rows_measures_everything(tmp_path: Path) -> None:
-    out = tmp_path / "report.json"
-    given = ["--rows", "3000", "--soak", "0.2", "--only", "pellucid", "--only", "lmdb", "--only", "sqlite3"]
-    done = bench("scale", *given, "--directory", str(tmp_path), "--json", str(out))
-    [run] = json.loads(out.read_text())["runs"]
-    assert set(run["figures"]) == {"pellucid", "lmdb", "sqlite3"}
-    titles = {title.partition(",")[0] for title in run["figures"]["pellucid"]}
-    assert titles == set(scale.FORMATS)
-    for title in run["figures"]["pellucid"]:
-        assert title in done.stdout
-    assert "index range, of sqlite3" in done.stdout
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
-
-
-def test_a_library_that_is_not_installed_has_a_column_that_says_so(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    scale.show({"pellucid": {"load": 1e6}, "rocksdict": None}, 1_000, "random")
-    shown = capsys.readouterr().out
-    assert "rocksdict" in shown
-    assert scale.NOT_INSTALLED in shown
-    assert "of rocksdict" not in shown, "there is no target without a rival"
+def test_a_narrow_terminal_has_a_list_instead_of_tables(tmp_path: Path) -> None:
+    run = Run(tmp_path, measures=[compared(ours=2.0, theirs=1.0, targets=[Target(1.0, "rival")])])
+    text = text_of(run, width=40)
+    assert max(map(len, text.splitlines())) <= 40
+    for part in ("a measure", "pellucid", "rival", "0.50x", "we lose", "missed"):
+        assert part in text
 
 
 def test_the_keys_of_many_rows_are_distinct_and_come_in_the_order_asked_for() -> None:
@@ -656,44 +586,3 @@ def test_the_keys_of_many_rows_are_distinct_and_come_in_the_order_asked_for() ->
     assert [len(batch) for batch in scale.batches(iter(more_than_a_batch))] == [100_000, 100_000, 1]
     assert random.row(7) == random.row(7)
     assert random.row(7) != random.row(7, version=1)
-
-
-def test_the_installed_benchmark_times_pellucid_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert installed.main(["--rows", "200", "--directory", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 9
-    assert all(re.fullmatch(r".{40} +[\d,]+ ns", line) for line in lines)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_only_what_is_asked_for_is_measured(tmp_path: Path) -> None:
-    out = tmp_path / "report.json"
-    bench("--quick", "--only", "bytes of the record", "--json", str(out))
-    assert [measure["title"] for measure in json.loads(out.read_text())["measures"]] == [
-        "bytes of the record (uniform)"
-    ]
-
-
-def test_another_seed_makes_other_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        access_paths, "of_tables", lambda _run, rng, _share: [rng.random() for _ in range(25)]
-    )
-    out = tmp_path / "report.json"
-    found = {}
-    for seed in ("1", "1", "2"):
-        arguments = ["query", "--quick", "--only", access_paths.WAYS, "--seed", seed, "--json", str(out)]
-        assert shell.main([*arguments, "--directory", str(tmp_path)]) == 0
-        [measure] = json.loads(out.read_text())["measures"]
-        assert measure["notes"] == [f"25 pairs of a table and a query, of seed {seed}"]
-        costs = [result["costs"] for result in measure["results"]]
-        assert found.setdefault(seed, costs) == costs
-    assert found["1"] != found["2"]
-
-
-def test_a_word_that_no_title_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        shell.main(["--quick", "--only", "no such measure"])
-    assert stop.value.code == 2
-    assert "no measure has 'no such measure' in its title" in capsys.readouterr().err

@@ -50,6 +50,22 @@ def run(*arguments: str) -> dict[str, Any]:
     return answer
 
 
+def run_module(module: str, *arguments: object) -> Any:
+    """Run a module of this package in a new process as a child of its experiment. Return what it printed."""
+    return answer([sys.executable, "-m", f"pellucid_bench.{module}", "--child", *map(str, arguments)])
+
+
+def answer(words: Sequence[str]) -> Any:
+    """Run a command, and return the JSON that it prints. If it fails, the error is its last line."""
+    done = subprocess.run(words, env=environment(), check=False, capture_output=True, text=True)
+    if done.returncode < 0:
+        raise RuntimeError(f"its process was ended by {signal.Signals(-done.returncode).name}")
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"its process failed with exit code {done.returncode}"]
+        raise RuntimeError(lines[-1])
+    return json.loads(done.stdout)
+
+
 def killed(*arguments: str) -> None:
     """Run one verb in a new process that must die by SIGKILL."""
     done = subprocess.run(command(*arguments), env=environment(), check=False, capture_output=True, text=True)

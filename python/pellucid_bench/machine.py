@@ -1,33 +1,70 @@
-"""This module describes the machine on which the benchmarks run.
+"""This module describes the machine on which the benchmarks run, and what is wrong with it.
 
 Figures mean nothing without the machine. The load, and a file system in memory, change them more than most
-code does. So every report has both.
+code does. So every dataset has both.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
+import hashlib
+import json
 import os
 import platform
+import time
 from pathlib import Path
 
+from pellucid_bench.dataset import Interpreter, Machine
 
-def describe(directory: Path) -> dict[str, str]:
-    """Return the machine, the Python, and the file system of `directory`."""
-    return {
-        "cpu": _cpu_model(),
-        "cores": str(_core_count()),
-        "memory": _memory(),
-        "kernel": f"{platform.system()} {platform.release()}",
-        "python": " ".join(
-            [platform.python_implementation(), platform.python_version(), f"({platform.python_compiler()})"]
-        ),
-        "pellucid": _pellucid_version(),
-        "file system": f"{file_system(directory)} (in {directory})",
-        "load at start": " ".join(f"{load:.1f}" for load in os.getloadavg())
-        if hasattr(os, "getloadavg")
-        else "?",
+TICK_COARSE = 1e-6
+"""A clock whose step is longer is too coarse for short samples. They are made longer."""
+LOAD_SHARE_MAX = 0.5
+"""With a greater load for each core, other work disturbs the samples."""
+
+
+def describe(directory: Path) -> Machine:
+    """Return the machine, and the file system of `directory`."""
+    fields = {
+        "processor": _processor(),
+        "cores": core_count(),
+        "memory_bytes": memory_size(),
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "file_system": file_system(directory),
     }
+    code = json.dumps(fields, sort_keys=True).encode()
+    return Machine(**fields, load=_load(), id=hashlib.sha256(code).hexdigest()[:12])  # type: ignore[arg-type]
+
+
+def interpreter() -> Interpreter:
+    """Return this Python."""
+    return Interpreter(
+        platform.python_implementation(), platform.python_version(), platform.python_compiler()
+    )
+
+
+def warnings(machine: Machine, tick: float) -> list[str]:
+    """Return what makes the figures of this machine less certain."""
+    found = []
+    if machine.cores == 1:
+        found.append(
+            "one core: processes and threads take turns, so measures with several of them say little"
+        )
+    if tick > TICK_COARSE:
+        found.append(f"the clock advances in steps of {tick * 1e6:.0f} us, so short samples are made longer")
+    if machine.load is not None and machine.load > LOAD_SHARE_MAX * machine.cores:
+        found.append(f"load {machine.load:.1f} on {machine.cores} cores: other work disturbs the samples")
+    return found
+
+
+def clock_tick() -> float:
+    """Return the smallest step of the clock that samples are taken with, in seconds."""
+    steps = []
+    for _ in range(20):
+        started = ended = time.perf_counter()
+        while ended == started:
+            ended = time.perf_counter()
+        steps.append(ended - started)
+    return min(steps)
 
 
 def memory_size() -> int | None:
@@ -51,7 +88,14 @@ def file_system(directory: Path) -> str:
     return kind
 
 
-def _cpu_model() -> str:
+def core_count() -> int:
+    """Return how many processors this process may use; a container may have fewer than the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -60,19 +104,5 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):  # the processors of this process; a container may have fewer
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _memory() -> str:
-    size = memory_size()
-    return f"{size / 2**30:.1f} GiB" if size else "?"
-
-
-def _pellucid_version() -> str:
-    try:
-        return importlib.metadata.version("pellucid")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed as a package"
+def _load() -> float | None:
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None

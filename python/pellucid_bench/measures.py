@@ -2,23 +2,44 @@
 
 Every result is a *cost*, and a lower cost is better: seconds for one operation, bytes, or a factor. A unit
 only says how to print a cost. A ratio is the cost of the other library divided by ours. Above 1 we win, below
-1 we lose.
+1 we lose. A dataset has rates instead of costs where the unit is a rate.
 """
 
 from __future__ import annotations
 
 import enum
+import math
+import re
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from pellucid_bench import dataset, figures
+from pellucid_bench.rivals import library_of
 
 
 class Unit(enum.Enum):
     """How to print a cost."""
 
-    TIME = "time per operation"
-    RATE = "operations per second"
+    TIME = "seconds"
+    RATE = "rows/s"
+    OPERATIONS = "operations/s"
     BYTES = "bytes"
-    FACTOR = "times the best"
+    FACTOR = "ratio"
+
+    @property
+    def code(self) -> dataset.Unit:
+        """Return the name of the unit in a dataset."""
+        return next(unit for unit in dataset.UNITS if unit == self.value)
+
+    @property
+    def is_rate(self) -> bool:
+        """Say whether the unit is a rate, the reciprocal of a cost."""
+        return self in (Unit.RATE, Unit.OPERATIONS)
+
+    def sample(self, cost: float) -> float:
+        """Return a cost as a dataset has it."""
+        return 1 / max(cost, 1e-12) if self.is_rate else cost
 
     def show(self, cost: float) -> str:
         """Format a cost for people.
@@ -37,7 +58,7 @@ class Unit(enum.Enum):
                 )
             case Unit.FACTOR:
                 return f"{cost:.2f}x"
-            case Unit.RATE:
+            case Unit.RATE | Unit.OPERATIONS:
                 rate = 1 / cost if cost else float("inf")
                 return _scaled(
                     rate, [(1e3, 1.0, "/s"), (1e6, 1e-3, "k/s"), (1e9, 1e-6, "M/s"), (1e99, 1e-9, "G/s")]
@@ -68,11 +89,20 @@ class Result:
     facts: dict[str, str] = field(default_factory=dict)
     """Values that the report shows in their own columns."""
     costs: list[float] = field(default_factory=list)
+    error: str | None = None
+    """Why there are no costs, or no more of them."""
+    library: str = ""
+    """The library, if the name does not begin with it."""
 
     @property
     def median(self) -> float:
         """Return the cost that the report compares."""
         return statistics.median(self.costs)
+
+    @property
+    def is_unstable(self) -> bool:
+        """Say whether the costs vary too much for conclusions."""
+        return figures.is_unstable(self.costs)
 
     @property
     def best(self) -> float:
@@ -101,6 +131,8 @@ class Verdict:
     measured: str
     is_met: bool | None
     """None if the library is not installed, or the measure did not run here."""
+    figure: float | None = field(default=None, compare=False)
+    """What was measured, as a number: a ratio, or a value in the unit."""
 
 
 @dataclass(slots=True)
@@ -112,15 +144,19 @@ class Measure:
     results: list[Result] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    group: str = ""
+    """Measures of one group are the points of a curve. Without a group, the measure is one of its own."""
+    size: float | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def ours(self) -> Result | None:
         """Return our first result, with which the others are compared."""
-        return next((result for result in self.results if result.is_ours), None)
+        return next((result for result in self.results if result.is_ours and result.costs), None)
 
     def result(self, name: str) -> Result | None:
         """Return the result of one contender, or None if it did not run."""
-        return next((result for result in self.results if result.name == name), None)
+        return next((result for result in self.results if result.name == name and result.costs), None)
 
     def beside(self, rival: Result) -> Result | None:
         """Return our result with which another one is compared."""
@@ -129,9 +165,9 @@ class Measure:
     def ratio(self, rival: Result) -> float | None:
         """Return the cost of another library divided by ours."""
         ours = self.beside(rival)
-        if ours is None or rival.is_ours or rival.is_reference:
+        if ours is None or rival.is_ours or rival.is_reference or not rival.costs:
             return None
-        return rival.median / ours.median
+        return rival.median / ours.median if ours.median else None
 
     def losses(self) -> list[Result]:
         """Return the results that beat ours."""
@@ -145,11 +181,112 @@ class Measure:
             rival = self.result(target.against)
             if ours is None or rival is None:
                 return Verdict(wanted, "not measured", is_met=None)
-            ratio = rival.median / ours.median
-            return Verdict(wanted, f"{ratio:.2f}x", is_met=ratio >= target.wanted)
-        cost = 1 / target.wanted if self.unit is Unit.RATE else target.wanted
-        bound = "at least" if self.unit is Unit.RATE else "at most"
+            ratio = rival.median / ours.median if ours.median else math.inf
+            return Verdict(wanted, f"{ratio:.2f}x", is_met=ratio >= target.wanted, figure=ratio)
+        cost = 1 / target.wanted if self.unit.is_rate else target.wanted
+        bound = "at least" if self.unit.is_rate else "at most"
         wanted = f"{bound} {self.unit.show(cost)}"
         if ours is None:
             return Verdict(wanted, "not measured", is_met=None)
-        return Verdict(wanted, self.unit.show(ours.median), is_met=ours.median <= cost)
+        figure = self.unit.sample(ours.median)
+        return Verdict(wanted, self.unit.show(ours.median), is_met=ours.median <= cost, figure=figure)
+
+    def add_absent(self, reasons: dict[str, str]) -> None:
+        """Add a row for each library that could not take part."""
+        there = {result.name for result in self.results}
+        self.results += [Result(name, error=why) for name, why in reasons.items() if name not in there]
+
+    def to_dataset(self, experiment: str) -> dataset.Measure:
+        """Return the measure as a dataset has it."""
+        unit: dataset.Unit = self.unit.code
+        group = self.group or _code(self.title)
+        size = "" if self.size is None else f"/{self.size:.0f}"
+        verdicts = [(target, self.verdict(target)) for target in self.targets]
+        return dataset.Measure(
+            id=f"{experiment}/{_code(group)}{size}",
+            title=self.title,
+            group=group,
+            size=self.size,
+            unit=unit,
+            better=dataset.UNITS[unit],
+            labels=list(self.labels),
+            notes=list(self.notes),
+            results=[self._result(result) for result in self.results],
+            targets=[
+                dataset.Target(
+                    text=f"{target.ours}: {verdict.wanted}" if target.ours else verdict.wanted,
+                    ratio=target.wanted,
+                    measured=verdict.figure,
+                    met=verdict.is_met,
+                )
+                for target, verdict in verdicts
+            ],
+        )
+
+    def _result(self, result: Result) -> dataset.Result:
+        samples = [self.unit.sample(cost) for cost in result.costs]
+        return dataset.Result(
+            contender=result.name,
+            library=result.library or ("pellucid" if result.is_ours else library_of(result.name)),
+            ours=result.is_ours,
+            reference=result.is_reference,
+            samples=samples,
+            median=statistics.median(samples) if samples else None,
+            interval=figures.interval(samples),
+            unstable=result.is_unstable,
+            error=result.error if samples or result.error else "stopped before it was measured",
+            like=result.like or None,
+            note=result.note,
+            facts=dict(result.facts),
+        )
+
+
+def of_dataset(measure: dataset.Measure) -> Measure:
+    """Return a measure that a dataset has, as when it was taken here. Its targets are left out."""
+    unit = Unit(measure.unit)
+    results = [
+        Result(
+            one.contender,
+            one.ours,
+            one.reference,
+            one.note,
+            one.like or "",
+            dict(one.facts),
+            [unit.sample(sample) for sample in one.samples],
+            one.error,
+            one.library,
+        )
+        for one in measure.results
+    ]
+    labels = tuple(measure.labels)
+    return Measure(
+        measure.title,
+        unit,
+        results,
+        notes=list(measure.notes),
+        group=measure.group,
+        size=measure.size,
+        labels=labels,
+    )
+
+
+def _code(title: str) -> str:
+    """Return a title as a part of an id.
+
+    >>> _code("bytes at hand, read one field (uniform)")
+    'bytes-at-hand-read-one-field-uniform'
+    """
+    return "-".join(re.findall(r"[a-z0-9_.+]+", title.lower().replace(",", "").replace("`", "")))
+
+
+def unique(measures: Sequence[Measure], experiment: str) -> list[dataset.Measure]:
+    """Return measures as a dataset has them. An id that is there twice gets a number."""
+    found: list[dataset.Measure] = []
+    seen: dict[str, int] = {}
+    for measure in measures:
+        one = measure.to_dataset(experiment)
+        seen[one.id] = seen.get(one.id, 0) + 1
+        if seen[one.id] > 1:
+            one.id += f"-{seen[one.id]}"
+        found.append(one)
+    return found

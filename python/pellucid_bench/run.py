@@ -1,60 +1,29 @@
-"""This module has the settings of a run, and collects its results."""
+"""This module has the settings of a run of one experiment, and collects its results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Protocol, TypeVar
 
 from pellucid_bench.measures import Measure, Target, Unit
-from pellucid_bench.rivals import Rivals
+from pellucid_bench.rivals import Rivals, library_of, reason
 from pellucid_bench.runner import Contender, Pace, measure
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How much work a run does."""
-
-    rows: int = 1_000_000
-    """Records in the tables that are scanned."""
-    dump_rows: int = 100_000
-    """Small dicts in the list that is encoded and decoded."""
-    update_rows: int = 100_000
-    """Records changed in one transaction."""
-    scan_bytes: int = 2_000_000_000
-    """Size of the file for the measure of a scan's memory."""
-    bulk_rounds: int = 3
-    """Rounds of measures that take seconds (bulk loads, updates)."""
-    start_rounds: int = 7
-    """Rounds of measures that start a process."""
-    writes: tuple[int, ...] = (10_000, 1_000_000)
-    """Single writes of the dict workload."""
-    budget_seconds: float = 10.0
-    """A writer or reader of the dict workload stops after this time."""
-    commits: int = 20_000
-    """Commits of one sample, if each commit is one operation."""
-    pending: int = 100_000
-    """Entries that are pending in the log."""
-    exchanges: int = 5_000
-    """How often one process waits for a put of the other one."""
-    together_seconds: float = 1.0
-    """Seconds for which several writers are measured."""
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
 
 
-QUICK = Scale(
-    rows=3_000,
-    dump_rows=500,
-    update_rows=500,
-    scan_bytes=3_000_000,
-    bulk_rounds=2,
-    start_rounds=1,
-    writes=(300,),
-    budget_seconds=0.2,
-    commits=50,
-    pending=300,
-    exchanges=20,
-    together_seconds=0.02,
-)
+N = TypeVar("N", bound=_Named)
+T = TypeVar("T")
+
+
+class Unavailable(Exception):
+    """An experiment cannot run here, for a reason that its message tells."""
 
 
 @dataclass(slots=True)
@@ -62,18 +31,69 @@ class Run:
     """The settings of a run, and its results so far."""
 
     directory: Path
-    scale: Scale = field(default_factory=Scale)
+    settings: SimpleNamespace = field(default_factory=SimpleNamespace)
+    """The settings of the experiment by their names: see `About`."""
     pace: Pace = field(default_factory=Pace)
     only: str = ""
     """Run only the measures that have this word in their title."""
-    seed: int = 1
-    """The seed of a measure that uses random cases."""
+    titles: frozenset[str] | None = None
+    """Run only the measures with these titles. None is all of them."""
+    libraries: frozenset[str] | None = None
+    """Measure the contenders of these libraries only. None is all of them."""
     rivals: Rivals = field(default_factory=Rivals)
     measures: list[Measure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the dataset has to know of this run."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """The libraries that cannot take part in what is measured now, with the reasons. Measures show them."""
+    seen: set[str] = field(default_factory=set)
+    """The libraries that had something to measure, also those that were not asked for."""
 
     def wants(self, title: str) -> bool:
         """Say whether this measure was asked for."""
+        if self.titles is not None and title not in self.titles:
+            return False
         return self.only.lower() in title.lower()
+
+    def takes(self, library: str) -> bool:
+        """Say whether the contenders of a library were asked for."""
+        self.seen.add(library)
+        return self.libraries is None or library in self.libraries
+
+    def gather(self, make: Callable[[Rivals], Iterable[N]]) -> list[N]:
+        """Make contenders, and show the libraries that are missing in the measures that follow."""
+        before = len(self.rivals.sought)
+        made = list(make(self.rivals))
+        sought = dict.fromkeys(self.rivals.sought[before:])
+        missing = self.rivals.missing
+        self.absent = {name: missing[name] for name in sought if name in missing and self.takes(name)}
+        return [one for one in made if self.takes(library_of(one.name))]
+
+    def able(self, contenders: Iterable[N], prepare: Callable[[N], object]) -> list[N]:
+        """Prepare contenders, and return those that can be prepared. The others have rows with the reason."""
+        ready = []
+        for one in contenders:
+            try:
+                prepare(one)
+            except Exception as error:
+                self.absent[one.name] = reason(error)
+            else:
+                ready.append(one)
+        return ready
+
+    def add(self, measure: Measure) -> Measure:
+        """Keep a measure, so that what it has is there if the run is stopped."""
+        measure.results = [
+            one
+            for one in measure.results
+            if self.takes(
+                "pellucid" if one.is_ours or one.is_reference else one.library or library_of(one.name)
+            )
+        ]
+        measure.add_absent(self.absent)
+        if measure.results:
+            self.measures.append(measure)
+        return measure
 
     def measure(
         self,
@@ -85,18 +105,15 @@ class Run:
         expected: object = None,
         targets: Sequence[Target] = (),
         notes: Sequence[str] = (),
-    ) -> None:
+        group: str = "",
+        size: float | None = None,
+        labels: Sequence[str] = (),
+    ) -> Measure | None:
         """Run the measure and keep the result, if it was asked for."""
-        if self.wants(title):
-            self.measures.append(
-                measure(
-                    title,
-                    unit,
-                    contenders,
-                    self.pace,
-                    rounds=rounds,
-                    expected=expected,
-                    targets=targets,
-                    notes=notes,
-                )
-            )
+        if not self.wants(title):
+            return None
+        taken = [one for one in contenders if self.takes("pellucid" if one.is_reference else one.library)]
+        made = Measure(title, unit, [], list(targets), list(notes), group, size, tuple(labels))
+        made.results = [one.result() for one in taken]
+        self.add(made)
+        return measure(made, taken, self.pace, rounds=rounds, expected=expected)

@@ -3,7 +3,8 @@
 A measure runs in rounds. In each round, every contender gives one sample, in turn. Each round begins with
 another contender, so none is always first after a pause, or last with a warm cache. The report compares the
 medians of the samples. Before the first round, each contender must give the right answer once. Otherwise, a
-contender that reads the wrong field would win every time.
+contender that reads the wrong field would win every time. A contender that fails leaves the measure, and its
+row says why; the others go on.
 
 Small operations are timed as `timeit` does it: the statement is compiled into the loop, all names are local,
 the garbage collector is off, and one sample is long enough for the clock. Large operations (a scan, a bulk
@@ -14,6 +15,7 @@ than the scan. An operation that changes something runs once in a sample.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 import timeit
@@ -23,6 +25,7 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.rivals import library_of, reason
 
 T = TypeVar("T")
 
@@ -46,17 +49,50 @@ class Contender:
     like: str = ""
     """Our contender with which this one is compared, if it is not the first."""
 
+    @property
+    def library(self) -> str:
+        """Return the library that the name begins with."""
+        return "pellucid" if self.is_ours else library_of(self.name)
+
+    def result(self) -> Result:
+        """Return an empty result of this contender."""
+        return Result(self.name, self.is_ours, self.is_reference, self.note, self.like)
+
 
 @dataclass(slots=True)
 class Pace:
     """How long a run may take. Tests use the shortest run that still does everything."""
 
     rounds: int = 7
+    bulk_rounds: int = 3
+    """Rounds of measures that take seconds (bulk loads, updates)."""
+    start_rounds: int = 7
+    """Rounds of measures that start a process."""
     sample_seconds: float = 0.05
     """The least length of a sample of a small operation."""
     repeat_seconds: float = 0.2
     """A sample of a large operation that only reads repeats the operation for this time."""
     on_progress: Callable[[str], None] = field(default=lambda _title: None)
+    is_quick: bool = False
+    asked: int | None = None
+    """The rounds that were asked for."""
+
+    def rounds_of(self, usual: int) -> int:
+        """Return the rounds of a measure of which one takes minutes: as many as were asked for, or few."""
+        return self.asked or min(usual, self.rounds)
+
+    @staticmethod
+    def of(rounds: int | None = None, *, quick: bool = False, tick: float = 0.0) -> Pace:
+        """Return the pace of a run. No sample is shorter than 1,000 steps of the clock, `tick`."""
+        if quick:
+            pace = Pace(2, 2, 1, sample_seconds=0.0005, repeat_seconds=0.0)
+        else:
+            pace = Pace()
+        pace.sample_seconds = max(pace.sample_seconds, 1_000 * tick)
+        pace.asked, pace.is_quick = rounds, quick
+        if rounds:
+            pace.rounds = pace.bulk_rounds = pace.start_rounds = rounds
+        return pace
 
 
 def statement(
@@ -200,33 +236,46 @@ def in_turn(everybody: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
 
 
 def measure(
-    title: str,
-    unit: Unit,
+    made: Measure,
     contenders: Sequence[Contender],
     pace: Pace,
     *,
     rounds: int | None = None,
     expected: object = None,
-    targets: Sequence[Target] = (),
-    notes: Sequence[str] = (),
 ) -> Measure:
-    """Check the answer of every contender, then sample all of them in turn."""
-    pace.on_progress(title)
-    for contender in contenders:
-        if expected is None or contender.answer is None:
-            continue
-        answer = contender.answer()
-        if answer != expected:
-            raise WrongAnswerError(
-                f"{title}: {contender.name} answers {_short(answer)}, not {_short(expected)}"
-            )
-    results = {
-        one.name: Result(one.name, one.is_ours, one.is_reference, one.note, one.like) for one in contenders
-    }
+    """Check the answer of every contender, then sample all of them in turn, into the results of a measure."""
+    pace.on_progress(made.title)
+    results = {result.name: result for result in made.results}
+    taken = [one for one in contenders if _answers(one, results[one.name], expected)]
     gc.collect()
-    for _, contender in in_turn(contenders, pace.rounds if rounds is None else rounds):
-        results[contender.name].costs.append(contender.sample())
-    return Measure(title, unit, list(results.values()), list(targets), list(notes))
+    for _, contender in in_turn(taken, pace.rounds if rounds is None else rounds):
+        result = results[contender.name]
+        if result.error is None:
+            with kept(result):
+                result.costs.append(contender.sample())
+    return made
+
+
+def _answers(contender: Contender, result: Result, expected: object) -> bool:
+    """Have a contender do its work once, and say whether its answer is right."""
+    if expected is None or contender.answer is None:
+        return True
+    with kept(result):
+        answer = contender.answer()
+        if not (answer == expected):
+            raise WrongAnswerError(f"answers {_short(answer)}, not {_short(expected)}")
+    return result.error is None
+
+
+@contextlib.contextmanager
+def kept(result: Result) -> Iterator[None]:
+    """Keep the reason for which the work of a contender fails in its result, and go on."""
+    try:
+        yield
+    except WrongAnswerError as error:
+        result.error = str(error)
+    except Exception as error:
+        result.error = reason(error)
 
 
 def sizes(title: str, costs: dict[str, float], ours: str, targets: Sequence[Target] = ()) -> Measure:

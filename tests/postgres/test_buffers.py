@@ -1,74 +1,50 @@
-"""Does the buffer experiment run, agree with itself, and write what it promises?"""
+"""Do the experiments with a server run, agree with themselves, and write what they promise?"""
 
 from __future__ import annotations
 
 import getpass
-import json
 import platform
 import re
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import servers
-
-BENCH = Path(__file__).parent.parent.parent / "python/pellucid_bench"
-QUICK = ("--quick", "--rounds", "1", "--entries", "3")
-
-
-def run(program: str, path: Path, *options: str) -> tuple[dict[str, Any], str]:
-    """The dataset of a short run, and what it printed."""
-    command = [
-        sys.executable,
-        "-m",
-        f"pellucid_bench.experiments.{program}",
-        "--json",
-        path,
-        *QUICK,
-        *options,
-    ]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(path.read_text()), done.stdout
+from pellucid_bench import command
+from pellucid_bench.dataset import Dataset, to_json
 
 
-def check(dataset: dict[str, Any]) -> None:
-    """Each result has its samples, by each of its clocks, and no name of this machine or its user."""
-    for result in dataset["results"]:
-        assert result["loops"] >= 1
-        for clock in {"seconds", "processor", "backend"} & set(result):
-            assert [seconds for seconds in result[clock] if not seconds >= 0] == []
-            assert len(result[clock]) == dataset["rounds"] == 1
-    names = (platform.node(), getpass.getuser())
-    assert [name for name in names if re.search(rf"\b{re.escape(name)}\b", json.dumps(dataset))] == []
-    assert {"machine", "python", "date", "unit"} <= set(dataset)
-
-
-def test_the_part_for_other_interpreters_needs_the_standard_library_alone(tmp_path: Path) -> None:
-    # Isolated and without site: no module but the standard library's can be imported.
-    command = [sys.executable, "-I", "-S", BENCH / "buffers_collect.py", *QUICK]
-    subprocess.run([*command, "--json", tmp_path / "out.json"], check=True, capture_output=True)
-    dataset = json.loads((tmp_path / "out.json").read_text())
-    check(dataset)
-    ways = {(result["protocol"], result["way"]) for result in dataset["results"]}
-    assert {(protocol, "loads, the buffer") for protocol in range(6)} <= ways
-    assert {result["unpickler"] for result in dataset["results"]} == {"C", "Python"}
-
-
-def test_all_ways_agree_with_and_without_a_server(server: str, tmp_path: Path) -> None:
+def measured(name: str, server: str, directory: Path) -> Dataset:
+    """The dataset of a quick run on a server."""
     for driver in servers.DRIVERS:
         servers.driver(driver)
-    dataset, printed = run("buffers", tmp_path / "out.json", "--dsn", server)
-    check(dataset)
-    assert dataset["server"].startswith("PostgreSQL ")
-    ways = {(result.get("place"), result.get("task"), result["way"]) for result in dataset["results"]}
-    assert ("server", "one", "jsonb, on the server") in ways
-    assert ("client", "whole", "pellucid") in ways
-    assert "server, 3 entries, each" in printed
+    chosen = command.Options([name], quick=True, directory=directory, settings={"dsn": server})
+    [made] = command.measured(chosen)
+    assert made.code == 0
+    found = {result.error for one in made.dataset.measures for result in one.results if result.error}
+    assert all(error.startswith("not installed") for error in found), found
+    assert list(directory.iterdir()) == []
+    return made.dataset
 
 
-def test_it_runs_without_a_server(tmp_path: Path) -> None:
-    dataset, _ = run("buffers", tmp_path / "out.json", "--no-server", "--no-pickles")
-    check(dataset)
-    assert dataset["server"] is None
-    assert {result["place"] for result in dataset["results"]} == {"client"}
+def contenders(run: Dataset, measure_id: str) -> set[str]:
+    measure = run.measure(measure_id)
+    assert measure is not None
+    return {result.contender for result in measure.results if result.samples}
+
+
+def test_all_ways_to_a_buffer_agree(server: str, tmp_path: Path) -> None:
+    run = measured("buffers", server, tmp_path)
+    assert run.versions["PostgreSQL"]
+    assert "jsonb, on the server" in contenders(run, "buffers/server-one/30")
+    assert {"pellucid", "pickle"} <= contenders(run, "buffers/client-whole/1")
+    # The unpicklers are the collector's.
+    assert contenders(run, "buffers/protocol-5/30")
+    names = (platform.node(), getpass.getuser())
+    text = repr(to_json(run))
+    assert "host=" not in text
+    assert [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)] == []
+
+
+def test_all_tables_on_a_server_agree(server: str, tmp_path: Path) -> None:
+    run = measured("postgres", server, tmp_path)
+    assert {"pellucid", "psycopg, jsonb"} <= contenders(run, "postgres/one-row-by-an-index-of-a-nested-field")
+    assert len(run.measures) == 9

@@ -10,7 +10,6 @@ import json
 import os
 import shelve
 import sqlite3
-import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -191,13 +190,3 @@ def test_a_key_does_not_hide_a_field(tmp_path: Path, table: pellucid.Table[Any])
     table["cid"] = {"name": "Cid"}
     report = pellucid.export_to(table, tmp_path / "a.jsonl", key="name")
     assert (report.rows, report.skipped[0].place) == (2, "key 'cid'")
-
-
-def test_the_benchmark_runs() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "pellucid_bench.experiments.json_lines", "--rows", "1000", "--rounds", "1"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ran.stdout.count(" rows/s ") == 4

@@ -1,8 +1,8 @@
-"""This module has the subcommand that runs the benchmarks."""
+"""This module has the subcommand that runs the experiments of the second package, `pellucid_bench`."""
 
 from __future__ import annotations
 
-import runpy
+import importlib
 import sys
 
 import click
@@ -17,9 +17,9 @@ __all__ = ["bench_command"]
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench_command(arguments: tuple[str, ...]) -> None:
-    """Measure the speed of pellucid and of other libraries: `pellucid bench --help` lists the workloads."""
-    sys.argv = ["pellucid bench", *arguments]
+    """Measure pellucid beside other libraries: `pellucid bench --help` lists the experiments."""
     try:
-        runpy.run_module("pellucid.bench", run_name="__main__")
+        lab = importlib.import_module("pellucid_bench.command")
     except ImportError as error:
-        raise Refused(f"the benchmarks cannot run: {error}") from error
+        raise Refused(f"the benchmarks cannot run ({error}): pip install 'pellucid[bench]'") from error
+    sys.exit(lab.main(arguments))

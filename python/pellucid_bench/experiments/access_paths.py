@@ -105,11 +105,11 @@ def query(rng: random.Random, table: Any, rows: int, cities: int, ages: int) -> 
 
 def run(run: Run) -> None:
     """Measure the factors of all pairs: the worst, and the one that most stay below."""
-    if not run.wants(WAYS):
+    if not run.wants(WAYS) or not run.takes("pellucid"):
         return
     run.pace.on_progress(WAYS)
-    rng = random.Random(run.seed)
-    is_full = run.scale.rows >= ROWS_MAX
+    rng = random.Random(run.settings.seed)
+    is_full = run.settings.rows >= ROWS_MAX
     factors: list[float] = []
     while len(factors) < (PAIRS if is_full else QUERIES):
         factors += of_tables(run, rng, rng.choice([20, 4, 1]))
@@ -120,13 +120,13 @@ def run(run: Run) -> None:
         "pellucid, the middle one": statistics.median(factors),
     }
     results = [Result(name, is_ours=True, costs=[factor]) for name, factor in shown.items()]
-    note = f"{len(factors)} pairs of a table and a query, of seed {run.seed}"
-    run.measures.append(Measure(WAYS, Unit.FACTOR, results, [Target(3)], [note]))
+    note = f"{len(factors)} pairs of a table and a query, of seed {run.settings.seed}"
+    run.add(Measure(WAYS, Unit.FACTOR, results, [Target(3)], [note]))
 
 
 def of_tables(run: Run, rng: random.Random, share: int) -> list[float]:
     """Return the factors of some queries of the same rows with the same indexes."""
-    count = min(ROWS_MAX, run.scale.rows) // share
+    count = min(ROWS_MAX, run.settings.rows) // share
     cities, ages = rng.choice([5, 100, 3000]), rng.choice([20, 80])
     rows = [row(rng, number, cities, ages) for number in range(count)]
     indexes = rng.sample(INDEXES, rng.randrange(2, 6))

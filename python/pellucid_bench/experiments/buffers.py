@@ -1,44 +1,58 @@
-"""Time the ways to get at a dict that arrives in a database buffer: pickle, JSON, jsonb, msgpack, pellucid.
+"""This experiment measures the ways to get at a dict that arrives in a database buffer.
 
-    pellucid bench buffers --json out.json            # with a server of its own
+    pellucid bench buffers                            # with a server of its own
     pellucid bench buffers --dsn "host=db.example"    # with yours: it makes temporary tables only
     pellucid bench buffers --no-server
 
 Three tasks: "whole" makes a plain dict of all, "one" reads a field of one inner dict, "each" adds up that
 field of all inner dicts. "fetch" is the SELECT alone. The pickles of each protocol and the unpicklers are the
-part of `buffers_collect.py`, which runs on other interpreters too.
-
-A run writes one JSON dataset with each sample, and names the libraries that are not installed. On a busy
-machine the clock says little. So a table shows processor time where it is known: that of the client, and of
-the server's process if it runs on this machine.
+part of the collector, which runs on other interpreters too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.metadata
 import json
 import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pellucid_bench import buffers_collect as collector
+import pellucid
 
-# The modules, and the packages that have them.
-LIBRARIES = {
-    "pellucid": "pellucid",
-    "psycopg": "psycopg",
-    "psycopg2": "psycopg2-binary",
-    "orjson": "orjson",
-    "msgpack": "msgpack",
-    "msgspec": "msgspec",
+from pellucid_bench import collect as collector
+from pellucid_bench.about import About, Setting
+from pellucid_bench.collected import collect
+from pellucid_bench.measures import Measure, Result, Unit
+from pellucid_bench.run import Run, Unavailable
+from pellucid_bench.runner import timed
+
+ABOUT = About(
+    "buffers",
+    "What does it cost to get at a dict that arrives in a database buffer?",
+    "Reads all, one field, or a field of each inner dict from pickle, JSON, jsonb, msgpack and pellucid: at "
+    "hand, from a PostgreSQL server, and with each unpickler of the standard library.",
+    (
+        Setting("entries", (1, 10, 100, 1_000, 10_000, 100_000), (1, 30), "sizes of the dict"),
+        Setting("dsn", None, None, "the server (default: PELLUCID_TEST_DSN, or one that is started)"),
+        Setting("no_server", False, False, "leave out what needs a server"),
+        Setting("no_pickles", False, False, "leave out the unpicklers"),
+        Setting("python", None, None, "another Python for the unpicklers: 2.7, 3.6 to 3.15, PyPy"),
+    ),
+    isolation="never",
+)
+LIBRARIES = ("psycopg", "psycopg2", "orjson", "msgpack", "msgspec")
+CODECS = ("orjson", "msgpack", "msgspec")
+TASKS = {
+    "whole": "all of a dict in a buffer",
+    "one": "one field of a dict in a buffer",
+    "each": "a field of each inner dict in a buffer",
+    "fetch": "the buffer alone",
 }
-TASKS = ("whole", "one", "each", "fetch")
 SERVER = Path(__file__).parents[3] / "tools/postgres_server.py"
 
 
@@ -58,15 +72,6 @@ class Way(NamedTuple):
     tasks: dict[str, Callable[[Any], Any]]
 
 
-def installed() -> tuple[dict[str, Any], list[str]]:
-    """Return the modules that can be imported, and the names of those that cannot."""
-    modules = {}
-    for name in LIBRARIES:
-        with contextlib.suppress(ImportError):
-            modules[name] = importlib.import_module(name)
-    return modules, [name for name in LIBRARIES if name not in modules]
-
-
 def codecs(modules: dict[str, Any]) -> dict[str, Codec]:
     """Return the codecs, by name."""
     found = {"pickle": Codec(pickle.dumps, pickle.loads, pickle.loads)}
@@ -79,9 +84,7 @@ def codecs(modules: dict[str, Any]) -> dict[str, Codec]:
         import msgspec.msgpack
 
         found["msgspec msgpack"] = all_of(msgspec.msgpack.encode, msgspec.msgpack.decode)
-    if pellucid := modules.get("pellucid"):
-        found["pellucid"] = Codec(pellucid.dumps, pellucid.loads, pellucid.view)
-    return found
+    return {"pellucid": Codec(pellucid.dumps, pellucid.loads, pellucid.view), **found}
 
 
 def all_of(dumps: Callable[[Any], bytes], loads: Callable[[Any], Any]) -> Codec:
@@ -110,11 +113,6 @@ def local_ways(known: dict[str, Codec], value: Any) -> list[Way]:
         buffer = memoryview(codec.dumps(value))
         ways.append(Way(name, tasks_of(codec, always(buffer))))
     return ways
-
-
-def size_of(name: str, codec: Codec, entries: int) -> dict[str, Any]:
-    """Return the number of bytes that a codec makes."""
-    return {"codec": name, "entries": entries, "size": len(codec.dumps(collector.population(entries)))}
 
 
 def always(buffer: Any) -> Callable[[int], Any]:
@@ -221,20 +219,6 @@ class Server:
         )
         return self.fetch("psycopg", statement, entries, binary=True)
 
-    def clocks(self) -> dict[str, Callable[[], float]]:
-        """Return the clocks; "backend" is the processor time of the server's processes, if they are here."""
-        processes = [self.fetch(name, "SELECT pg_backend_pid()") for name in self.connections]
-        here = self.fetch("psycopg", "SELECT inet_server_addr() IS NULL")  # a Unix socket
-        files = [Path(f"/proc/{process}/schedstat") for process in processes]
-        if not (here and all(file.exists() for file in files)):
-            return dict(collector.CLOCKS)
-        return {"backend": lambda: sum(map(processor_of, files)), **collector.CLOCKS}
-
-
-def processor_of(statistics: Path) -> float:
-    """Return the processor time of a process, in seconds: the first figure of its schedstat."""
-    return int(statistics.read_text().split()[0]) / 1e9
-
 
 def in_place(connection: Any) -> Any:
     """Have a connection of psycopg 3 hand out the memory of its results."""
@@ -250,103 +234,96 @@ def in_place(connection: Any) -> Any:
     return connection
 
 
-def check(way: Way, value: Any, entries: int) -> None:
-    """Compare what a way gives with the dict."""
-    wanted = {
-        "whole": value,
-        "one": value[middle(entries)]["age"],
-        "each": sum(one["age"] for one in value.values()),
-    }
-    for task, function in way.tasks.items():
-        if task in wanted and function(entries) != wanted[task]:
-            raise SystemExit(f"{way.name} gives another answer in {task!r} of {entries} entries")
-
-
-def timed(
-    ways: list[Way], entries: int, rounds: int, clocks: dict[str, Callable[[], float]], place: str
-) -> list[dict[str, Any]]:
-    """Return the samples of all ways, for one size."""
-    value = collector.population(entries)
-    for way in ways:
-        check(way, value, entries)
-    results = []
-    for task in TASKS:
-        taking = [way for way in ways if task in way.tasks]
-        samples = collector.in_turn([(way.tasks[task], entries) for way in taking], rounds, clocks)
-        for way, sample in zip(taking, samples, strict=True):
-            results.append({**sample, "place": place, "task": task, "way": way.name, "entries": entries})
-    return results
-
-
 @contextlib.contextmanager
 def connection_string(given: str | None) -> Iterator[str]:
     """The server's, which runs for the block if none was given."""
     if given:
         yield given
         return
+    if not SERVER.exists():
+        raise Unavailable("only a clone can start a PostgreSQL server: use --dsn or --no-server")
     command = [sys.executable, str(SERVER)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdout is not None
         dsn = keeper.stdout.readline().strip()
         if not dsn:
-            raise SystemExit("no PostgreSQL server; name one with --dsn, or leave it out with --no-server")
+            raise Unavailable("no PostgreSQL server; name one with --dsn, or leave it out with --no-server")
         yield dsn
         keeper.communicate("stop\n")
 
 
-def show(results: list[dict[str, Any]]) -> None:
-    """Print the medians of each task and size, and how they compare with pellucid's."""
-    groups: dict[tuple[str, int, str], list[tuple[float, str]]] = {}
-    for result in results:
-        seconds = result["seconds"]
-        if result["place"] == "client":
-            seconds = result["processor"]
-        elif "backend" in result:
-            seconds = [sum(pair) for pair in zip(result["processor"], result["backend"], strict=True)]
-        group = (result["place"], result["entries"], result["task"])
-        groups.setdefault(group, []).append((collector.median(seconds), result["way"]))
-    for (place, entries, task), rows in groups.items():
-        ours = min((seconds for seconds, way in rows if way.startswith("pellucid")), default=None)
-        print(f"\n{place}, {entries} entries, {task}")
-        for seconds, way in sorted(rows):
-            ratio = f"{seconds / ours:8.2f}x" if ours else ""
-            print(f"    {way:44} {seconds * 1e6:14,.1f} us {ratio}")
-
-
-def main() -> None:
-    """Run all of it, print the medians, and write the dataset."""
-    parser = collector.arguments()
-    parser.add_argument("--dsn", default=os.environ.get("PELLUCID_TEST_DSN"), help="the server")
-    parser.add_argument("--no-server", action="store_true", help="leave out what needs a server")
-    parser.add_argument("--no-pickles", action="store_true", help="leave out the part of buffers_collect.py")
-    options = collector.options_of(parser)
-    modules, missing = installed()
+def run(run: Run) -> None:
+    """Measure buffers at hand, buffers of a server, and the unpicklers of the standard library."""
+    settings = run.settings
+    modules = {name: module for name in LIBRARIES if (module := run.rivals.find(name))}
+    run.absent = {name: why for name, why in run.rivals.missing.items() if name in CODECS and run.takes(name)}
     known = codecs(modules)
-    results, sizes, server_version = [], [], None
-    for entries in options.entries:
-        ways = local_ways(known, collector.population(entries))
-        results += timed(ways, entries, options.rounds, collector.CLOCKS, "client")
-        sizes += [size_of(name, codec, entries) for name, codec in known.items()]
-        print(f"client, {entries} entries: done", file=sys.stderr)
-    if not options.no_server and {"psycopg", "psycopg2"} <= set(modules):
-        with connection_string(options.dsn) as dsn:
-            server = Server(dsn, modules, known, options.entries)
-            server_version = server.version
-            for entries in options.entries:
-                results += timed(server.ways(), entries, options.rounds, server.clocks(), "server")
-                print(f"server, {entries} entries: done", file=sys.stderr)
+    for entries in settings.entries:
+        value = collector.population(entries)
+        measured(run, "client", local_ways(known, value), entries, value)
+        sizes(run, known, entries)
+    if not settings.no_pickles:
+        collect(run, "buffers", settings.python or sys.executable, settings.entries, quick=run.pace.is_quick)
+    if settings.no_server:
+        return
+    drivers = {name: run.rivals.missing[name] for name in ("psycopg", "psycopg2") if name not in modules}
+    if drivers:
+        run.notes.append(f"without a server: {'; '.join(drivers.values())}")
+        return
+    with connection_string(settings.dsn or os.environ.get("PELLUCID_TEST_DSN")) as dsn:
+        server = Server(dsn, modules, known, list(settings.entries))
+        run.rivals.versions["PostgreSQL"] = server.version.split(" on ")[0].removeprefix("PostgreSQL ")
+        try:
+            for entries in settings.entries:
+                measured(run, "server", server.ways(), entries, collector.population(entries))
+        finally:
             for connection in server.connections.values():
                 connection.close()
-    show(results)
-    if not options.no_pickles:
-        results += collector.collect(
-            options.entries, options.rounds, lambda line: print(line, file=sys.stderr)
-        )
-    if options.json:
-        versions = {name: importlib.metadata.version(LIBRARIES[name]) for name in modules}
-        more = {"sizes": sizes, "versions": versions, "not_installed": missing, "server": server_version}
-        collector.write(options.json, collector.dataset(results, options.rounds, **more))
 
 
-if __name__ == "__main__":
-    main()
+def measured(run: Run, place: str, ways: list[Way], entries: int, value: Any) -> None:
+    """Measure each task of all ways, after a check of what they give."""
+    expected = {
+        "whole": value,
+        "one": value[middle(entries)]["age"],
+        "each": sum(one["age"] for one in value.values()),
+        "fetch": None,
+    }
+    for task, wanted in expected.items():
+        taking = [way for way in ways if task in way.tasks]
+        contenders = [
+            timed(
+                way.name,
+                partial(way.tasks[task], entries),
+                1,
+                repeat_seconds=run.pace.sample_seconds,
+                is_ours=way.name.startswith("pellucid"),
+            )
+            for way in taking
+        ]
+        if contenders:
+            run.measure(
+                f"{TASKS[task]}, {_entries(entries)} ({place})",
+                Unit.TIME,
+                contenders,
+                expected=wanted,
+                group=f"{place}-{task}",
+                size=entries,
+                notes=["from the SELECT on"] if place == "server" else [],
+            )
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"
+
+
+def sizes(run: Run, known: dict[str, Codec], entries: int) -> None:
+    """Measure the bytes that each codec makes."""
+    title = f"bytes of {_entries(entries)}"
+    if run.wants(title):
+        value = collector.population(entries)
+        rows = [
+            Result(name, is_ours=name == "pellucid", costs=[float(len(codec.dumps(value)))])
+            for name, codec in known.items()
+        ]
+        run.add(Measure(title, Unit.BYTES, rows, group="bytes", size=entries))

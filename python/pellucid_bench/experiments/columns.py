@@ -196,7 +196,7 @@ def load(run: Run, table: Any) -> None:
             LOAD,
             Unit.RATE,
             found,
-            rounds=run.scale.bulk_rounds,
+            rounds=run.pace.bulk_rounds,
             expected=sum(table["age"].to_pylist()),
             targets=[Target(1e6)],
             notes=[

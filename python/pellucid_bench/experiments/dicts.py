@@ -7,7 +7,7 @@ was. Keys come in random order, as names and ids do.
 
 from __future__ import annotations
 
-import operator
+import dataclasses
 import random
 import shutil
 import time
@@ -16,13 +16,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.dicts import Names, Pair, Player, Session, players
 from pellucid_bench.measures import Measure, Result, Target, Unit
 from pellucid_bench.run import Run
-from pellucid_bench.runner import WrongAnswerError, compiled, function, in_turn
+from pellucid_bench.runner import WrongAnswerError, compiled, function, in_turn, kept
 
-BLOCK = 100
+ABOUT = About(
+    "dict",
+    "What does a dict cost whose items are on the disk?",
+    "Writes small values one by one under random keys, reads them at random, and does both from open to "
+    "close; as a curve, too, from 100 keys to a million.",
+    (
+        Setting("writes", (10_000, 1_000_000), (300,), "counts of single writes"),
+        Setting("curve", (100, 1_000, 100_000), (100,), "more counts, for the curve over the number of keys"),
+        Setting("budget", 10.0, 0.2, "seconds after which a writer or a reader is stopped"),
+    ),
+)
+BLOCK = 50
 """Single puts between two reads of the clock."""
+BULK = 10_000
+"""More writes than these are a bulk measure, with fewer rounds."""
 EXECUTEMANY_BLOCK = 10_000
 READS_MAX = 200_000
 SAMPLE = 200
@@ -57,44 +71,64 @@ class Played:
 
 
 def run(run: Run) -> None:
-    """Run every count of writes."""
-    for count in run.scale.writes:
-        one_count(run, count)
+    """Run every count of writes, the small ones first."""
+    counts = {*run.settings.writes, *run.settings.curve}
+    for count in sorted(counts):
+        one_count(run, count, is_whole=count in run.settings.writes)
 
 
-def one_count(run: Run, count: int) -> None:
-    """Let all players write `count` values and read some of them, in turn."""
-    measures = measures_of(count, run.scale.budget_seconds)
-    if not any(run.wants(measure.title) for measure in measures):
+def one_count(run: Run, count: int, *, is_whole: bool = True) -> None:
+    """Let all players write `count` values and read some of them, in turn.
+
+    A point of the curve has the writes and the reads. The others have both together, too, and the whole from
+    open to close.
+    """
+    measures = measures_of(count, run.settings.budget)[: None if is_whole else 2]
+    wanted = [measure for measure in measures if run.wants(measure.title)]
+    if not wanted or not count:
         return
-    everybody = players(run.rivals)
+    everybody = run.gather(players)
     pairs = _pairs(count)
-    played: dict[str, list[Played]] = {player.name: [] for player in everybody}
-    rounds = run.pace.rounds if count <= 100_000 else run.scale.bulk_rounds
-    for round_index, player in in_turn(everybody, rounds):
+    results = [Result(player.name, player.is_ours, like=player.like) for player in everybody]
+    played: list[list[Played]] = [[] for _ in everybody]
+    for measure in wanted:
+        measure.results = [dataclasses.replace(result, costs=[], facts={}) for result in results]
+        run.add(measure)
+    rounds = run.pace.rounds if count <= BULK else run.pace.bulk_rounds
+    for round_index, (index, player) in in_turn(list(enumerate(everybody)), rounds):
         run.pace.on_progress(f"{count:,} writes, round {round_index + 1} of {rounds}: {player.name}")
-        played[player.name].append(play(player, pairs, run.scale.budget_seconds, run.directory))
-    for measure in measures:
-        measure.results = [Result(player.name, player.is_ours, like=player.like) for player in everybody]
-    for index, player in enumerate(everybody):
-        writes, reads, together, whole, all_of_it = (measure.results[index] for measure in measures)
-        rounds_played = played[player.name]
-        writes.costs = [one.write_seconds / one.written for one in rounds_played]
-        reads.costs = [one.read_seconds / one.read for one in rounds_played]
-        whole.costs = [one.whole_seconds / one.written for one in rounds_played]
-        together.costs = list(map(operator.add, writes.costs, reads.costs))
-        all_of_it.costs = list(map(operator.add, whole.costs, reads.costs))
-        done = min(one.written for one in rounds_played)
-        stopped = "" if done == count else "stopped at "
-        reads.facts = {"keys": f"{min(one.there for one in rounds_played):,}"}
-        for result in (writes, together, whole, all_of_it):
+        if results[index].error is None:
+            with kept(results[index]):
+                played[index].append(play(player, pairs, run.settings.budget, run.directory))
+                _add(measures, index, player, played[index], count)
+        for measure in wanted:
+            measure.results[index].error = results[index].error
+
+
+def _add(
+    measures: Sequence[Measure], index: int, player: Player, played: Sequence[Played], count: int
+) -> None:
+    """Put what the last round of a player measured into the measures."""
+    last = played[-1]
+    write, read = last.write_seconds / last.written, last.read_seconds / last.read
+    whole = last.whole_seconds / last.written
+    done = min(one.written for one in played)
+    stopped = "" if done == count else "stopped at "
+    costs = [write, read, write + read, whole, whole + read]
+    for place, (measure, cost) in enumerate(zip(measures, costs, strict=False)):
+        if not measure.results:
+            continue
+        result = measure.results[index]
+        result.costs.append(cost)
+        if place == 1:
+            result.facts = {"keys": f"{min(one.there for one in played):,}"}
+        else:
             result.facts = {"a put survives": player.survives, "writes": f"{stopped}{done:,}"}
-    run.measures += [measure for measure in measures if run.wants(measure.title)]
 
 
 def measures_of(count: int, budget_seconds: float) -> list[Measure]:
     """Make the measures of one count of writes: writes, reads, both, and both with open and close."""
-    stopped = f"who needs more than {budget_seconds:g} s to write, or to read, is stopped"
+    stopped = f"a contender that needs more than {budget_seconds:g} s to write, or to read, is stopped"
     budget = f"{stopped} and judged by what was done"
     beside = "each rival stands under the one of our ways that is like its own"
     both = "one write and one read, each by its own mean"
@@ -104,15 +138,25 @@ def measures_of(count: int, budget_seconds: float) -> list[Measure]:
     ]
     notes = [budget, beside]
 
-    def made(title: str, notes: list[str], targets: dict[int, list[Target]] | None = None) -> Measure:
-        return Measure(title, Unit.TIME, notes=list(notes), targets=(targets or {}).get(count, []))
+    def made(
+        group: str, title: str, notes: list[str], targets: dict[int, list[Target]] | None = None
+    ) -> Measure:
+        chosen = (targets or {}).get(count, [])
+        return Measure(title, Unit.TIME, notes=list(notes), targets=chosen, group=group, size=count)
 
+    written, read = f"{count:,} single writes", f"random reads after {count:,} writes"
+    opened = f"open, {count:,} writes"
     return [
-        made(f"{count:,} single writes", notes, WRITE_TARGETS),
-        made(f"random reads after {count:,} writes", reading),
-        made(f"{count:,} single writes, then reads, both together", [*notes, both], TOGETHER_TARGETS),
-        made(f"open, {count:,} writes, close", notes),
-        made(f"open, {count:,} writes, then reads, close", [*notes, both], FROM_OPEN_TO_CLOSE_TARGETS),
+        made("write", written, notes, WRITE_TARGETS),
+        made("read", read, reading),
+        made("write-and-read", f"{written}, then reads, both together", [*notes, both], TOGETHER_TARGETS),
+        made("open-write-close", f"{opened}, close", notes),
+        made(
+            "open-write-read-close",
+            f"{opened}, then reads, close",
+            [*notes, both],
+            FROM_OPEN_TO_CLOSE_TARGETS,
+        ),
     ]
 
 

@@ -164,13 +164,13 @@ EVERYBODY: list[type[Ours] | type[Sqlite]] = [Ours, Sqlite]
 
 def run(run: Run) -> None:
     """Run every measure."""
-    of_rows = [title.format(rows=run.scale.rows) for title in (GET, FIND)]
+    of_rows = [title.format(rows=run.settings.rows) for title in (GET, FIND)]
     if not any(map(run.wants, [*TITLES, *of_rows])):
         return
-    run.pace.on_progress(f"make {run.scale.rows:,} dicts")
-    rows = rows_of(run.scale.rows)
+    run.pace.on_progress(f"make {run.settings.rows:,} dicts")
+    rows = rows_of(run.settings.rows)
     writes(run, EXTEND, rows, EXTENDED, "extend")
-    writes(run, APPEND, rows[: run.scale.commits], APPENDED, "append")
+    writes(run, APPEND, rows[: run.settings.commits], APPENDED, "append")
     builds(run, rows)
     reads(run, rows[: min(SMALL, len(rows))], is_small=True)
     reads(run, rows, is_small=False)
@@ -188,7 +188,7 @@ def writes(run: Run, title: str, rows: Sequence[Row], wanted: dict[str, int], me
             contenders.append(_into_new(run, store, kind, method, rows, name, ours))
             ours = ours or name
         targets.append(Target(rate, ours=ours))
-    run.measure(title, Unit.RATE, contenders, rounds=run.scale.bulk_rounds, targets=targets)
+    run.measure(title, Unit.RATE, contenders, rounds=run.pace.bulk_rounds, targets=targets)
 
 
 def _into_new(
@@ -231,7 +231,7 @@ def builds(run: Run, rows: Sequence[Row]) -> None:
         )
         contenders.append(make)
         sizes.append((store, filled))
-    run.measure(BUILD, Unit.RATE, contenders, rounds=run.scale.bulk_rounds, targets=[Target(1e6)])
+    run.measure(BUILD, Unit.RATE, contenders, rounds=run.pace.bulk_rounds, targets=[Target(1e6)])
     if run.wants(SIZE):
         run.measure(SIZE, Unit.BYTES, [_size(run, store, rows) for store, _ in sizes], rounds=1)
     for _, filled in sizes:

@@ -1,26 +1,32 @@
-"""This program measures the import and the export of JSON Lines, with rows of 200 bytes.
+"""This experiment measures the import and the export of JSON Lines, with rows of 200 bytes.
 
-    pellucid bench json-lines [--rows 1000000] [--rounds 3]
-
-It prints rows per second of wall time, best of all rounds, and the processor time of a row: on a machine that
-does other work too, the second figure says more. The goals are 300,000 rows/s in and 500,000 rows/s out.
-The same file is read and written by the standard library's json as well, into and from a list of dicts:
-a program without a database does that.
+The same file is read and written by the standard library's json as well, into and from a list of dicts: a
+program without a database does that. The processor time of a row says more than the wall time on a machine
+that does other work too.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pellucid
 
+from pellucid_bench.about import About, Setting
+from pellucid_bench.measures import Target, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, WrongAnswerError
+
+ABOUT = About(
+    "json-lines",
+    "How fast do JSON Lines come into a table, and out of it?",
+    "Imports and exports rows of 200 bytes, beside json with a list of dicts.",
+    (Setting("rows", 1_000_000, 2_000, "rows of the file"),),
+    isolation="never",
+)
 GOALS = {"import": 300_000, "export": 500_000}
 
 
@@ -41,64 +47,74 @@ def write_rows(path: Path, count: int) -> float:
                 "note": "x" * 45,
             }
             file.write(json.dumps(row, separators=(",", ":")) + "\n")
-    return path.stat().st_size / count
+    return path.stat().st_size / max(1, count)
 
 
-def best(work: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """The shortest wall time and processor time of some rounds."""
-    walls, processors = [], []
-    for _ in range(rounds):
+class Clocked:
+    """Work whose wall time and processor time are measured."""
+
+    def __init__(self, name: str, work: Callable[[], object], rows: int, *, is_ours: bool = False) -> None:
+        self.name, self.work, self.rows = name, work, rows
+        self.processor: list[float] = []
+        self.contender = Contender(name, self.sample, is_ours=is_ours)
+
+    def sample(self) -> float:
+        """Do the work, and return the wall time of a row."""
         wall, processor = time.perf_counter(), time.process_time()
-        work()
-        walls.append(time.perf_counter() - wall)
-        processors.append(time.process_time() - processor)
-    return min(walls), min(processors)
+        self.work()
+        self.processor.append((time.process_time() - processor) / self.rows)
+        return (time.perf_counter() - wall) / self.rows
 
 
-def say(title: str, rows: int, times: tuple[float, float]) -> None:
-    """Print a line of the report."""
-    wall, processor = times
-    goal = GOALS.get(title.split()[0])
-    end = f"   goal {goal:,}" if goal and title.endswith("pellucid") else ""
-    print(
-        f"{title:34} {rows / wall:12,.0f} rows/s   {processor / rows * 1e6:5.2f} us of processor a row{end}"
-    )
+def run(run: Run) -> None:
+    """Measure the import, then the export."""
+    folder, rows = run.directory, run.settings.rows
+    source, target = folder / "rows.jsonl", folder / "out.jsonl"
+    size = write_rows(source, rows)
+    loaded: list[object] = []
 
+    def import_rows() -> None:
+        for path in folder.glob("rows.pel*"):
+            path.unlink()
+        with pellucid.open(folder / "rows.pel") as db:
+            if pellucid.import_from(source, db).rows != rows:
+                raise WrongAnswerError(f"imported {len(db)} rows, not {rows}")
 
-def main() -> None:
-    """Measure, and print the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pellucid-bench-") as name:
-        folder = Path(name)
-        source, target = folder / "rows.jsonl", folder / "out.jsonl"
-        size = write_rows(source, options.rows)
-        print(f"{options.rows:,} rows of {size:.0f} bytes, Python {sys.version.split()[0]}")
+    def load_rows() -> None:
+        with source.open() as file:
+            loaded[:] = map(json.loads, file)
 
-        def import_rows() -> None:
-            for path in folder.glob("rows.pel*"):
-                path.unlink()
-            with pellucid.open(folder / "rows.pel") as db:
-                assert pellucid.import_from(source, db).rows == options.rows
-
-        def load_rows() -> None:
-            with source.open() as file:
-                rows.extend(map(json.loads, file))
-
-        def dump_rows() -> None:
-            with target.open("w") as file:
-                file.writelines(json.dumps(row) + "\n" for row in rows)
-
-        say("import: pellucid", options.rows, best(import_rows, options.rounds))
+    def export_rows() -> None:
         with pellucid.open(folder / "rows.pel", "r") as db:
-            times = best(lambda: pellucid.export_to(db, target, overwrite=True), options.rounds)
-        say("export: pellucid", options.rows, times)
-        rows: list[object] = []
-        say("json.loads of each line, to a list", options.rows, best(load_rows, 1))
-        say("json.dumps of each row of a list", options.rows, best(dump_rows, 1))
+            pellucid.export_to(db, target, overwrite=True)
+
+    def dump_rows() -> None:
+        with target.open("w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in loaded)
+
+    measured(run, "import", rows, size, import_rows, Clocked("json.loads of each line", load_rows, rows))
+    if not (folder / "rows.pel").exists():
+        import_rows()
+        load_rows()
+    measured(run, "export", rows, size, export_rows, Clocked("json.dumps of each row", dump_rows, rows))
 
 
-if __name__ == "__main__":
-    main()
+def measured(
+    run: Run, title: str, rows: int, size: float, work: Callable[[], object], rival: Clocked
+) -> None:
+    """Measure one direction."""
+    both = [Clocked("pellucid", work, rows, is_ours=True), rival]
+    measure = run.measure(
+        f"{title} of {rows:,} rows",
+        Unit.RATE,
+        [one.contender for one in both],
+        rounds=run.pace.bulk_rounds,
+        targets=[Target(GOALS[title])],
+        notes=[f"rows of {size:.0f} bytes; json: from and to a list of dicts"],
+        group=title,
+        size=rows,
+    )
+    for result in measure.results if measure else ():
+        for one in both:
+            if one.name == result.name and one.processor:
+                result.facts["processor of a row"] = Unit.TIME.show(min(one.processor))

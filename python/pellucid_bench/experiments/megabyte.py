@@ -1,21 +1,18 @@
-"""This script measures large values: distinct values of 1 MB that cannot be compressed, in random order.
+"""This experiment measures large values: distinct values of 1 MB that cannot be compressed, in random order.
 
 Each library writes them with a sync after every 250, in a process of its own. Then the files leave the page
 cache. A second process reads all values cold, and again warm. The memory is what the process has beside the
-pages of files. Run it with `pellucid bench megabyte`. `--full` has 50,000 values, and needs 60 GB on the
-disk: each library's files are removed before the next one begins.
+pages of files. `--count 50000` needs 60 GB on the disk: each library's files are removed before the next one
+begins.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import dataclasses
 import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,9 +21,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-SIZE = 1_000_000
-COUNT = 2_000
-COUNT_FULL = 50_000
+from pellucid_bench import child
+from pellucid_bench.about import About, Setting
+from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.rivals import library_of
+from pellucid_bench.run import Run
+from pellucid_bench.runner import in_turn, kept
+
+ABOUT = About(
+    "megabyte",
+    "What does a shelf of large values cost?",
+    "Writes values of 1 MB with a sync after every 250, reads them at random, cold and warm, and measures "
+    "the memory and the files.",
+    (
+        Setting("count", 2_000, 60, "how many values"),
+        Setting("size", 1_000_000, 100_000, "bytes of a value"),
+    ),
+    isolation="always",
+)
+MODULE = "experiments.megabyte"
+MEMORY_MAX = 100e6
 SYNC_EVERY = 250
 POOL_SIZE = 8_000_000
 MEMORY_EVERY = 50
@@ -200,7 +214,7 @@ def write(opened: Opened, count: int, size: int) -> dict[str, float]:
         seconds += time.perf_counter() - started
         if place % MEMORY_EVERY == 0:
             peak = max(peak, memory_used() - before)
-    return {"write": count * size / seconds, "memory writing": peak}
+    return {"write": seconds / count, "memory writing": peak}
 
 
 def read(opened: Opened, count: int, size: int) -> dict[str, float]:
@@ -223,7 +237,7 @@ def read(opened: Opened, count: int, size: int) -> dict[str, float]:
             del value
             if place % MEMORY_EVERY == 0:
                 peak = max(peak, memory_used() - before)
-        figures[name] = count * size / seconds
+        figures[name] = seconds / count
     figures["memory reading"] = peak
     if opened.database is not None:
         figures |= viewed(opened.database, min(count, VIEWED_MAX), size)
@@ -247,7 +261,7 @@ def viewed(db: Any, count: int, size: int) -> dict[str, float]:
             for number in range(count):
                 of(number).sum()
             best = min(best, time.perf_counter() - started)
-        return count * size / best
+        return best / count
 
     with db.snapshot() as snapshot:
         records = snapshot.table("arrays")
@@ -255,94 +269,102 @@ def viewed(db: Any, count: int, size: int) -> dict[str, float]:
     return figures | {"numpy memory": rate(copies.__getitem__)}
 
 
-def child(name: str, phase: str, folder: Path, count: int, size: int) -> None:
+def work(name: str, phase: str, folder: str, count: str, size: str) -> None:
     """Do one phase of one library, and print its figures as JSON."""
-    with STORES[name](folder) as opened:
-        figures = write(opened, count, size) if phase == "write" else read(opened, count, size)
-    print(json.dumps(figures))
+    with STORES[name](Path(folder)) as opened:
+        function = write if phase == "write" else read
+        print(json.dumps(function(opened, int(count), int(size))))
 
 
-def run_child(*arguments: str) -> dict[str, float]:
-    """Run one phase in a process of its own."""
-    command = [sys.executable, "-m", "pellucid_bench.experiments.megabyte", "--child", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
-
-
-def measure(name: str, directory: Path, count: int, size: int) -> dict[str, float]:
+def figures_of(run: Run, name: str) -> dict[str, float]:
     """Measure one library, in a folder that is removed afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="megabyte-", dir=directory))
+    count, size = run.settings.count, run.settings.size
+    folder = Path(tempfile.mkdtemp(prefix="megabyte-", dir=run.directory))
     try:
-        figures = run_child(name, "write", str(folder), str(count), str(size))
+        figures: dict[str, float] = child.run_module(MODULE, name, "write", folder, count, size)
         figures["file size"] = size_of(folder) / (count * size)
         drop_cached(folder)
-        figures |= run_child(name, "read", str(folder), str(count), str(size))
+        figures |= child.run_module(MODULE, name, "read", folder, count, size)
     finally:
         shutil.rmtree(folder)
     return figures
 
 
-COLUMNS = ("write", "cold read", "warm read", "numpy view", "numpy memory")
-SIZES = ("memory writing", "memory reading")
-
-
-def show(results: dict[str, dict[str, float]]) -> None:
-    """Print the figures of all libraries, and our targets."""
-    print(f"{'MB/s':<14}" + "".join(f"{name:>16}" for name in (*COLUMNS, *SIZES)) + f"{'file size':>12}")
-    for name, figures in results.items():
-        cells = [f"{figures[column] / 1e6:>16,.0f}" if column in figures else " " * 16 for column in COLUMNS]
-        cells += [f"{figures[column] / 1e6:>13,.1f} MB" for column in SIZES]
-        print(f"{name:<14}" + "".join(cells) + f"{figures['file size']:>11.2f}x")
-    ours = results.get("pellucid")
-    if ours is None:
+def run(run: Run) -> None:
+    """Measure all libraries in turn."""
+    libraries = {"diskcache", "lmdb"}
+    found = [
+        name
+        for name in STORES
+        if run.takes(library_of(name)) and (name not in libraries or run.rivals.find(name))
+    ]
+    run.absent = {name: why for name, why in run.rivals.missing.items() if name in libraries}
+    measures = measures_of(run.settings.count, run.settings.size)
+    for measure in measures.values():
+        measure.results = [Result(name, is_ours=name == "pellucid") for name in found]
+        if run.wants(measure.title):
+            run.add(measure)
+    if not run.measures:
         return
-    others = {name: figures for name, figures in results.items() if name != "pellucid"}
-    if others:
-        best = max(figures["write"] for figures in others.values())
-        tell("write, of the best", ours["write"] / best, 0.9)
-    for target, rival, wanted in (("cold read", "plain files", 1.0), ("warm read", "lmdb", 0.9)):
-        if rival in others:
-            tell(f"{target}, of {rival}", ours[target] / others[rival][target], wanted)
-    if "numpy view" in ours:
-        tell("NumPy view, of memory", ours["numpy view"] / ours["numpy memory"], 0.9)
-    worst = max(ours[column] for column in SIZES) / 1e6
-    print(f"memory: {worst:.1f} MB (target 100): {'met' if worst <= 100 else 'missed'}")
+    with_arrays = measures["numpy view"]
+    with_arrays.results = [result for result in with_arrays.results if result.is_ours]
+    with_arrays.results.append(Result(IN_MEMORY, library="numpy"))
+    failed: set[str] = set()
+    for _, name in in_turn(found, run.pace.rounds_of(1)):
+        if name not in failed:
+            run.pace.on_progress(name)
+            results = {
+                key: one.results[found.index(name)] for key, one in measures.items() if one is not with_arrays
+            }
+            if name == "pellucid":
+                results["numpy view"], results["numpy memory"] = with_arrays.results
+            whole = Result(name)
+            with kept(whole):
+                for key, figure in figures_of(run, name).items():
+                    results[key].costs.append(figure)
+            if whole.error:
+                failed.add(name)
+                for result in results.values():
+                    result.error = whole.error
+    rivals = [result for result in measures["write"].results if not result.is_ours and result.costs]
+    if rivals:
+        best = min(rivals, key=lambda result: result.median)
+        measures["write"].targets.append(Target(0.9, best.name))
 
 
-def tell(what: str, ratio: float, wanted: float) -> None:
-    """Print one target."""
-    print(f"{what}: {ratio:.2f}x (target {wanted}x): {'met' if ratio >= wanted else 'missed'}")
+IN_MEMORY = "numpy, arrays in memory"
 
 
-def main() -> None:
-    """Measure what the command line asks for."""
-    if sys.argv[1:2] == ["--child"]:
-        name, phase, folder, count, size = sys.argv[2:]
-        child(name, phase, Path(folder), int(count), int(size))
-        return
-    parser = argparse.ArgumentParser(description="Measure values of 1 MB beside other libraries.")
-    parser.add_argument("--count", type=int, default=COUNT, help=f"how many values ({COUNT:,})")
-    parser.add_argument("--full", action="store_true", help=f"{COUNT_FULL:,} values")
-    parser.add_argument("--size", type=int, default=SIZE, help=f"bytes of a value ({SIZE:,})")
-    parser.add_argument(
-        "--only", action="append", choices=STORES, help="measure this library; may be repeated"
+def measures_of(count: int, size: int) -> dict[str, Measure]:
+    """Make the measures, by the names of their figures."""
+    value = f"a value of {Unit.BYTES.show(size)}"
+    times: dict[str, tuple[str, list[Target], tuple[str, ...]]] = {
+        "write": (f"write {value}, with a sync after every {SYNC_EVERY}", [], ()),
+        "cold read": (f"read {value} at random, cold", [Target(1.0, "plain files")], ("cold",)),
+        "warm read": (f"read {value} at random, warm", [Target(0.9, "lmdb")], ("hot",)),
+        "numpy view": (f"sum of {value} as an array of NumPy", [Target(0.9, IN_MEMORY)], ("hot",)),
+    }
+    made = {
+        key: Measure(
+            title, Unit.TIME, targets=targets, group=key.replace(" ", "-"), size=count, labels=labels
+        )
+        for key, (title, targets, labels) in times.items()
+    }
+    made["cold read"].notes.append("after the pages of the files have left the page cache")
+    for phase in ("writing", "reading"):
+        made[f"memory {phase}"] = Measure(
+            f"memory of the process, {phase}",
+            Unit.BYTES,
+            targets=[Target(MEMORY_MAX)],
+            notes=["the whole process, without the pages of files"],
+            group=f"memory-{phase}",
+            size=count,
+        )
+    made["file size"] = Measure(
+        "size of the files, by the size of the values", Unit.FACTOR, group="file", size=count
     )
-    parser.add_argument("--directory", type=Path, default=Path.cwd(), help="where the files go")
-    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
-    chosen = parser.parse_args()
-    value_count = COUNT_FULL if chosen.full else chosen.count
-    results: dict[str, dict[str, float]] = {}
-    for name in chosen.only or STORES:
-        with contextlib.suppress(ModuleNotFoundError):
-            if name in ("diskcache", "lmdb"):
-                __import__(name)
-            results[name] = measure(name, chosen.directory, value_count, chosen.size)
-    print(f"{value_count:,} values of {chosen.size:,} bytes, a sync after every {SYNC_EVERY}")
-    show(results)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(results, indent=2) + "\n")
+    return made
 
 
 if __name__ == "__main__":
-    main()
+    work(*sys.argv[2:])

@@ -125,7 +125,7 @@ def all_pending(sizes: Sequence[int]) -> bool:
 
 def scans(run: Run, everybody: Sequence[Writer]) -> None:
     """Measure a loop and a sum over all rows, with an empty memtable and with many entries in it."""
-    rows, pending = run.scale.rows, min(run.scale.pending, run.scale.rows)
+    rows, pending = run.settings.rows, min(run.settings.pending, run.settings.rows)
     looped = "loop over many small rows, some of them pending"
     summed = "sum of one field of many small rows, some of them pending"
     if not run.wants(looped) and not run.wants(summed):
@@ -165,7 +165,7 @@ def scans(run: Run, everybody: Sequence[Writer]) -> None:
 
 def recoveries(run: Run, everybody: Sequence[Writer]) -> None:
     """Measure how long an open takes after a process put rows one by one and was killed."""
-    count = run.scale.pending
+    count = run.settings.pending
     title = f"open after a crash with {count:,} entries pending"
     expected = sum(row(number)["age"] for number in range(count))
 
@@ -187,7 +187,7 @@ def recoveries(run: Run, everybody: Sequence[Writer]) -> None:
         title,
         Unit.TIME,
         [contender(writer) for writer in everybody],
-        rounds=run.scale.start_rounds,
+        rounds=run.pace.start_rounds,
         targets=[Target(0.2)],
         notes=[
             "to the first row that is read; a process put these rows one by one and killed itself",

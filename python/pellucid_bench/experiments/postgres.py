@@ -2,7 +2,7 @@
 
     pellucid bench postgres                                # with a server of its own
     pellucid bench postgres --dsn "host=db.example"        # with yours: a schema that goes afterwards
-    pellucid bench postgres --full                         # also scans 2 GB for the measure of memory
+    pellucid bench postgres --scan-gigabytes 2             # a larger table for the measure of memory
 
 All contenders are in one process and on one server. Each first gives its answer, and these must be equal.
 A row is a dict of ten dicts, 600 bytes as a pickle. On Citus, `--distributed` distributes all tables by their
@@ -11,15 +11,12 @@ keys.
 
 from __future__ import annotations
 
-import argparse
 import os
 import pickle
 import random
 import secrets
-import shlex
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +25,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pellucid_bench import child, machine, terminal
+from pellucid_bench import child
+from pellucid_bench.about import About, Setting
 from pellucid_bench.measures import Measure, Result, Target, Unit
-from pellucid_bench.run import Run, Scale
-from pellucid_bench.runner import Contender, Pace, WrongAnswerError, in_turn, loop, timed
+from pellucid_bench.run import Run, Unavailable
+from pellucid_bench.runner import Contender, WrongAnswerError, loop, timed
 
+ABOUT = About(
+    "postgres",
+    "What do tables on a PostgreSQL server cost, beside pickles and jsonb?",
+    "Loads, reads, changes and finds rows of ten dicts, and measures the memory of a client that scans.",
+    (
+        Setting("rows", 100_000, 2_000, "rows of a table"),
+        Setting("update_rows", 10_000, 500, "rows changed in one transaction"),
+        Setting("scan_gigabytes", 0.2, 0.003, "size of the table for the measure of memory"),
+        Setting("dsn", None, None, "the server (default: PELLUCID_TEST_DSN, or one that is started)"),
+        Setting("distributed", False, False, "on Citus: with distributed tables"),
+    ),
+    isolation="never",
+)
 KEEPER = Path(__file__).parents[3] / "tools/postgres_server.py"
 PARTS = 10
 OURS, PICKLE, JSONB, SQL = "pellucid", "psycopg, pickle in bytea", "psycopg, jsonb", "the server, jsonb"
@@ -62,6 +73,8 @@ def server(dsn: str | None) -> Iterator[str]:
     if dsn is not None:
         yield dsn
         return
+    if not KEEPER.exists():
+        raise Unavailable("only a clone of pellucid can start a PostgreSQL server: name one with --dsn")
     keeper = subprocess.Popen(
         [sys.executable, str(KEEPER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -70,7 +83,7 @@ def server(dsn: str | None) -> Iterator[str]:
     try:
         found = keeper.stdout.readline().strip()
         if not found:
-            raise SystemExit("no PostgreSQL server: name one with --dsn")
+            raise Unavailable("no PostgreSQL server here: install one, or name one with --dsn")
         yield found
     finally:
         keeper.communicate("stop\n")
@@ -93,7 +106,12 @@ class Place:
         self.cursor: Any = self.connection.cursor(binary=True)
         known: dict[str, Any] = {**psycopg.conninfo.conninfo_to_dict(dsn), "schema": f"{self.schema}_ours"}
         self.url = "postgresql://?" + urllib.parse.urlencode(known, quote_via=urllib.parse.quote)
-        self.db: Any = pellucid.open(self.url)
+        try:
+            self.db: Any = pellucid.open(self.url)
+        except BaseException:
+            self.connection.execute(f"DROP SCHEMA {self.schema} CASCADE")
+            self.connection.close()
+            raise
         self.version = str(self.one("SELECT version()"))
 
     def close(self) -> None:
@@ -138,32 +156,32 @@ def load(run: Run, place: Place) -> None:
             place.db.drop_table("rows")
         started = time.perf_counter()
         place.table("rows").extend(rows)
-        return time.perf_counter() - started
+        return (time.perf_counter() - started) / place.rows
 
     def rival(name: str, kind: str, encoded: Callable[[Any], Any]) -> float:
         place.connection.execute(f"DROP TABLE IF EXISTS {name}")
         started = time.perf_counter()
         place.create(name, kind)
         place.copy(name, kind, map(encoded, rows))
-        return time.perf_counter() - started
+        return (time.perf_counter() - started) / place.rows
 
     loaders = [
         Contender(OURS, ours, is_ours=True),
         Contender(PICKLE, partial(rival, "pickles", "bytea", lambda value: pickle.dumps(value, 5))),
         Contender(JSONB, partial(rival, "jsons", "jsonb", jsonb)),
     ]
-    measure = Measure(
-        f"bulk load of {place.rows:,} rows",
+    title = f"bulk load of {place.rows:,} rows"
+    if not run.wants(title):
+        for one in loaders:
+            one.sample()
+    run.measure(
+        title,
         Unit.RATE,
-        [Result(one.name, one.is_ours) for one in loaders],
-        [Target(1.0, PICKLE), Target(1.4, JSONB)],
-        ["the rivals by COPY in the binary form; each with the index of its keys"],
+        loaders,
+        rounds=run.pace.bulk_rounds,
+        targets=[Target(1.0, PICKLE), Target(1.4, JSONB)],
+        notes=["the rivals by COPY in the binary form; each with the index of its keys"],
     )
-    run.pace.on_progress(measure.title)
-    for _, (result, one) in in_turn(list(zip(measure.results, loaders, strict=True)), run.scale.bulk_rounds):
-        result.costs.append(one.sample() / place.rows)
-    if run.wants(measure.title):
-        run.measures.append(measure)
     for name in ("pickles", "jsons"):
         place.connection.execute(f"ANALYZE {name}")
     counts = {len(place.db.table("rows")), place.one("SELECT count(*) FROM pickles"), place.rows}
@@ -335,7 +353,7 @@ def indexed(run: Run, place: Place) -> None:
 def updates(run: Run, place: Place) -> None:
     """Measure one field of many rows, set in one transaction."""
     table, cursor = place.db.table("rows"), place.cursor
-    count = min(run.scale.update_rows, place.rows)
+    count = min(run.settings.update_rows, place.rows)
     first = next(iter(table))
     numbers = random.Random(4).sample(range(place.rows), count)
     records: list[Any] = []
@@ -373,7 +391,7 @@ def updates(run: Run, place: Place) -> None:
             timed(OURS, ours, count, before=fetch, is_ours=True),
             timed(PICKLE, pickles, count),
         ],
-        rounds=run.scale.bulk_rounds,
+        rounds=run.pace.bulk_rounds,
         targets=[Target(20_000), Target(3, PICKLE)],
         notes=["the rows of ours were read before; the rival: SELECT, loads, dumps, UPDATE"],
     )
@@ -384,75 +402,33 @@ def updates(run: Run, place: Place) -> None:
 
 def memory(run: Run, place: Place) -> None:
     """Measure the memory of the client while it scans a table that is larger than what it may need."""
-    title = f"anonymous memory of a client that scans {run.scale.scan_bytes / 1e9:g} GB"
+    title = f"anonymous memory of a client that scans {run.settings.scan_gigabytes:g} GB"
     if not run.wants(title) or child.anonymous_memory() is None:
         return
     run.pace.on_progress(title)
     table = place.db.table("people")
     filler = "x" * 9_000
-    count = max(10, run.scale.scan_bytes // len(filler))
+    count = max(10, round(run.settings.scan_gigabytes * 1e9) // len(filler))
     for start in range(0, count, 10_000):
         table.extend({"num": number, "text": filler} for number in range(start, min(count, start + 10_000)))
     found = child.run("scan", place.url, "num", "loop")
     if found["total"] != count * (count - 1) // 2:
         raise WrongAnswerError(f"the scan read {found}")
     result = Result(OURS, is_ours=True, costs=[found["peak"]])
-    run.measures.append(Measure(title, Unit.BYTES, [result], [Target(MEMORY_MAX)]))
+    run.add(Measure(title, Unit.BYTES, [result], [Target(MEMORY_MAX)]))
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the program, print the report, and return the exit code."""
-    options = _parser().parse_args(arguments)
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    rows = options.rows or (2_000 if options.quick else 100_000)
-    scale = Scale(
-        update_rows=500 if options.quick else 10_000,
-        scan_bytes=2_000_000_000 if options.full else 3_000_000 if options.quick else 200_000_000,
-        bulk_rounds=2 if options.quick else options.rounds or 3,
-    )
-    pace = Pace(rounds=2, repeat_seconds=0.0) if options.quick else Pace(rounds=options.rounds or 5)
-    with tempfile.TemporaryDirectory(prefix="pellucid-bench-") as directory, server(options.dsn) as dsn:
-        run = Run(Path(directory), scale, pace, options.only)
-        run.rivals.find("psycopg")
-        if run.rivals.missing:
-            raise SystemExit("this needs psycopg: pip install 'psycopg[binary]'")
-        described = machine.describe(run.directory)
-        place = Place(dsn, rows, is_distributed=options.distributed)
-        described["server"] = place.version
+def run(run: Run) -> None:
+    """Run every measure on a server."""
+    settings = run.settings
+    if run.rivals.find("psycopg") is None:
+        raise Unavailable("this needs psycopg: pip install 'pellucid[postgres]'")
+    run.pace.on_progress("start the server")
+    with server(settings.dsn or os.environ.get("PELLUCID_TEST_DSN")) as dsn:
+        place = Place(dsn, settings.rows, is_distributed=settings.distributed)
+        run.rivals.versions["PostgreSQL"] = place.version.split(" on ")[0].removeprefix("PostgreSQL ")
         try:
             for part in (load, reads, pushed, gets, indexed, updates, memory):
                 part(run, place)
         finally:
             place.close()
-    terminal.show(console, run, described)
-    if options.quick:
-        console.print(
-            "[bold yellow]--quick runs everything as briefly as possible: these figures mean nothing.[/]"
-        )
-    if options.json:
-        command = shlex.join(["python", "-m", "pellucid_bench", "postgres", *arguments])
-        terminal.write_json(options.json, terminal.to_json(run, described, command))
-        console.print(f"wrote {options.json}")
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pellucid bench postgres",
-        description="Compare tables on a PostgreSQL server with pickles in bytea and with jsonb.",
-    )
-    parser.add_argument(
-        "--dsn",
-        default=os.environ.get("PELLUCID_TEST_DSN"),
-        help="the server (default: PELLUCID_TEST_DSN, or one that is started for the run)",
-    )
-    parser.add_argument("--rows", type=int, metavar="N", help="rows of a table (default: 100,000)")
-    parser.add_argument("--rounds", type=int, metavar="N", help="samples of each contender")
-    parser.add_argument("--only", default="", metavar="WORD", help="show measures with WORD in their title")
-    parser.add_argument("--quick", action="store_true", help="the shortest run; its figures mean nothing")
-    parser.add_argument("--full", action="store_true", help="scan 2 GB for the measure of memory, not 200 MB")
-    parser.add_argument("--distributed", action="store_true", help="on Citus: with distributed tables")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
-    return parser

@@ -40,7 +40,7 @@ def imports(run: Run) -> None:
     contenders = [
         Contender(name, partial(child.time_import, name), is_ours=name == "pellucid") for name in names
     ]
-    run.measure("import", Unit.TIME, contenders, rounds=run.scale.start_rounds, targets=[Target(0.020)])
+    run.measure("import", Unit.TIME, contenders, rounds=run.pace.start_rounds, targets=[Target(0.020)])
 
 
 def opens(run: Run) -> None:
@@ -48,14 +48,15 @@ def opens(run: Run) -> None:
     title = "open an existing database"
     if not run.wants(title):
         return
-    records = UNIFORM.records(min(run.scale.rows, 100_000))
+    records = UNIFORM.records(min(run.settings.rows, 100_000))
     modules = {
         "pellucid": "pellucid",
         "lmdb + orjson": "lmdb",
         "sqlite3, columns": "sqlite3",
         "duckdb, columns": "duckdb",
     }
-    keepers = [keeper for keeper in stores(run.rivals, UNIFORM, run.directory) if isinstance(keeper, InFile)]
+    made = run.gather(partial(stores, population=UNIFORM, directory=run.directory))
+    keepers = [keeper for keeper in made if isinstance(keeper, InFile)]
     try:
         contenders = []
         for keeper in keepers:
@@ -66,7 +67,7 @@ def opens(run: Run) -> None:
                 contenders.append(Contender(keeper.name, sample, is_ours=keeper.is_ours))
         notes = ["by the first process that opens it, after the import, without closing"]
         run.measure(
-            title, Unit.TIME, contenders, rounds=run.scale.start_rounds, targets=[Target(0.001)], notes=notes
+            title, Unit.TIME, contenders, rounds=run.pace.start_rounds, targets=[Target(0.001)], notes=notes
         )
     finally:
         for keeper in keepers:
@@ -76,17 +77,16 @@ def opens(run: Run) -> None:
 def memory(run: Run) -> None:
     """Measure the anonymous memory of a scan, without pages of the file, which the system can take back."""
     title = "anonymous memory of a scan, whole process"
-    if not run.wants(title):
+    if not run.wants(title) or not run.takes("pellucid"):
         return
     run.pace.on_progress(title)
     result = Measure(title, Unit.BYTES, targets=[Target(64e6)])
-    run.measures.append(result)
     if child.anonymous_memory() is None:
-        result.notes.append("not measured: this system has no /proc/self/status with RssAnon")
+        run.notes.append(f"{title} was not measured: this system has no /proc/self/status with RssAnon")
         return
     path = run.directory / "large.pel"
     try:
-        rows, expected = _fill_large(path, run.scale.scan_bytes)
+        rows, expected = _fill_large(path, round(run.settings.scan_gigabytes * 1e9))
         size = path.stat().st_size
         of_memory = (
             f", {size / (memory_size() or 1):.2f} times this machine's memory" if memory_size() else ""
@@ -113,6 +113,8 @@ def memory(run: Run) -> None:
                     costs=[float(answer["peak"])],
                 )
             )
+        run.absent = {}
+        run.add(result)
     finally:
         path.unlink(missing_ok=True)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pellucid
 
+from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.queries import (
     ABOVE,
     FROM,
@@ -32,6 +33,18 @@ from pellucid_bench.measures import Target, Unit
 from pellucid_bench.run import Run
 from pellucid_bench.runner import Contender, WrongAnswerError, freeze, timed, unfreeze
 from pellucid_bench.sample_records import VARIED, Record
+
+ABOUT = About(
+    "query",
+    "What do questions to a million rows cost?",
+    "Counts, sums, groups, orders and changes rows, exports columns, builds and uses indexes, and compares "
+    "the chosen access paths with the best ones.",
+    (
+        Setting("rows", 1_000_000, 3_000, "rows of the tables"),
+        Setting("commits", 20_000, 50, "rows that are appended, each with a commit"),
+        Setting("seed", 1, 1, "the seed of the random tables and queries for access paths"),
+    ),
+)
 
 COUNT = "count where one field is above a number"
 COUNT_PREFIX = "count where a nested string begins with a prefix"
@@ -56,18 +69,17 @@ def run(run: Run) -> None:
         pellucid.set_threads(None)
     if not any(map(run.wants, [*TITLES, *columns.TITLES])):
         return
-    count = run.scale.rows
+    count = run.settings.rows
     run.pace.on_progress(f"make {count:,} dicts ({VARIED.name})")
     records = VARIED.records(count)
-    everybody = queried(run.rivals, run.directory)
+    everybody = run.gather(partial(queried, directory=run.directory))
     # A million dicts stay alive through all measures. They would make each full collection slow for all
     # contenders.
     freeze()
     pellucid.set_threads(1)
     try:
-        for one in everybody:
-            run.pace.on_progress(f"load {one.name}")
-            one.fill(records)
+        run.pace.on_progress(f"load {count:,} rows")
+        everybody = run.able(everybody, lambda one: one.fill(records))
         counts(run, everybody, records)
         sums(run, everybody, records)
         rows(run, everybody, records)
@@ -196,7 +208,7 @@ def changes(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -
         one.grow_older()
         return sum(one.ages())
 
-    rounds = run.scale.bulk_rounds
+    rounds = run.pace.bulk_rounds
     run.measure(
         GROW,
         Unit.RATE,

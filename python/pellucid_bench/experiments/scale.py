@@ -2,13 +2,11 @@
 
 Each library works in processes of its own, on files that are removed before the next one begins. Rows are
 made as they are needed, outside of the measured times, so no process holds more than one batch of them.
-`./dev bench scale` has a million rows; `--full` has 1, 3, 10 and 40 million, under random and sequential
-keys, and needs 44 GB on the disk and hours. A library that is not installed has a column that says so.
+`--rows 1000000 3000000 10000000 40000000 --keys random sequential` needs 44 GB on the disk and hours.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
@@ -18,25 +16,38 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from pellucid_bench import child
+from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.big_stores import (
     BIG_STORES,
-    INDEXES,
     ROW_SIZE,
     TEXT_SIZE,
     TOWNS,
     BigStore,
     Row,
 )
-from pellucid_bench.rivals import Rivals
+from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.run import Run, Unavailable
+from pellucid_bench.runner import in_turn, kept
 
-ROWS = 1_000_000
-ROWS_FULL = (1_000_000, 3_000_000, 10_000_000, 40_000_000)
+ABOUT = About(
+    "scale",
+    "Do speed and size hold from one to forty million rows?",
+    "Loads, reads, puts, overwrites and deletes rows of 200 bytes under random keys, with and without "
+    "indexes, kills a loader, and writes beside long snapshots.",
+    (
+        Setting("rows", (1_000_000,), (2_000,), "how many rows"),
+        Setting("keys", ("random",), ("random",), "orders of keys: random, sequential"),
+        Setting("indexes", (0, 2), (0, 2), "numbers of indexes"),
+        Setting("soak", 60.0, 0.1, "seconds of writing beside snapshots; 0: none"),
+    ),
+    isolation="always",
+)
+MODULE = "experiments.scale"
 KEY_ORDERS = ("random", "sequential")
 COMMIT = 100_000
 """Rows of one commit."""
@@ -46,13 +57,11 @@ RANGE = 1_000
 SOAK_ROWS = 200_000
 SOAK_RATE = 90_000
 SNAPSHOT_SECONDS = 20.0
-SOAK_SECONDS = 60.0
 STRIDE = 2_654_435_761
 """A prime number greater than any number of rows: steps of this size come to each row once."""
 SPACE_FACTOR = 5
 """Files may need this many times the size of the rows."""
 MEGABYTE = 1 << 20
-NOT_INSTALLED = "not installed"
 
 
 def mixed(number: int) -> int:
@@ -317,19 +326,10 @@ def file_ratio(folder: Path, rows: Rows) -> float:
     return size_of(folder) / (rows.count * ROW_SIZE)
 
 
-def run_child(*arguments: object) -> Any:
-    """Run one part of the experiment in a process of its own."""
-    done = subprocess.run(_command(*arguments), env=child.environment(), stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)
-
-
-def _command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "pellucid_bench.experiments.scale", "--child", *map(str, arguments)]
-
-
 def kill_in_the_middle(name: str, folder: Path, count: int, order: str) -> Figures:
     """Kill a process that loads rows, and measure the next one that opens the store."""
-    command = _command("load_until_killed", name, folder, count, order)
+    command = [sys.executable, "-m", f"pellucid_bench.{MODULE}", "--child", "load_until_killed"]
+    command += [name, str(folder), str(count), order]
     with subprocess.Popen(command, env=child.environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -338,38 +338,42 @@ def kill_in_the_middle(name: str, folder: Path, count: int, order: str) -> Figur
                 time.sleep(0.05)
                 break
         process.send_signal(signal.SIGKILL)
-    figures: Figures = run_child("reopen", name, folder, count, order)
+    figures: Figures = child.run_module(MODULE, "reopen", name, folder, count, order)
     return figures
 
 
-def measure(name: str, chosen: argparse.Namespace, count: int, order: str) -> Figures:
+def figures_of(run: Run, name: str, count: int, order: str) -> Figures:
     """Take all measures of one library at one size."""
+    settings = run.settings
     found: Figures = {}
 
     def part(label: str, take: Callable[[Path], Figures]) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="scale-", dir=chosen.directory))
-        print(f"{name}, {count:,} rows, {order} keys: {label}", file=sys.stderr, flush=True)
+        folder = Path(tempfile.mkdtemp(prefix="scale-", dir=run.directory))
+        run.pace.on_progress(f"{name}, {count:,} rows, {order} keys: {label}")
         try:
             found.update(take(folder))
         finally:
             shutil.rmtree(folder)
 
     store = BIG_STORES[name]
-    for indexes in chosen.indexes:
+    for indexes in settings.indexes:
         if indexes and not store.has_indexes:
             continue
 
         def all_measures(folder: Path, indexes: int = indexes) -> Figures:
-            taken = run_child("work", name, folder, count, order, indexes)
+            taken = child.run_module(MODULE, "work", name, folder, count, order, indexes)
             return {_title(title, indexes): figure for title, figure in taken.items()}
 
         part(f"{indexes} indexes", all_measures)
     if store.has_one_commit:
-        part("one commit", lambda folder: run_child("one_commit", name, folder, count, order))
+        part("one commit", lambda folder: child.run_module(MODULE, "one_commit", name, folder, count, order))
     part("kill", lambda folder: kill_in_the_middle(name, folder, count, order))
-    if chosen.soak > 0:
+    if settings.soak > 0:
         soaked = min(SOAK_ROWS, count)
-        part("soak", lambda folder: run_child("soak", name, folder, soaked, order, chosen.soak))
+        part(
+            "soak",
+            lambda folder: child.run_module(MODULE, "soak", name, folder, soaked, order, settings.soak),
+        )
     return found
 
 
@@ -377,109 +381,112 @@ def _title(title: str, indexes: int) -> str:
     return f"{title}, {indexes} indexes" if indexes and not title.startswith("index ") else title
 
 
-Format = Callable[[float], str]
-RATE: Format = "{:,.0f} rows/s".format
-RATIO: Format = "{:.2f}x".format
-
-
-def short_time(seconds: float) -> str:
-    """Return a time in the unit that suits it."""
-    for unit, factor in (("s", 1), ("ms", 1e3), ("\u00b5s", 1e6)):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:,.1f} {unit}"
-    return f"{seconds * 1e9:,.0f} ns"
-
-
-def megabytes(size: float) -> str:
-    """Return a size in units of 2^20 bytes."""
-    return f"{size / MEGABYTE:,.0f} MiB"
-
-
-FORMATS: dict[str, Format] = {
-    "load": RATE,
-    "load: memory": megabytes,
-    "load: settle": short_time,
-    "load: file": RATIO,
-    "load in one commit": RATE,
-    "get": short_time,
-    "key range": short_time,
-    "sum": RATE,
-    "index get": short_time,
-    "index range": short_time,
-    "put: median": short_time,
-    "put: p99": short_time,
-    "put: worst": short_time,
-    "overwrite": RATE,
-    "overwrite: file": RATIO,
-    "delete half": RATE,
-    "put half": RATE,
-    "put half: file": RATIO,
-    "kill: open": short_time,
-    "kill: log": megabytes,
-    "soak: puts": RATE,
-    "soak: file": megabytes,
-    "soak: file at the end": megabytes,
+UNITS: dict[str, Unit] = {
+    "load": Unit.RATE,
+    "load: memory": Unit.BYTES,
+    "load: settle": Unit.TIME,
+    "load: file": Unit.FACTOR,
+    "load in one commit": Unit.RATE,
+    "get": Unit.TIME,
+    "key range": Unit.TIME,
+    "sum": Unit.RATE,
+    "index get": Unit.TIME,
+    "index range": Unit.TIME,
+    "put: median": Unit.TIME,
+    "put: p99": Unit.TIME,
+    "put: worst": Unit.TIME,
+    "overwrite": Unit.RATE,
+    "overwrite: file": Unit.FACTOR,
+    "delete half": Unit.RATE,
+    "put half": Unit.RATE,
+    "put half: file": Unit.FACTOR,
+    "kill: open": Unit.TIME,
+    "kill: log": Unit.BYTES,
+    "soak: puts": Unit.RATE,
+    "soak: file": Unit.BYTES,
+    "soak: file at the end": Unit.BYTES,
 }
+"""What is measured, in the order of the report, with its unit."""
+RIVALS = {
+    "load": [Target(1.0, "rocksdict"), Target(2.0, "lmdb")],
+    "get": [Target(1.0, "lmdb"), Target(3.0, "rocksdict")],
+    "index range": [Target(1.5, "sqlite3")],
+}
+BOUNDS = {
+    "load in one commit": 500_000,
+    "sum": 60e6,
+    "put: median": 5e-6,
+    "put: p99": 50e-6,
+    "put: worst": 50e-3,
+    "load: file": 1.4,
+    "overwrite: file": 1.6,
+    "put half: file": 1.6,
+    "soak: file": 300 * MEGABYTE,
+    "load: memory": 356 * MEGABYTE,
+}
+NO_INDEX = "pellucid, without indexes"
 
 
-def show(results: dict[str, Figures | None], count: int, order: str) -> None:
-    """Print the figures of all libraries at one size, and our targets."""
-    print(f"\n{count:,} rows of {ROW_SIZE} bytes with their keys, {order} keys, commits of {COMMIT:,} rows")
-    print(f"{'':<24}" + "".join(f"{name:>18}" for name in results))
-    titles = list(dict.fromkeys(title for figures in results.values() for title in figures or ()))
-    for title in titles:
-        write = FORMATS[title.partition(",")[0]]
-        cells = [_cell(figures, title, write) for figures in results.values()]
-        print(f"{title:<24}" + "".join(f"{cell:>18}" for cell in cells))
-    ours = results.get("pellucid")
-    if ours:
-        tell_targets(ours, {name: figures for name, figures in results.items() if figures})
+def run(run: Run) -> None:
+    """Measure all libraries in turn, at each size and with each order of keys."""
+    found = [name for name, store in BIG_STORES.items() if run.takes(name) and run.rivals.find(store.module)]
+    run.absent = {name: why for name, why in run.rivals.missing.items() if name in BIG_STORES}
+    for count in run.settings.rows:
+        for order in run.settings.keys:
+            if order not in KEY_ORDERS:
+                raise Unavailable(f"--keys is one of {' and '.join(KEY_ORDERS)}, not {order!r}")
+            if has_space(run.directory, count):
+                one_size(run, found, count, order)
+            else:
+                needed = Unit.BYTES.show(SPACE_FACTOR * ROW_SIZE * count)
+                run.notes.append(f"{count:,} rows are left out: they need {needed}; see --directory")
 
 
-def _cell(figures: Figures | None, title: str, write: Format) -> str:
-    if figures is None:
-        return NOT_INSTALLED
-    return write(figures[title]) if title in figures else "-"
+def one_size(run: Run, found: list[str], count: int, order: str) -> None:
+    """Measure all libraries in turn at one size."""
+    results: dict[str, dict[str, Result]] = {}
+    failed: dict[str, str] = {}
+    run.pace.on_progress(f"{count:,} rows, {order} keys")
+    try:
+        for _, name in in_turn(found, run.pace.rounds_of(1)):
+            whole = Result(name)
+            with kept(whole):
+                for title, figure in figures_of(run, name, count, order).items():
+                    row = results.setdefault(title, {}).setdefault(name, Result(name, name == "pellucid"))
+                    is_rate = UNITS[title.partition(",")[0]].is_rate
+                    row.costs.append(1 / figure if is_rate else figure)
+            if whole.error:
+                failed[name] = whole.error
+    finally:
+        run.absent |= failed
+        for title in sorted(results, key=lambda title: list(UNITS).index(title.partition(",")[0])):
+            measure = made(title, list(results[title].values()), results, count, order)
+            if run.wants(measure.title):
+                run.add(measure)
 
 
-def tell_targets(ours: Figures, everybody: dict[str, Figures]) -> None:
-    """Print how far each target is met; a target needs its rival."""
-    for title, rival, wanted in (
-        ("load", "rocksdict", 1.0),
-        ("load", "lmdb", 2.0),
-        ("get", "lmdb", 1.0),
-        ("get", "rocksdict", 3.0),
-        ("index range", "sqlite3", 1.5),
-    ):
-        theirs = everybody.get(rival, {}).get(title)
-        if theirs and title in ours:
-            is_rate = FORMATS[title] is RATE
-            ratio = ours[title] / theirs if is_rate else theirs / ours[title]
-            _tell(f"{title}, of {rival}", ratio >= wanted, f"{ratio:.2f}x", f"{wanted}x at least")
-    if (with_two := ours.get("load, 2 indexes")) and "load" in ours:
-        ratio = with_two / ours["load"]
-        _tell("load, 2 indexes of none", ratio >= 0.4, f"{ratio:.2f}x", "0.4x at least")
-    for title, least in (("load in one commit", 500_000), ("sum", 60e6)):
-        if title in ours:
-            _tell(title, ours[title] >= least, RATE(ours[title]), f"{RATE(least)} at least")
-    for title, most in (
-        ("put: median", 5e-6),
-        ("put: p99", 50e-6),
-        ("put: worst", 50e-3),
-        ("load: file", 1.4),
-        ("overwrite: file", 1.6),
-        ("put half: file", 1.6),
-        ("soak: file", 300 * MEGABYTE),
-        ("load: memory", 356 * MEGABYTE),
-        ("kill: open", max(1.0, ours.get("kill: log", 0) / (128 * MEGABYTE))),
-    ):
-        if title in ours:
-            write = FORMATS[title]
-            _tell(title, ours[title] <= most, write(ours[title]), f"{write(most)} at most")
-
-
-def _tell(what: str, is_met: bool, found: str, target: str) -> None:
-    print(f"{what}: {found} (target {target}): {'met' if is_met else 'missed'}")
+def made(
+    title: str, rows: list[Result], results: dict[str, dict[str, Result]], count: int, order: str
+) -> Measure:
+    """Make one measure of one size, with its targets."""
+    targets = list(RIVALS.get(title, []))
+    if title in BOUNDS:
+        targets.append(Target(BOUNDS[title]))
+    if title == "kill: open" and (log := results.get("kill: log", {}).get("pellucid")):
+        targets.append(Target(max(1.0, log.median / (128 * MEGABYTE))))
+    without = results.get("load", {}).get("pellucid")
+    if title == "load, 2 indexes" and without is not None:
+        rows.append(Result(NO_INDEX, is_reference=True, costs=list(without.costs)))
+        targets.append(Target(0.4, NO_INDEX))
+    return Measure(
+        f"{title}: {count:,} rows, {order} keys",
+        UNITS[title.partition(",")[0]],
+        rows,
+        targets,
+        [f"rows of {ROW_SIZE} bytes with their keys, commits of {COMMIT:,} rows"],
+        f"{title.replace(':', '').replace(',', '').replace(' ', '-')}-{order}",
+        count,
+    )
 
 
 def has_space(directory: Path, count: int) -> bool:
@@ -501,55 +508,5 @@ def _work_as_child(verb: str, name: str, folder: str, count: str, order: str, *m
     print(json.dumps(figures))
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m pellucid_bench scale", description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", metavar="N", help=f"how many ({ROWS:,})")
-    parser.add_argument(
-        "--full", action="store_true", help="1, 3, 10 and 40 million rows, both orders of keys"
-    )
-    parser.add_argument("--keys", choices=KEY_ORDERS, action="append", help="the order of keys (random)")
-    parser.add_argument(
-        "--indexes", type=int, nargs="+", choices=range(len(INDEXES) + 1), default=[0, len(INDEXES)]
-    )
-    parser.add_argument(
-        "--soak", type=float, default=SOAK_SECONDS, metavar="SECONDS", help="of the soak; 0: none (60)"
-    )
-    parser.add_argument(
-        "--only", action="append", choices=BIG_STORES, help="measure this library; may be repeated"
-    )
-    parser.add_argument("--directory", type=Path, default=Path.cwd(), help="where the files go")
-    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Measure what the command line asks for."""
-    if arguments[:1] == ["--child"]:
-        _work_as_child(*arguments[1:])
-        return 0
-    chosen = _options(arguments)
-    counts = chosen.rows or (ROWS_FULL if chosen.full else (ROWS,))
-    orders = chosen.keys or (KEY_ORDERS if chosen.full else KEY_ORDERS[:1])
-    rivals, report = Rivals(), []
-    for count in counts:
-        for order in orders:
-            if not has_space(chosen.directory, count):
-                needed = megabytes(SPACE_FACTOR * ROW_SIZE * count)
-                print(f"{count:,} rows are left out: {chosen.directory} has less than {needed} free.")
-                continue
-            results = {
-                name: measure(name, chosen, count, order) if rivals.find(store.module) else None
-                for name, store in BIG_STORES.items()
-                if name in (chosen.only or BIG_STORES)
-            }
-            show(results, count, order)
-            report.append({"rows": count, "keys": order, "figures": results})
-    for name, reason in rivals.missing.items():
-        print(f"{name} is not installed: {reason}")
-    if chosen.json:
-        chosen.json.write_text(json.dumps({"versions": rivals.versions, "runs": report}, indent=2) + "\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _work_as_child(*sys.argv[2:])

@@ -6,6 +6,7 @@ over an existing file, calls `fdatasync`, and repeats this.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import statistics
@@ -20,7 +21,7 @@ from pellucid_bench import child, writer_processes
 from pellucid_bench.contenders.writers import Opened, Writer, row
 from pellucid_bench.measures import Measure, Result, Target, Unit
 from pellucid_bench.run import Run
-from pellucid_bench.runner import Contender, WrongAnswerError, function, in_turn
+from pellucid_bench.runner import Contender, WrongAnswerError, function, in_turn, kept
 
 WRITERS = 8
 DISK = "(the disk alone)"
@@ -52,7 +53,7 @@ def trades(run: Run, everybody: Sequence[Writer]) -> None:
 
     def sample(writer: Writer) -> float:
         path = made(run, writer, 2 * writer_processes.KEYS)
-        seconds = str(run.scale.together_seconds)
+        seconds = str(run.settings.together_seconds)
         traders = child.together(
             *(["trade", writer.name, str(path), str(number), seconds] for number in (0, 1))
         )
@@ -64,9 +65,9 @@ def trades(run: Run, everybody: Sequence[Writer]) -> None:
 
     run.measure(
         "two processes, each putting and reading what the other put",
-        Unit.RATE,
+        Unit.OPERATIONS,
         [Contender(one.name, partial(sample, one), is_ours=one.is_ours) for one in everybody],
-        rounds=run.scale.start_rounds,
+        rounds=run.pace.start_rounds,
         targets=[Target(300_000)],
         notes=["both processes together; each put is a commit, each read sees all commits so far"],
     )
@@ -91,7 +92,7 @@ def visibility(run: Run, everybody: Sequence[Writer]) -> None:
     """Measure how old a put is when another process sees it: the median, and the slowest of a hundred."""
     notes = [
         "from before the put to the end of the read that sees it; the reader reads all the time",
-        f"two processes in turn, {run.scale.exchanges:,} times each",
+        f"two processes in turn, {run.settings.exchanges:,} times each",
     ]
     middle = Measure("until another process sees a put, median", Unit.TIME, notes=notes)
     slowest = Measure("until another process sees a put, 99 of 100", Unit.TIME, notes=notes)
@@ -102,18 +103,23 @@ def visibility(run: Run, everybody: Sequence[Writer]) -> None:
     for measure in measures:
         measure.targets = [Target(50e-6)]
         measure.results = [Result(writer.name, writer.is_ours) for writer in everybody]
-    for _, (index, writer) in in_turn(list(enumerate(everybody)), run.scale.start_rounds):
-        delays = _delays(run, writer)
-        for measure in measures:
-            quantile = statistics.median(delays) if measure is middle else delays[len(delays) * 99 // 100]
-            measure.results[index].costs.append(quantile / 1e9)
-    run.measures += measures
+        run.add(measure)
+    for _, (index, writer) in in_turn(list(enumerate(everybody)), run.pace.start_rounds):
+        if measures[0].results[index].error is not None:
+            continue
+        with contextlib.ExitStack() as stack:
+            for measure in measures:
+                stack.enter_context(kept(measure.results[index]))
+            delays = _delays(run, writer)
+            for measure in measures:
+                quantile = statistics.median(delays) if measure is middle else delays[len(delays) * 99 // 100]
+                measure.results[index].costs.append(quantile / 1e9)
 
 
 def _delays(run: Run, writer: Writer) -> list[int]:
     """Return the nanoseconds of one exchange, sorted."""
     path = made(run, writer, 2 * writer_processes.KEYS)
-    count = str(run.scale.exchanges)
+    count = str(run.settings.exchanges)
     both = child.together(*(["exchange", writer.name, str(path), str(number), count] for number in (0, 1)))
     shutil.rmtree(path.parent)
     return sorted(delay for one in both for delay in one["delays"])
@@ -121,15 +127,15 @@ def _delays(run: Run, writer: Writer) -> list[int]:
 
 def synced(run: Run, everybody: Sequence[Writer]) -> None:
     """Measure transactions that are on the disk when they return, with one writer and with eight."""
-    seconds = run.scale.together_seconds
+    seconds = run.settings.together_seconds
     each = "the disk alone: a write of 4 KiB and fdatasync, by one"
     disk = Contender(DISK, partial(disk_sample, run.directory, seconds), is_reference=True)
 
     run.measure(
         "transactions of 10 puts in full, one writer",
-        Unit.RATE,
+        Unit.OPERATIONS,
         [*(_synced_by(run, writer, writer.name, 1, threads=True) for writer in everybody), disk],
-        rounds=run.scale.start_rounds,
+        rounds=run.pace.start_rounds,
         targets=[Target(1, DISK)],
         notes=[each],
     )
@@ -140,9 +146,9 @@ def synced(run: Run, everybody: Sequence[Writer]) -> None:
             contenders.append(_synced_by(run, writer, f"{writer.name}, processes", WRITERS, threads=False))
     run.measure(
         "transactions of 10 puts in full, eight writers",
-        Unit.RATE,
+        Unit.OPERATIONS,
         contenders,
-        rounds=run.scale.start_rounds,
+        rounds=run.pace.start_rounds,
         targets=[Target(4, DISK, ours=f"pellucid, {kind}") for kind in ("threads", "processes")],
         notes=[each, "all eight together"],
     )
@@ -151,7 +157,7 @@ def synced(run: Run, everybody: Sequence[Writer]) -> None:
 def _synced_by(run: Run, writer: Writer, name: str, count: int, *, threads: bool) -> Contender:
     def sample() -> float:
         path = made(run, writer, count * writer_processes.KEYS)
-        seconds = run.scale.together_seconds
+        seconds = run.settings.together_seconds
         if threads:
             opened = writer.open(path, full=True)
             try:

@@ -14,19 +14,34 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.writers import OURS, SCANNED, Names, Writer, repeated, row, writers
 from pellucid_bench.experiments import pending_commits, several_writers
 from pellucid_bench.measures import Target, Unit
 from pellucid_bench.run import Run
 from pellucid_bench.runner import Contender, timed
 
+ABOUT = About(
+    "writes",
+    "What does a commit cost, and when do other processes see it?",
+    "Puts and changes rows as single commits, from one process, from two in turn and from eight writers, and "
+    "scans and opens tables with commits that wait in the log.",
+    (
+        Setting("rows", 1_000_000, 3_000, "rows of the tables that are scanned"),
+        Setting("commits", 20_000, 50, "commits of one sample, if each is one operation"),
+        Setting("pending", 100_000, 300, "entries that are pending in the log"),
+        Setting("exchanges", 5_000, 20, "how often one process waits for a put of the other one"),
+        Setting("together_seconds", 1.0, 0.02, "seconds for which several writers are measured"),
+    ),
+    isolation="never",
+)
 ROWS = 10_000
 """Rows that are put and changed repeatedly."""
 
 
 def run(run: Run) -> None:
     """Run every measure."""
-    everybody = writers(run.rivals)
+    everybody = run.gather(writers)
     pairs(run, everybody)
     changes(run, everybody)
     several_writers.run(run, everybody)
@@ -39,7 +54,7 @@ def pairs(run: Run, everybody: Sequence[Writer]) -> None:
     if not run.wants(title):
         return
     chance = random.Random(5)
-    keys = [chance.randrange(ROWS - SCANNED) for _ in range(run.scale.commits)]
+    keys = [chance.randrange(ROWS - SCANNED) for _ in range(run.settings.commits)]
     puts = [(key, row(key, number % 80)) for number, key in enumerate(keys)]
     ages = [row(number)["age"] for number in range(ROWS)]
     expected = 0
@@ -62,7 +77,7 @@ def changes(run: Run, everybody: Sequence[Writer]) -> None:
         return
     keys = list(range(ROWS))
     random.Random(6).shuffle(keys)
-    keys = [keys[number % ROWS] for number in range(run.scale.commits)]
+    keys = [keys[number % ROWS] for number in range(run.settings.commits)]
     expected = sum(row(number)["age"] for number in range(ROWS)) + len(keys)
 
     def contender(
@@ -91,7 +106,7 @@ def measure(
     run: Run, title: str, contenders: Sequence[Contender], expected: object, target: float, note: str
 ) -> None:
     """Measure how often a second each contender does it, and compare this with the target."""
-    run.measure(title, Unit.RATE, contenders, expected=expected, targets=[Target(target)], notes=[note])
+    run.measure(title, Unit.OPERATIONS, contenders, expected=expected, targets=[Target(target)], notes=[note])
 
 
 def records_at(table: Any, keys: Sequence[int]) -> list[Any]:

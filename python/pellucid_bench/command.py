@@ -1,0 +1,275 @@
+"""This module is the command line: it runs experiments, shows what they measured, and writes datasets."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import errno
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pellucid_bench import datasets, experiments, isolation, machine
+from pellucid_bench.about import About, Setting
+from pellucid_bench.dataset import Dataset, DatasetError, write
+from pellucid_bench.measures import unique
+from pellucid_bench.names import without_names
+from pellucid_bench.rivals import reason, version_of
+from pellucid_bench.run import Run, Unavailable
+from pellucid_bench.runner import Pace
+
+PROGRAM = "pellucid bench"
+STOPPED = 130
+"""The exit code after Ctrl-C."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says, and return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if words and words[0] in datasets.COMMANDS:
+            return datasets.main(words)
+        return _experiments(words)
+    except DatasetError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{PROGRAM}: stopped", file=sys.stderr)
+        return STOPPED
+
+
+@dataclass(slots=True)
+class Options:
+    """What to run, and how."""
+
+    names: list[str]
+    command: str = PROGRAM
+    quick: bool = False
+    only: str = ""
+    titles: frozenset[str] | None = None
+    rounds: int | None = None
+    isolate: bool = False
+    libraries: frozenset[str] | None = None
+    directory: Path | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The settings that were given, by their names."""
+
+
+def _experiments(words: list[str]) -> int:
+    parser, options = _parsed(words)
+    try:
+        from rich.console import Console
+
+        from pellucid_bench import terminal
+    except ImportError:
+        parser.error("the report is made with rich: pip install 'pellucid[bench]'")
+    # A file or pipe has no width. The tables need more than the 80 columns that rich would assume.
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    chosen = Options(
+        names=options.experiment or list(experiments.NAMES),
+        command=shlex.join([*PROGRAM.split(), *words]),
+        quick=options.quick,
+        only=options.only,
+        rounds=options.rounds,
+        isolate=options.isolate,
+        libraries=frozenset(options.library) if options.library else None,
+        directory=options.directory,
+        settings=vars(options),
+    )
+    runs: list[Dataset] = []
+    code = 0
+    for made in measured(chosen, console):
+        runs.append(made.dataset)
+        terminal.show(console, made.run, made.dataset)
+        if options.json:
+            write(options.json, runs)
+        code = max(code, made.code)
+        if made.code == STOPPED:
+            break
+    if not any(run.measures for run in runs) and not code:
+        parser.error(f"no measure has {options.only!r} in its title")
+    if options.json:
+        console.print(f"wrote {options.json}", soft_wrap=True)
+    return code
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A run of one experiment, and the exit code that it asks for."""
+
+    run: Run
+    dataset: Dataset
+    code: int
+
+
+def measured(options: Options, console: Any = None) -> Iterator[Made]:
+    """Run experiments one after the other, and yield what each measured, also of one that was stopped."""
+    tick = machine.clock_tick()
+    for name in options.names:
+        experiment = experiments.load(name)
+        about = experiment.ABOUT
+        with _folder(options.directory) as directory:
+            run = Run(
+                directory,
+                about.values(options.settings, quick=options.quick),
+                Pace.of(options.rounds, quick=options.quick, tick=tick),
+                options.only,
+                options.titles,
+                options.libraries,
+            )
+            described = machine.describe(directory)
+            run.notes += machine.warnings(described, tick)
+            made = Dataset(
+                created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+                command=options.command,
+                experiment=name,
+                machine=described,
+                python=machine.interpreter(),
+                quick=options.quick,
+                settings={**vars(run.settings), **_common(options)},
+            )
+            with _progress(console, run, name):
+                code = _do(experiment, run, made, options)
+            _fill(made, run, name)
+            yield Made(run, without_names(made, folders=[directory, directory.parent]), code)
+
+
+def _common(options: Options) -> dict[str, Any]:
+    """Return the settings that all experiments have, if they were given."""
+    return {"rounds": options.rounds} if options.rounds else {}
+
+
+@contextlib.contextmanager
+def _folder(parent: Path | None) -> Iterator[Path]:
+    """Make a folder for databases, and remove it with all that is in it."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=parent, ignore_cleanup_errors=True)
+    except OSError as error:
+        where = parent or tempfile.gettempdir()
+        raise DatasetError(
+            f"cannot make a folder in {where}: {error.strerror}; name another with --directory"
+        ) from error
+    with made as path:
+        yield Path(path)
+
+
+@contextlib.contextmanager
+def _progress(console: Any, run: Run, name: str) -> Iterator[None]:
+    """Show what is measured now, on a terminal."""
+    if console is None or not console.is_terminal:
+        yield
+        return
+    with console.status(name) as status:
+        # A line that is longer than the terminal would be repeated at each step.
+        run.pace.on_progress = lambda text: status.update(f"{name}: {text}"[: console.width - 4])
+        yield
+
+
+def _do(experiment: Any, run: Run, made: Dataset, options: Options) -> int:
+    """Run an experiment, and say why if it ends before its end. Return the exit code."""
+    try:
+        if options.isolate and (why := isolation.refusal(experiment.ABOUT)):
+            run.notes.append(why)
+        if options.isolate and not isolation.refusal(experiment.ABOUT):
+            isolation.run(experiment.ABOUT.name, run, options.quick, options.rounds)
+        else:
+            experiment.run(run)
+    except KeyboardInterrupt:
+        made.complete = False
+        run.notes.append("stopped by Ctrl-C: the measures after this time are not there")
+        return STOPPED
+    except Exception as error:
+        made.complete = False
+        run.notes.append(f"stopped: {_why(error, run.directory)}")
+        return 1
+    ours = [result.error for measure in run.measures for result in measure.results if result.is_ours]
+    return 1 if any(ours) else 0
+
+
+def _why(error: Exception, directory: Path) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"no space left in {directory.parent}; make room there, or name another folder with --directory"
+        )
+    if isinstance(error, Unavailable):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return reason(error) + place
+
+
+def _fill(made: Dataset, run: Run, name: str) -> None:
+    """Put what was measured into the dataset."""
+    import pellucid
+
+    made.versions = {"pellucid": version_of("pellucid", pellucid), **run.rivals.versions}
+    made.missing = {
+        name: why
+        for name, why in run.rivals.missing.items()
+        if run.libraries is None or name in run.libraries
+    }
+    made.measures = unique(run.measures, name)
+    shaky = sum(result.unstable for measure in made.measures for result in measure.results)
+    if shaky:
+        run.notes.append(
+            f"unstable: {shaky} results have an interval wider than a quarter of their median; "
+            "run it again where less else runs, or with more --rounds"
+        )
+    made.notes = run.notes
+
+
+def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
+    """Parse the options of the experiments that are named, or of all."""
+    leading = [word for word in words if not word.startswith("-")]
+    named = [word for word in leading if word in experiments.NAMES]
+    abouts = [experiments.load(name).ABOUT for name in named or experiments.NAMES]
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=_description(abouts if named else []),
+        epilog=f"Commands for datasets: {', '.join(datasets.COMMANDS)}; see `{PROGRAM} merge --help`.",
+    )
+    parser.add_argument(
+        "experiment", nargs="*", choices=[*experiments.NAMES, []], metavar="EXPERIMENT", help="default: all"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="the shortest run that does everything; its figures mean nothing"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the dataset to this file")
+    parser.add_argument("--only", default="", metavar="WORD", help="only measures with WORD in their title")
+    parser.add_argument(
+        "--library", action="append", metavar="NAME", help="measure only this library; may be repeated"
+    )
+    parser.add_argument("--rounds", type=_rounds, metavar="N", help="samples of each contender")
+    parser.add_argument("--isolate", action="store_true", help="a worker process for each library")
+    parser.add_argument(
+        "--directory", type=Path, help="folder for databases (default: the system's temporary one)"
+    )
+    group = parser.add_argument_group("settings" if named else "settings of single experiments")
+    seen: dict[str, Setting] = {}
+    for about in abouts:
+        for setting in about.settings:
+            if setting.name not in seen:
+                setting.add_to(group)
+                seen[setting.name] = setting
+    return parser, parser.parse_args(words)
+
+
+def _rounds(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
+
+
+def _description(abouts: Sequence[About]) -> str:
+    if abouts:
+        return "\n\n".join(f"{about.name}: {about.question}\n{about.measured}" for about in abouts)
+    lines = [f"  {name:<12}{experiments.load(name).ABOUT.question}" for name in experiments.NAMES]
+    return "\n".join(["Measure pellucid beside other libraries. Experiments:", "", *lines])
