@@ -141,7 +141,12 @@ def _open_ours(
 
 def _dbm(rivals: Rivals) -> list[Player]:
     found = []
-    kinds: list[tuple[str, Survives]] = [("dbm.gnu", "kill -9"), ("dbm.sqlite3", "power loss")]
+    kinds: list[tuple[str, Survives]] = [
+        ("dbm.gnu", "kill -9"),
+        ("dbm.sqlite3", "power loss"),
+        ("dbm.ndbm", "nothing"),
+        ("dbm.dumb", "nothing"),
+    ]
     for name, survives in kinds:
         if module := rivals.find(name):
             opened = partial(_open_dbm, module, fills=name == "dbm.gnu")
