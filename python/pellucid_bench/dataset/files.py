@@ -99,13 +99,13 @@ def write(path: str | os.PathLike[str], runs: Sequence[Dataset]) -> None:
     replace(Path(path), json.dumps(whole, indent=1, allow_nan=False) + "\n")
 
 
-def replace(path: Path, text: str) -> None:
+def replace(path: Path, content: str | bytes) -> None:
     """Put a text under a path. The old file stays if the new one cannot be written, as on a full disk."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
+            with open(descriptor, "wb") as file:
+                file.write(content.encode("utf-8") if isinstance(content, str) else content)
             os.chmod(name, 0o644)
             os.replace(name, path)
         except BaseException:

@@ -1,0 +1,230 @@
+"""This module arranges datasets for plots: experiments, each with its runs, and figures with their rows.
+
+A figure has one measure, or all sizes of a group. Runs stand side by side: figures of two machines are never
+put into one number. The page, the Matplotlib files and the Markdown table are made from the same rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from pellucid_bench.report import units
+
+if TYPE_CHECKING:
+    from pellucid_bench.dataset import Better, Dataset, Measure, Result, Unit
+
+Role = Literal["ours", "slower", "faster", "reference", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A contender's result in one run and at one size."""
+
+    run: int
+    variant: int
+    role: Role
+    result: Result
+
+    @property
+    def name(self) -> str:
+        """Return the contender."""
+        return self.result.contender
+
+    @property
+    def median(self) -> float | None:
+        """Return the figure, or None for a contender that failed."""
+        return usable(self.result)
+
+
+@dataclass(slots=True)
+class Figure:
+    """Results that belong into one plot."""
+
+    title: str
+    unit: Unit
+    better: Better
+    labels: list[str]
+    sizes: list[float | None]
+    """The size of each variant; `[None]` for a measure that has no size."""
+    measures: dict[tuple[int, int], Measure] = field(default_factory=dict)
+    """The measure of each run and variant."""
+
+    def rows(self) -> Iterator[Row]:
+        """Yield all results: by run, then by size, the best first and failures last."""
+        for (run, variant), measure in sorted(self.measures.items(), key=lambda item: item[0]):
+            yield from _ranked(run, variant, measure)
+
+    def notes(self) -> list[str]:
+        """Return the notes of the measures, each once."""
+        return list(dict.fromkeys(note for measure in self.measures.values() for note in measure.notes))
+
+    def ratio(self, figure: float, base: float) -> float:
+        """Return how many times the baseline's cost a figure is: above 1 is worse than the baseline."""
+        high, low = (figure, base) if self.better == "lower" else (base, figure)
+        return units.ratio(high, low)
+
+    @property
+    def cost(self) -> str:
+        """Return what a ratio compares."""
+        return "size" if self.unit == "bytes" else "factor" if self.unit == "ratio" else "time"
+
+
+@dataclass(slots=True)
+class Experiment:
+    """All runs of one experiment."""
+
+    name: str
+    runs: list[Dataset]
+    figures: list[Figure]
+
+    def contenders(self) -> list[str]:
+        """Return the names of all contenders, in the order of the datasets: ours first."""
+        rows = [row for figure in self.figures for row in figure.rows()]
+        ours = dict.fromkeys(row.name for row in rows if row.result.ours)
+        return list(ours | dict.fromkeys(sorted({row.name for row in rows}, key=str.casefold)))
+
+    def duels(self) -> tuple[int, int]:
+        """Return how many results of others were compared with ours, and how many of them were faster."""
+        roles = Counter(row.role for figure in self.figures for row in figure.rows())
+        return roles["slower"] + roles["faster"], roles["faster"]
+
+    def name_of_run(self, run: int) -> str:
+        """Return the letter of a run, if there is more than one."""
+        if len(self.runs) == 1:
+            return ""
+        return chr(ord("A") + run) if run < 26 else str(run + 1)
+
+
+def experiments(datasets: Iterable[Dataset]) -> list[Experiment]:
+    """Arrange datasets by experiment, in the order in which they are given."""
+    runs: dict[str, list[Dataset]] = {}
+    for dataset in datasets:
+        runs.setdefault(dataset.experiment, []).append(dataset)
+    return [Experiment(name, of_one, _figures(of_one)) for name, of_one in runs.items()]
+
+
+def usable(result: Result) -> float | None:
+    """Return the median, or None if the contender failed."""
+    median = result.median
+    # A measure that would be below nothing is a clock that is too coarse.
+    return None if median is None or median < 0 else float(median)
+
+
+def compared_with(measure: Measure, result: Result) -> Result | None:
+    """Return our result with which one of another library is compared."""
+    if result.ours or result.reference:
+        return None
+    return next((one for one in measure.results if one.ours and result.like in (None, one.contender)), None)
+
+
+def machine_line(dataset: Dataset) -> str:
+    """Return the machine, the interpreter and the day in one line."""
+    machine, python = dataset.machine, dataset.python
+    cores = f"{machine.cores} core{'s' if machine.cores != 1 else ''}" if machine.cores else ""
+    facts = [
+        machine.processor,
+        cores,
+        units.memory(machine.memory_bytes),
+        " ".join(str(part) for part in (machine.system, machine.kernel) if part),
+        machine.file_system,
+        f"{python.implementation} {python.version}".strip(),
+        str(dataset.created)[:10],
+    ]
+    return ", ".join(str(fact) for fact in facts if fact)
+
+
+def size_text(size: float | None) -> str:
+    """Format a size: how many keys, rows or values there are."""
+    return "" if size is None else units.count(size)
+
+
+def reason(result: Result) -> str:
+    """Return why a contender has no figure."""
+    return result.error or "it has no figure"
+
+
+def _figures(runs: Sequence[Dataset]) -> list[Figure]:
+    figures: dict[tuple[object, ...], Figure] = {}
+    sized = _groups_with_sizes(runs)
+    for run, dataset in enumerate(runs):
+        for measure in dataset.measures:
+            group = _group(measure)
+            if group in sized:
+                figure = figures.setdefault(group, _figure(measure, sized[group]))
+            else:
+                figure = figures.setdefault((measure.id, measure.unit), _figure(measure, [measure.size]))
+            figure.measures[run, figure.sizes.index(measure.size)] = measure
+    for group, figure in figures.items():
+        if group in sized:
+            figure.title = _common_title(
+                [measure.title for measure in figure.measures.values()], str(group[0])
+            )
+    return list(figures.values())
+
+
+def _common_title(titles: Sequence[str], group: str) -> str:
+    """Return what the titles of all sizes begin with, or the group's name if that is too little."""
+    start = _common_start(titles)
+    if len(set(titles)) > 1:
+        # A prefix may end in the middle of a number, as that of "get of 1,000" and "get of 10,000".
+        start = re.sub(r"[\s,:;(]*(\b(of|with|at|for|from)\s+)?[\d,.]*$", "", start)
+    return start if len(start) > 3 else group.replace("-", " ")
+
+
+def _common_start(titles: Sequence[str]) -> str:
+    lowest, highest = min(titles), max(titles)
+    pairs = enumerate(zip(lowest, highest, strict=False))
+    return lowest[: next((index for index, (one, two) in pairs if one != two), len(lowest))]
+
+
+def _figure(measure: Measure, sizes: Sequence[float | None]) -> Figure:
+    return Figure(measure.title, measure.unit, measure.better, list(measure.labels), list(sizes))
+
+
+def _group(measure: Measure) -> tuple[object, ...]:
+    return (measure.group, measure.unit, measure.better, tuple(measure.labels))
+
+
+def _groups_with_sizes(runs: Sequence[Dataset]) -> dict[tuple[object, ...], list[float | None]]:
+    """Return the groups whose measures differ by size alone, with all sizes."""
+    sizes: dict[tuple[object, ...], set[float | None]] = {}
+    unlike: set[tuple[object, ...]] = set()
+    for dataset in runs:
+        seen: set[tuple[object, ...]] = set()
+        for measure in dataset.measures:
+            group = _group(measure)
+            if measure.size is None or (*group, measure.size) in seen:
+                unlike.add(group)
+            seen.add((*group, measure.size))
+            sizes.setdefault(group, set()).add(measure.size)
+    return {
+        group: sorted(found, key=lambda size: size or 0)
+        for group, found in sizes.items()
+        if group not in unlike and len(found) > 1
+    }
+
+
+def _ranked(run: int, variant: int, measure: Measure) -> list[Row]:
+    """Return a measure's results, the best first and failures last."""
+    sign = 1 if measure.better == "lower" else -1
+    rows = [Row(run, variant, _role(measure, result), result) for result in measure.results]
+    return sorted(rows, key=lambda row: (row.median is None, sign * (row.median or 0)))
+
+
+def _role(measure: Measure, result: Result) -> Role:
+    median = usable(result)
+    if median is None:
+        return "failed"
+    if result.ours:
+        return "ours"
+    ours = compared_with(measure, result)
+    our_median = usable(ours) if ours else None
+    if our_median is None:
+        return "reference"
+    return (
+        "faster" if (median < our_median if measure.better == "lower" else median > our_median) else "slower"
+    )

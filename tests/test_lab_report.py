@@ -1,0 +1,302 @@
+"""Does the report show every result, load nothing, and run nothing of what a dataset says?"""
+
+from __future__ import annotations
+
+import base64
+import doctest
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from pellucid_bench.dataset import Dataset, DatasetError, Interpreter, Machine, Measure, Result, Target
+from pellucid_bench.report import figures, markdown, markup, table, units, write
+from pellucid_bench.report.page import page
+
+PAGE_SIZE_MAX = 3_000_000
+HOSTILE = (
+    '</script><script>document.title="run"</script><!-- <img src=x onerror="run()"> \'" &amp; ${run()} '
+    "|`*_[a](javascript:run()) $\\frac{1}{2} \u2028 \U0001f600 \ud800"
+)
+
+
+def result(name: str, median: float, **more: Any) -> Result:
+    samples = [median * 0.9, median, median * 1.2]
+    return Result(name, name, samples=samples, median=median, interval=(samples[0], samples[2]), **more)
+
+
+def measure(name: str, *results: Result, size: float | None = None, **more: Any) -> Measure:
+    fields = {"unit": "seconds", "group": name, **more}
+    return Measure(
+        f"an/{name}/{size}", f"{name}, {size or 'all'} keys", size=size, results=[*results], **fields
+    )
+
+
+def run_of(experiment: str, *measures: Measure, processor: str = "Some processor", **more: Any) -> Dataset:
+    return Dataset(
+        created="2026-11-24T12:00:00+00:00",
+        command=f"pellucid bench {experiment} --seed 7",
+        experiment=experiment,
+        machine=Machine(processor, 2, 24 << 30, "Linux", "6.1", "ext4", 0.5, processor),
+        python=Interpreter("CPython", "3.11.7", "GCC"),
+        measures=[*measures],
+        **more,
+    )
+
+
+def a_run(experiment: str = "dict", **more: Any) -> Dataset:
+    """Return a run with a curve of three sizes, one lone measure, a failure and a library that is faster."""
+    curve = [
+        measure(
+            "single writes",
+            result("pellucid", 1e-6 * size, ours=True),
+            result("lmdb", 2e-6 * size),
+            result("a loop", 1e-8, reference=True),
+            Result("plyvel", "plyvel", error="not installed"),
+            size=size,
+        )
+        for size in (100, 1000, 10000)
+    ]
+    lone = measure(
+        "bulk load",
+        result("pellucid", 1e6, ours=True),
+        result("duckdb", 4e6, unstable=True, facts={"file": "3 MB"}),
+        result("sqlite3", 1),
+        unit="rows/s",
+        better="higher",
+        labels=["cold"],
+        targets=[Target("2.00x duckdb", 2.0, 0.25, False)],
+    )
+    return run_of(experiment, *curve, lone, missing={"plyvel": "no wheel"}, **more)
+
+
+class Elements(HTMLParser):
+    """The elements of a page: their names, attributes and texts, as a browser's parser finds them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in markup.VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self._open[-1] if self._open else "", []).append(data)
+
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.texts["script"][0])
+        return found
+
+    def policy(self) -> str:
+        return next(of["content"] or "" for tag, of in self.found if of.get("http-equiv"))
+
+
+def test_examples_of_the_report_are_true() -> None:
+    assert all(doctest.testmod(module).attempted > 0 for module in (units, markup, markdown))
+    assert not any(doctest.testmod(module).failed for module in (units, markup, markdown))
+
+
+def test_the_page_loads_nothing() -> None:
+    elements = Elements(page([a_run()]))
+    loading = {"src", "srcset", "action", "data", "poster", "background", "ping"}
+    assert not [(tag, of) for tag, of in elements.found if loading & of.keys()]
+    assert all((of["href"] or "").startswith("#") for _, of in elements.found if "href" in of)
+    assert not {"link", "iframe", "img", "object", "embed", "base"} & {tag for tag, _ in elements.found}
+    assert elements.policy().startswith("default-src 'none'")
+    for style in elements.texts["style"]:
+        assert "url(" not in style
+        assert "@import" not in style
+
+
+def test_the_policy_allows_the_scripts_of_the_page_and_no_others() -> None:
+    elements = Elements(page([a_run()]))
+    scripts = elements.texts["script"]
+    assert len(scripts) == 3
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts[1:]]
+    allowed = re.search(r"script-src ([^;]*);", elements.policy())
+    assert allowed is not None
+    assert allowed[1].split() == [f"'sha256-{one}'" for one in hashes]
+
+
+def test_every_result_has_a_row_in_a_table() -> None:
+    run = a_run()
+    text = page([run])
+    assert text.count('<th scope="row">') == sum(len(one.results) for one in run.measures)
+    assert Elements(text).found.count(("table", {})) == 2
+    rows = [row for figure in Elements(text).data()["experiments"][0]["figures"] for row in figure["rows"]]
+    assert len(rows) == sum(len(one.results) for one in run.measures)
+
+
+def test_each_figure_has_its_command_and_its_machine() -> None:
+    text = page([a_run("dict"), a_run("writes", processor="Another processor")])
+    for figure in re.findall(r"<figure.*?</figure>", text, re.DOTALL)[:2]:
+        assert "pellucid bench dict --seed 7" in figure
+        assert "Some processor, 2 cores, 24 GiB, Linux 6.1, ext4, CPython 3.11.7, 2026-11-24" in figure
+    assert "<code>pellucid bench writes --seed 7</code> on Another processor" in text
+
+
+def test_machines_stand_side_by_side() -> None:
+    slow = a_run(processor="Slow processor")
+    for one in slow.measures:
+        for each in one.results:
+            each.median = each.median and each.median * 10
+    text = page([a_run(), slow])
+    [experiment] = Elements(text).data()["experiments"]
+    assert experiment["runs"] == ["A", "B"]
+    assert [len(figure["rows"]) for figure in experiment["figures"]] == [24, 6]
+    medians = [row["median"] for row in experiment["figures"][1]["rows"] if row["role"] == 0]
+    assert medians == [1e6, 1e7]
+    assert text.count('class="plot"') == 4
+    assert "Run B: Slow processor" in text
+
+
+def test_failures_and_missing_libraries_are_seen() -> None:
+    text = page([a_run(quick=True, complete=False, notes=["the clock is coarse"])])
+    assert "Not measured: plyvel (no wheel)." in text
+    assert "<li><b>plyvel</b>: not installed</li>" in text.replace(" (100; 1,000; 10,000)", "")
+    assert "its figures mean nothing" in text
+    assert "stopped before its end" in text
+    assert "the clock is coarse" in text
+
+
+def test_targets_and_losses_are_seen() -> None:
+    text = page([a_run()])
+    assert '<b class="missed">\u2717 missed</b>: target 2.00x duckdb, measured 0.25x' in text
+    assert "5 comparisons with other libraries; they were faster in 1." in text
+    assert "better than ours; unstable; file: 3 MB" in text
+
+
+def test_a_rival_is_compared_with_the_contender_that_it_is_like() -> None:
+    ours = [result("synced", 100.0, ours=True), result("unsynced", 1.0, ours=True)]
+    one = measure("put", *ours, result("lmdb", 50.0, like="unsynced"), result("dbm", 50.0))
+    roles = {row.name: row.role for row in figures.experiments([run_of("dict", one)])[0].figures[0].rows()}
+    assert roles == {"unsynced": "ours", "lmdb": "slower", "dbm": "faster", "synced": "ours"}
+
+
+def test_sizes_of_one_group_are_one_figure() -> None:
+    [experiment] = figures.experiments([a_run()])
+    assert [figure.sizes for figure in experiment.figures] == [[100, 1000, 10000], [None]]
+    assert experiment.figures[0].title == "single writes"
+
+
+def test_nothing_of_a_hostile_dataset_is_markup() -> None:
+    hostile = a_run(HOSTILE, processor=HOSTILE, versions={HOSTILE: HOSTILE}, notes=[HOSTILE])
+    hostile.command = hostile.created = HOSTILE
+    hostile.missing = {HOSTILE: HOSTILE}
+    for one in hostile.measures:
+        one.title = one.group = HOSTILE
+        one.labels = one.notes = [HOSTILE]
+        one.targets = [Target(HOSTILE)]
+        for index, each in enumerate(one.results):
+            each.contender = each.note = f"{HOSTILE}{index}"
+            each.facts = {HOSTILE: HOSTILE}
+            each.error = each.error and HOSTILE
+    text = page([hostile])
+    tags = {tag for tag, _ in Elements(text).found}
+    assert tags == {tag for tag, _ in Elements(page([a_run(versions={"a": "1"}, notes=["b"])])).found}
+    elements = Elements(text)
+    assert len(elements.texts["script"]) == 3
+    assert not [of for _, of in elements.found if any(name.startswith("on") for name in of)]
+    assert elements.data()["experiments"][0]["name"] == HOSTILE
+    text.encode("utf-8")
+
+
+def test_hostile_texts_are_drawn_and_printed(tmp_path: Path) -> None:
+    one = measure(HOSTILE, result(HOSTILE, 1.0, ours=True), Result("b", "b", error=HOSTILE), labels=[HOSTILE])
+    run = run_of(HOSTILE, one, processor=HOSTILE)
+    assert write([run], tmp_path / "a.svg") == [tmp_path / "a.svg"]
+    ElementTree.parse(tmp_path / "a.svg")
+    rows = [line for line in table(run).splitlines() if line.startswith("| ")]
+    table(run).encode("utf-8")
+    assert len(rows) == 3
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
+
+
+def test_a_report_of_many_experiments_is_small(tmp_path: Path) -> None:
+    names = [f"library {number}, in one transaction" for number in range(20)]
+
+    def large(number: int) -> Measure:
+        ours = result("pellucid, in one transaction", 1e-6, ours=True)
+        return measure(f"measure {number}", ours, *(result(name, 1.2345e-6) for name in names))
+
+    runs = [run_of(f"experiment {number}", *map(large, range(15))) for number in range(10)]
+    [path] = write(runs, tmp_path / "all.html")
+    assert path.stat().st_size < PAGE_SIZE_MAX
+
+
+def test_ratios_divide_by_the_baseline() -> None:
+    rising = figures.Figure("", "rows/s", "higher", [], [None])
+    falling = figures.Figure("", "bytes", "lower", [], [None])
+    assert (rising.ratio(2.0, 1.0), falling.ratio(2.0, 1.0), falling.ratio(1.0, 0.0)) == (
+        0.5,
+        2.0,
+        float("inf"),
+    )
+
+
+def test_zeros_negatives_and_empty_runs_are_shown(tmp_path: Path) -> None:
+    one = measure("a", result("pellucid", 0.0, ours=True), result("lmdb", 0.0), Result("b", "b", error="no"))
+    two = measure("b", Result("pellucid", "pellucid", ours=True, error="refused"))
+    below = measure("c", result("pellucid", 1.0, ours=True), Result("d", "d", samples=[-1.0], median=-1.0))
+    run = run_of("a", one, two, below)
+    assert "it has no figure" in page([run])
+    assert "This run has no measure." in page([run_of("a")])
+    write([run], tmp_path / "a.png")
+    assert "| b, all keys | refused |  |" in table(run)
+
+
+def test_images_are_one_for_each_experiment_and_always_the_same(tmp_path: Path) -> None:
+    runs = [a_run("dict"), a_run("writes/../x")]
+    first = write(runs, tmp_path / "plots.svg")
+    assert [path.name for path in first] == ["plots-dict.svg", "plots-writes-x.svg"]
+    texts = [path.read_bytes() for path in first]
+    assert [path.read_bytes() for path in write(runs, tmp_path / "plots.svg")] == texts
+    assert all(ElementTree.fromstring(text).tag.endswith("svg") for text in texts)
+    [image] = write(runs[:1], tmp_path / "dict.png")
+    assert image.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_has_our_figure_and_the_ratios_of_the_others() -> None:
+    text = table(a_run(quick=True, complete=False))
+    assert "| single writes, 100 keys | 100 \u00b5s | lmdb 2.00x, plyvel: not installed |" in text
+    assert "| bulk load, all keys, cold | 1.00 M/s | **duckdb 0.25x**, sqlite3 1,000,000x |" in text
+    assert "dict: `pellucid bench dict --seed 7`, Some processor, 2 cores, 24 GiB, Linux 6.1" in text
+    assert "its figures mean nothing" in text
+    assert "plyvel (no wheel)" in text
+
+
+def test_an_unknown_kind_of_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"named \.html, \.svg or \.png"):
+        write([a_run()], tmp_path / "report.pdf")
+    with pytest.raises(DatasetError, match="nothing to draw"):
+        write([run_of("dict")], tmp_path / "report.svg")
+
+
+@pytest.mark.parametrize(("library", "suffix"), [("vl_convert", "html"), ("matplotlib", "svg")])
+def test_a_missing_library_is_named_with_its_extra(
+    library: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pellucid_bench.report.library import plotting_script
+
+    plotting_script.cache_clear()
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(DatasetError, match=r"pip install 'pellucid\[bench\]'"):
+        write([a_run()], tmp_path / f"report.{suffix}")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="cannot write"):
+        write([a_run()], tmp_path / "nowhere" / "report.svg")
