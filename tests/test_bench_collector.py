@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import json
 import os
 import platform
+import random
 import resource
 import shutil
 import signal
@@ -15,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pellucid_bench import collect
-from pellucid_bench.dataset import Dataset, read
+from pellucid_bench import collect, figures, machine
+from pellucid_bench.dataset import Dataset, Interpreter, read
 
 COLLECTOR = Path(collect.__file__)
 NAMES = ["python2.7", *(f"python3.{minor}" for minor in range(6, 16)), "pypy", "pypy3"]
@@ -124,6 +126,21 @@ def test_the_sizes_are_those_of_the_bytes(tmp_path: Path) -> None:
     assert found["json"] == [len(json.dumps(collect.value_of(20)))]
     assert found["pickle C, protocol 2, fast"] > found["pickle C, protocol 2"]
     assert size.unit == "bytes"
+
+
+def test_the_machine_has_the_id_that_pellucid_bench_gives_it(tmp_path: Path) -> None:
+    found = collect.machine(str(tmp_path))
+    known = dataclasses.asdict(machine.describe(tmp_path))
+    assert {**found, "load": 0} == {**known, "load": 0}
+    assert Interpreter(**collect.interpreter()) == machine.interpreter()
+
+
+def test_the_intervals_are_those_of_pellucid_bench() -> None:
+    chance = random.Random(1)
+    for count in range(3, 12):
+        samples = [chance.random() for _ in range(count)]
+        assert tuple(collect.interval(samples)) == figures.interval(samples)
+    assert collect.UNSTABLE_WIDTH == figures.UNSTABLE_WIDTH
 
 
 # What goes wrong

@@ -5,23 +5,28 @@ The collector needs no library and runs under any Python, so it is a process of 
 
 from __future__ import annotations
 
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pellucid_bench.dataset import Dataset, read
+from pellucid_bench.dataset import Dataset, Measure, read
 from pellucid_bench.measures import of_dataset
 from pellucid_bench.run import Run, Unavailable
 
 COLLECTOR = Path(__file__).with_name("collect.py")
+STOPPED = 130
+"""The exit code of the collector after Ctrl-C."""
 
 
 def collect(
-    run: Run, experiment: str, python: str, sizes: Sequence[int], *, quick: bool = False
+    run: Run, experiment: str, python: str, sizes: Sequence[int], *, quick: bool = False, whole: bool = False
 ) -> Dataset | None:
     """Run one experiment of the collector under a Python, and add its measures to a run.
 
-    Return its dataset, or None if no measure of it was asked for.
+    `whole` says that the run has no other measures: its dataset is then one of that Python. Ctrl-C stops the
+    collector, and is raised when what it measured until then is in the run. Return its dataset, or None if no
+    measure of it was asked for.
     """
     path = run.directory / f"{experiment}.json"
     command = [python, str(COLLECTOR), experiment, "--json", str(path), "--sizes", *map(str, sizes)]
@@ -29,18 +34,26 @@ def collect(
     if quick:
         command.append("--quick")
     run.pace.on_progress(f"the collector under {python}")
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise Unavailable(f"cannot run {python}: {error.strerror}; name another Python") from error
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise Unavailable(f"the collector failed under {python}: {lines[-1]}")
+    said, code = _run(command, python, run.pace.on_progress)
+    is_stopped = code == STOPPED
+    if is_stopped and not path.exists():
+        raise KeyboardInterrupt
+    if code and not is_stopped:
+        raise Unavailable(f"the collector failed under {python}: {said or f'exit code {code}'}")
     [found] = read(path)
     path.unlink()
+    if whole:
+        run.interpreter = found.python
     wanted = [measure for measure in found.measures if run.wants(measure.title)]
-    if not wanted:
-        return None
+    if wanted:
+        _take(run, found, wanted)
+    if is_stopped:
+        raise KeyboardInterrupt
+    return found if wanted else None
+
+
+def _take(run: Run, found: Dataset, wanted: list[Measure]) -> None:
+    """Put measures of the collector into a run."""
     run.rivals.versions.update(found.versions)
     run.rivals.missing.update(found.missing)
     run.notes += [note for note in found.notes if note not in run.notes]
@@ -48,7 +61,37 @@ def collect(
     for measure in wanted:
         run.add(of_dataset(measure))
     run.absent = before
-    return found
+
+
+def _run(command: list[str], python: str, on_progress: Callable[[str], None]) -> tuple[str, int]:
+    """Run the collector, and return the last line that it said and its exit code."""
+    last = ""
+    try:
+        # In a session of its own, Ctrl-C of the terminal does not reach it: it gets exactly one from here.
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Unavailable(f"cannot run {python}: {error.strerror}; name another Python") from error
+    with process:
+        assert process.stderr is not None
+        try:
+            while True:
+                try:
+                    for line in process.stderr:
+                        last = line.strip() or last
+                        on_progress(last)
+                    return last, process.wait()
+                except KeyboardInterrupt:
+                    process.send_signal(signal.SIGINT)
+        except BaseException:
+            process.kill()
+            raise
 
 
 def describe(found: Dataset) -> str:

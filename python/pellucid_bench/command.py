@@ -208,6 +208,7 @@ def _fill(made: Dataset, run: Run, name: str) -> None:
     """Put what was measured into the dataset."""
     import pellucid
 
+    made.python = run.interpreter or made.python
     made.versions = {"pellucid": version_of("pellucid", pellucid), **run.rivals.versions}
     made.missing = {
         name: why

@@ -13,6 +13,7 @@ import platform
 import time
 from pathlib import Path
 
+from pellucid_bench import collect
 from pellucid_bench.dataset import Interpreter, Machine
 
 TICK_COARSE = 1e-6
@@ -36,10 +37,8 @@ def describe(directory: Path) -> Machine:
 
 
 def interpreter() -> Interpreter:
-    """Return this Python."""
-    return Interpreter(
-        platform.python_implementation(), platform.python_version(), platform.python_compiler()
-    )
+    """Return this Python, and how it was built."""
+    return Interpreter(**collect.interpreter())
 
 
 def warnings(machine: Machine, tick: float) -> list[str]:

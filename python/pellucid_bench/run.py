@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Protocol, TypeVar
 
+from pellucid_bench.dataset import Interpreter
 from pellucid_bench.measures import Measure, Target, Unit
 from pellucid_bench.rivals import Rivals, library_of, reason
 from pellucid_bench.runner import Contender, Pace, measure
@@ -44,6 +45,8 @@ class Run:
     measures: list[Measure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What a reader of the dataset has to know of this run."""
+    interpreter: Interpreter | None = None
+    """The Python under which everything was measured, if it is another one than this."""
     absent: dict[str, str] = field(default_factory=dict)
     """The libraries that cannot take part in what is measured now, with the reasons. Measures show them."""
     seen: set[str] = field(default_factory=set)

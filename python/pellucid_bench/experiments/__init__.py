@@ -18,6 +18,7 @@ NAMES: dict[str, str] = {
     "dict": "dicts",
     "writes": "writes",
     "query": "queries",
+    "pickle": "pickles",
     "buffers": "buffers",
     "scale": "scale",
     "megabyte": "megabyte",

@@ -1,0 +1,135 @@
+"""This experiment measures how values become bytes and values again, and what the memo of pickle costs.
+
+    pellucid bench pickle
+    pellucid bench pickle --python /usr/bin/python2.7    # the standard library alone, under another Python
+
+A sample is processor time, as in the collector: no contender waits for anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pellucid_bench import collect as collector
+from pellucid_bench.about import About, Setting
+from pellucid_bench.collected import collect
+from pellucid_bench.contenders.value_codecs import ValueCodec, value_codecs
+from pellucid_bench.measures import Measure, Result, Unit
+from pellucid_bench.run import Run
+from pellucid_bench.runner import Contender, freeze, unfreeze
+
+ABOUT = About(
+    "pickle",
+    "What does the memo of pickle cost, and how fast are pickle, marshal, JSON, CBOR and pellucid?",
+    "Dumps and loads one dict, a list of 100, and a list of 100,000: each protocol of pickle with the memo "
+    "and with `fast`, marshal, json, orjson, ujson, msgspec, cbor2 and pellucid.",
+    (
+        Setting("sizes", (1, 100, 100_000), (1, 100, 500), "dicts in the list; 1 is one dict without a list"),
+        Setting(
+            "python", None, None, "measure the standard library under this Python: 2.7, 3.6 to 3.15, PyPy"
+        ),
+    ),
+)
+BULK = 10_000
+"""A list of so many dicts takes seconds."""
+
+
+def run(run: Run) -> None:
+    """Measure all libraries under this Python, or the standard library under another one."""
+    if run.settings.python:
+        collect(run, "pickle", run.settings.python, run.settings.sizes, quick=run.pace.is_quick, whole=True)
+        return
+    codecs = run.gather(value_codecs)
+    missing = run.absent
+    # What this package has in memory is not the garbage of a contender.
+    freeze()
+    try:
+        for size in run.settings.sizes:
+            run.absent = dict(missing)
+            _measure(run, codecs, size)
+    finally:
+        unfreeze()
+
+
+def _measure(run: Run, codecs: list[ValueCodec], size: int) -> None:
+    """Measure all codecs with one value."""
+    value = collector.value_of(size)
+    about = collector.of_value(size)
+    made: dict[str, bytes] = {}
+    able = run.able(codecs, partial(_check, value, made, {}))
+    dump = _timed(run, "dump", size, able, {one.name: partial(one.dumps, value) for one in able})
+    del value  # the garbage collector would walk through it while others are loaded
+    _timed(run, "load", size, able, {one.name: partial(one.loads, made[one.name]) for one in able})
+    title = f"bytes of {about}"
+    if run.wants(title):
+        rows = [
+            Result(one.name, one.is_ours, costs=[float(len(made[one.name]))], facts=dict(one.facts))
+            for one in able
+        ]
+        run.add(Measure(title, Unit.BYTES, rows, group="size", size=size))
+    title = f"share of the memo in the time to dump {about}"
+    if dump and run.wants(title):
+        run.absent = {}
+        shares = memo_shares(dump)
+        run.add(Measure(title, Unit.FACTOR, shares, notes=[collector.MEMO], group="memo", size=size))
+
+
+def _check(value: Any, made: dict[str, bytes], same: dict[bytes, bytes], codec: ValueCodec) -> None:
+    """Keep the bytes of a codec, if they give the value back."""
+    data = codec.dumps(value)
+    if codec.loads(data) != value:
+        raise ValueError("it gives back another value than it was given")
+    made[codec.name] = same.setdefault(data, data)  # many codecs make the same bytes: keep them once
+
+
+def _timed(
+    run: Run, group: str, size: int, codecs: list[ValueCodec], work: dict[str, Callable[[], Any]]
+) -> Measure | None:
+    pace = collector.Pace(sample_seconds=run.pace.sample_seconds, quick=run.pace.is_quick)
+    contenders = [
+        Contender(one.name, Sampled(work[one.name], pace).sample, is_ours=one.is_ours) for one in codecs
+    ]
+    measure = run.measure(
+        f"{group} {collector.of_value(size)}",
+        Unit.TIME,
+        contenders,
+        rounds=run.pace.bulk_rounds if size >= BULK else None,
+        notes=["processor time"],
+        group=group,
+        size=size,
+    )
+    facts = {one.name: one.facts for one in codecs}
+    for result in measure.results if measure else ():
+        result.facts.update(facts.get(result.name, {}))
+    return measure
+
+
+class Sampled:
+    """Work that is timed as the collector does it."""
+
+    def __init__(self, work: Callable[[], Any], pace: Any) -> None:
+        self.work = work
+        self.pace = pace
+        self.loops = 0
+
+    def sample(self) -> float:
+        """Return the seconds of one call. The first sample finds how many calls are long enough."""
+        clock = collector.PROCESSOR_TIME
+        if not self.loops:
+            self.loops, _ = collector.calibrated(self.work, self.pace, clock)
+        return float(collector.sample(self.work, self.loops, clock))
+
+
+def memo_shares(dump: Measure) -> list[Result]:
+    """Return how much of the time of each pickler the memo takes, in each round."""
+    shares = []
+    for one in dump.results:
+        fast = dump.result(f"{one.name}, fast")
+        if fast is None or one.error or fast.error:
+            continue
+        facts = {name: one.facts[name] for name in ("pickler", "protocol")}
+        costs = [(long - short) / long for long, short in zip(one.costs, fast.costs, strict=True) if long]
+        shares.append(Result(one.name, facts=facts, costs=costs))
+    return shares
