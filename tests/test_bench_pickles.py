@@ -87,6 +87,12 @@ def test_the_standard_library_runs_under_another_python(name: str, tmp_path: Pat
     }
 
 
+def test_another_python_is_measured_once_with_isolation(tmp_path: Path) -> None:
+    run = measured(tmp_path, "--python", INTERPRETERS[next(iter(FIRST_OF_A_KIND))], "--isolate")
+    assert "--isolate changes nothing here: another Python measures, in a process of its own" in run.notes
+    assert f"{run.python.implementation} {run.python.version}" == next(iter(FIRST_OF_A_KIND))
+
+
 def test_its_measures_have_the_same_names_as_those_of_this_python(tmp_path: Path) -> None:
     here, there = measured(tmp_path), measured(tmp_path, "--python", sys.executable)
     assert [one.id for one in there.measures] == [one.id for one in here.measures]

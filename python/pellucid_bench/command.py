@@ -174,9 +174,10 @@ def _progress(console: Any, run: Run, name: str) -> Iterator[None]:
 def _do(experiment: Any, run: Run, made: Dataset, options: Options) -> int:
     """Run an experiment, and say why if it ends before its end. Return the exit code."""
     try:
-        if options.isolate and (why := isolation.refusal(experiment.ABOUT)):
+        why = isolation.refusal(experiment.ABOUT, run.settings) if options.isolate else None
+        if why:
             run.notes.append(why)
-        if options.isolate and not isolation.refusal(experiment.ABOUT):
+        if options.isolate and not why:
             isolation.run(experiment.ABOUT.name, run, options.quick, options.rounds)
         else:
             experiment.run(run)

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pellucid_bench import child
@@ -25,8 +26,10 @@ from pellucid_bench.runner import Pace
 NOTE = "each library was measured in a worker process of its own, one after the other"
 
 
-def refusal(about: About) -> str | None:
+def refusal(about: About, settings: SimpleNamespace) -> str | None:
     """Return why an experiment cannot be isolated, or None if it can."""
+    if getattr(settings, "python", None):
+        return "--isolate changes nothing here: another Python measures, in a process of its own"
     if about.isolation == "always":
         return "--isolate changes nothing here: each contender has processes of its own in any case"
     if about.isolation == "never":
