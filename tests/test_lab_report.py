@@ -175,7 +175,7 @@ def test_failures_and_missing_libraries_are_seen() -> None:
 def test_targets_and_losses_are_seen() -> None:
     text = page([a_run()])
     assert '<b class="missed">\u2717 missed</b>: target 2.00x duckdb, measured 0.25x' in text
-    assert "5 comparisons with other libraries; they were faster in 1." in text
+    assert "5 comparisons with other libraries; they were better in 1." in text
     assert "better than ours; unstable; file: 3 MB" in text
 
 

@@ -107,7 +107,8 @@
 
   function times(ratio) {
     if (ratio < 0.01) return `${Number(ratio.toPrecision(1))}x`;
-    return `${ratio.toLocaleString("en", {maximumFractionDigits: ratio < 10 ? 2 : 0})}x`;
+    const digits = ratio < 10 ? 2 : 0;
+    return `${ratio.toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits})}x`;
   }
 
   function points(shown, run, size) {
@@ -142,7 +143,7 @@
     const possible = Number.isFinite(low);
     let log = shown.choice.scale === "log";
     if (!shown.choice.scale) log = possible && (isCurve || high / low > LINEAR_RATIO_MAX);
-    if (!log || !possible) return {type: "linear", domain: [0, (high || 1) * 1.02]};
+    if (!log || !possible) return {type: "linear", zero: false, domain: [0, (high || 1) * 1.02]};
     const ends = shown.choice.base ? [Math.min(low, 1), Math.max(high, 1)] : [low, high];
     return {type: "log", domain: [ends[0] / 1.5, ends[1] * 1.5]};
   }
@@ -174,6 +175,13 @@
     };
   }
 
+  const pen = document.createElement("canvas").getContext("2d");
+
+  function widest(texts) {
+    pen.font = `${CONFIG.axis.labelFontSize}px ${CONFIG.font}`;
+    return Math.ceil(Math.max(0, ...texts.map((text) => pen.measureText(text).width)));
+  }
+
   const ROLE_COLORS = {
     domain: ["ours", "slower", "faster", "reference"],
     range: ["var(--ours)", "var(--slower)", "var(--faster)", "var(--reference)"],
@@ -181,18 +189,20 @@
 
   function bars(shown, all, rows, room) {
     const scale = scaleOf(shown, all, false);
-    const label = Math.min(230, Math.max(90, Math.round(room * 0.34)));
+    const label = Math.min(widest(rows.map((row) => row.name)) + 4, Math.round(room * (room < 500 ? 0.45 : 0.4)));
     const floor = scale.type === "log" ? (shown.choice.base ? 1 : scale.domain[0]) : 0;
     const values = rows.map((row) => ({...row, floor,
       value: scale.type === "log" && row.value !== null && row.value <= 0 ? null : row.value}));
-    const x = {field: "value", type: "quantitative", scale: {...scale, nice: false, zero: false},
+    const x = {field: "value", type: "quantitative", scale: {...scale, nice: false},
       axis: axisOf(shown, scale, room - label - 80, "x")};
     const color = {field: "role", type: "nominal", scale: ROLE_COLORS, legend: null};
     // A bar on a logarithmic scale has no meaningful length, except from 1 on for ratios. So it is a dot on a
     // line that leads the eye from the name.
+    // The stroke of a bar can be seen where the bar itself is too short.
     const isBar = scale.type === "linear" || shown.choice.base;
     const marks = isBar
-      ? [{mark: {type: "bar", height: {band: 0.68}}, encoding: {x, x2: {field: "floor"}, color}}]
+      ? [{mark: {type: "bar", height: {band: 0.68}, strokeWidth: 1},
+        encoding: {x, x2: {field: "floor"}, color, stroke: color}}]
       : [{mark: {type: "rule", strokeWidth: 1, opacity: 0.55}, encoding: {x, x2: {field: "floor"}, color}},
         {mark: {type: "circle", size: 75, opacity: 1}, encoding: {x, color}}];
     const figures = {filter: "!datum.failed && isValid(datum.value)"};
@@ -230,6 +240,9 @@
       dash: DASHES[Math.floor(place / LINES.length) % DASHES.length]};
   }
 
+  // Of a point itself, or of the cell around it that Vega-Lite makes to find the nearest point.
+  const TIP_NEARBY = "datum.tip ? datum.tip : datum.datum ? datum.datum.tip : null";
+
   function curves(shown, all, rows, room) {
     const scale = scaleOf(shown, all, true);
     const values = rows.filter((row) => !row.failed && (scale.type === "linear" || row.value > 0));
@@ -238,7 +251,7 @@
     const sizes = shown.figure.sizes;
     const x = {field: "at", type: "quantitative", scale: {type: "log", nice: false, domain: [sizes[0], sizes.at(-1)]},
       axis: {title: null, values: sizes, labelExpr: "format(datum.value, '~s')", grid: false, labelOverlap: true}};
-    const y = {field: "value", type: "quantitative", scale: {...scale, nice: false, zero: false},
+    const y = {field: "value", type: "quantitative", scale: {...scale, nice: false},
       axis: axisOf(shown, scale, 280, "y")};
     const faded = {condition: {param: "near", value: 1, empty: true}, value: 0.15};
     return {
@@ -249,13 +262,12 @@
         {mark: {type: "line", interpolate: "linear"}, encoding: {opacity: faded,
           strokeDash: {field: "name", type: "nominal", legend: null, scale: {domain: names,
             range: styles.map((style) => style.dash.length ? style.dash : [1, 0])}},
-          strokeWidth: {field: "name", type: "nominal", legend: null, scale: {type: "ordinal", domain: names,
-            range: styles.map((style) => style.width)}}}},
+          strokeWidth: {condition: {test: "datum.role === 'ours'", value: 3}, value: 1.6}}},
         {mark: {type: "rule", opacity: 0.5}, transform: [{filter: "isValid(datum.low) && datum.low > 0"}],
           encoding: {y: {field: "low", type: "quantitative"}, y2: {field: "high"}, opacity: faded}},
         {params: [{name: "near", select: {type: "point", on: "pointerover", nearest: true, fields: ["name"],
           clear: "pointerout"}}],
-          mark: {type: "circle", size: 45, tooltip: {expr: "datum.tip"}}, encoding: {opacity: faded}},
+          mark: {type: "circle", size: 45, tooltip: {expr: TIP_NEARBY}}, encoding: {opacity: faded}},
       ],
       values,
       names,
@@ -331,7 +343,8 @@
           $schema: "https://vega.github.io/schema/vega-lite/v6.json", description: `${shown.figure.title}: the ` +
             "table below has every figure", width: node.clientWidth, autosize: {type: "fit-x", contains: "padding"},
           padding: 2, data: {values}, config: CONFIG, ...spec,
-        }, {ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: {theme: "custom"}});
+        }, {ast: true, renderer: "svg", actions: false, defaultStyle: false, logLevel: 1,
+          tooltip: {theme: "custom"}});
         one.views[index] = made;
       } catch (error) {
         node.replaceChildren(element("p", {class: "empty"}, `This plot cannot be drawn: ${error.message}`));

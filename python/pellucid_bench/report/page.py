@@ -89,14 +89,16 @@ def _header(found: Sequence[Experiment]) -> Markup:
 
 
 LEGEND = inline(
-    element("span", class_="swatch ours"),
-    "pellucid ",
-    element("span", class_="swatch slower"),
-    "another library, not faster ",
-    element("span", class_="swatch faster"),
-    "another library, faster ",
-    element("span", class_="swatch reference"),
-    "for orientation. Thin lines are the 95 % intervals of the medians; ",
+    [
+        element("span", element("span", class_=f"swatch {role}"), f"{text} ", class_="key")
+        for role, text in (
+            ("ours", "pellucid"),
+            ("slower", "another library"),
+            ("faster", "another library, better than pellucid"),
+            ("reference", "for orientation"),
+        )
+    ],
+    "Thin lines are the 95 % intervals of the medians; ",
     element("b", "\u2248"),
     " marks a median that is unstable.",
 )
@@ -112,7 +114,7 @@ def _licences() -> Markup:
 
 def _experiment(number: int, one: Experiment) -> Markup:
     compared, lost = one.duels()
-    summary = f"{compared} comparisons with other libraries; they were faster in {lost}."
+    summary = f"{compared} comparisons with other libraries; they were better in {lost}."
     figures = [_figure(one, index, figure) for index, figure in enumerate(one.figures)]
     return element(
         "section",
