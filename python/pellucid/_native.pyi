@@ -23,6 +23,7 @@ from typing import (
     NoReturn,
     Protocol,
     SupportsIndex,
+    TypeAlias,
     final,
     overload,
     type_check_only,
@@ -63,6 +64,7 @@ __all__ = [
     "TransactionContext",
     "Watch",
     "__version__",
+    "_compress_all",
     "_limit_log",
     "_limit_sorts",
     "count",
@@ -80,6 +82,7 @@ __all__ += ["ServerRows", "ServerTable", "server_index_definition", "server_inde
 
 __version__: str
 
+_Flag: TypeAlias = bool | None
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 _V = TypeVar("_V", default=Any)
@@ -104,6 +107,7 @@ def counters() -> dict[str, int]: ...
 def set_threads(count: int | None) -> None: ...
 def _limit_log(segment_size: int) -> None: ...
 def _limit_sorts(memory: int) -> None: ...
+def _compress_all(on: bool) -> None: ...
 
 # Objects that export columns through the Arrow PyCapsule interface.
 @type_check_only
@@ -188,6 +192,7 @@ class Table(MutableMapping[Any, _V]):
     def update(self, other: Any = None, /, **more: _V) -> None: ...
     def clear(self) -> None: ...
     def unreadable(self) -> list[tuple[Any, Exception]]: ...
+    def stats(self) -> dict[str, int]: ...
     def watch(
         self,
         *,
@@ -404,10 +409,12 @@ class Database(MutableMapping[Any, Any]):
     def __exit__(self, *_error: object) -> None: ...
     def close(self) -> None: ...
     @overload
-    def table(self, name: str, /, *, type: None = None, run_init: Literal[False] = False) -> Table[Any]: ...
+    def table(
+        self, name: str, /, *, type: None = None, run_init: Literal[False] = False, compress: _Flag = None
+    ) -> Table[Any]: ...
     @overload
     def table(
-        self, name: str, /, *, type: type[_T], run_init: bool = False, fast: bool = False
+        self, name: str, /, *, type: type[_T], run_init: bool = ..., fast: bool = ..., compress: _Flag = ...
     ) -> Table[_T]: ...
     def tables(self) -> list[str]: ...
     def drop_table(self, name: str) -> None: ...
@@ -708,22 +715,14 @@ class ListIterator:
 class TransactionContext:
     def __enter__(self) -> Self: ...
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> bool: ...
 
 @final
 class EditContext:
     def __enter__(self) -> Any: ...
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> bool: ...
 
 F: Expression

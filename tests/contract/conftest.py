@@ -10,11 +10,24 @@ import differences
 import pellucid
 import pytest
 import servers
+from pellucid import _native
 
 ON_SERVER = "server"
 
 
-@pytest.fixture(params=["file", "memory", ON_SERVER])
+@pytest.fixture
+def compressed_path(path: Path) -> Iterator[Path]:
+    """A path at which every table is compressed, and commits soon leave the log, where rows are plain."""
+    _native._compress_all(True)
+    _native._limit_log(1 << 12)
+    try:
+        yield path
+    finally:
+        _native._limit_log(0)
+        _native._compress_all(False)
+
+
+@pytest.fixture(params=["file", "compressed", "memory", ON_SERVER])
 def db(
     request: pytest.FixtureRequest, path: Path, started: Callable[[str], str]
 ) -> Iterator[pellucid.Database]:
@@ -27,7 +40,9 @@ def db(
                 distribute_all(request.getfixturevalue("monkeypatch"))
             yield database
         return
-    with pellucid.open(path if request.param == "file" else ":memory:") as database:
+    if request.param == "compressed":
+        request.getfixturevalue("compressed_path")
+    with pellucid.open(":memory:" if request.param == "memory" else path) as database:
         yield database
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import differences
 import on_server
 import pellucid
+import pytest
 import test_model
 import test_rows_alone
 
@@ -43,3 +44,12 @@ def test_transactions_of_rows_are_dicts(url: str) -> None:
                 assert db.check() == []
     with pellucid.open(url, "r") as db:
         test_rows_alone.check({name: db.table(name) for name in names}, copy.deepcopy(model))
+
+
+def test_a_table_on_a_server_is_not_compressed(url: str) -> None:
+    with pellucid.open(url) as db:
+        with pytest.raises(ValueError, match="cannot be created with compress=True"):
+            db.table("t", compress=True)
+        table = db.table("t", compress=False)
+        table["a"] = 1
+        assert table["a"] == 1

@@ -32,7 +32,7 @@ def test_a_database_and_its_snapshots_have_the_verbs_of_a_table(db: Database) ->
     writing = {"append", "clear", "edit", "extend", "pop", "popitem", "setdefault", "update"}
     writing |= {"create_index", "drop_index", "rebuild_index"}
     assert verbs - public(db) == set()
-    assert verbs - public(db.snapshot()) == writing | {"watch"}
+    assert verbs - public(db.snapshot()) == writing | {"watch", "stats"}
     for number, city in enumerate(["Bath", "York", "Bath"]):
         db[number] = {"n": number, "at": {"city": city}}
     with db.snapshot() as before:
@@ -349,3 +349,11 @@ def test_extend_is_one_transaction(db: Database) -> None:
     assert len(table) == 0
     assert table.extend({"a": number, "b": str(number)} for number in range(1000)) == 1000
     assert [row.a for row in table.values()] == list(range(1000))
+
+
+def test_a_table_keeps_what_it_was_created_with(db: pellucid.Database) -> None:
+    with pytest.raises(TypeError, match="compress"):
+        db.table("t", compress="yes")  # type: ignore[call-overload]
+    db.table("plain", compress=False)["a"] = 1
+    db.table("plain", compress=False)["b"] = 2
+    assert db.table("plain") == {"a": 1, "b": 2}

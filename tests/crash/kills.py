@@ -30,6 +30,9 @@ from crash.operations import Model, Tables, Writer, apply_to_model
 SEGMENT_SIZES = [1 << 16, 1 << 16, 1 << 17, 1 << 20, 0]
 """Areas of the log: the small ones are full after some hundred operations; 0 is the usual size."""
 
+COMPRESSED_SHARE = 0.3
+"""So many rounds have all tables compressed, and train many dictionaries."""
+
 # Where to kill: in these phases, after at most so many seconds in them.
 Target = tuple[tuple[str, ...], float]
 TARGETS: list[Target] = [
@@ -94,6 +97,7 @@ def run_round(seed: int, folder: Path) -> Tally:
         # A reader may have outlived everybody.
         round_.kill_all()
         _native._limit_log(0)
+        _native._compress_all(False)
     shutil.rmtree(folder)
     tally.seconds = time.monotonic() - begin
     return tally
@@ -115,8 +119,13 @@ class Round:
 
     def run(self) -> None:
         segment_size = self.dice.choice(SEGMENT_SIZES)
-        self.tell(f"{len(self.models)} writers, segments of {segment_size or 'the usual'} bytes")
+        # Of dice of their own: the other rounds are what they were before there was compression.
+        is_compressed = random.Random(f"{self.seed} compressed").random() < COMPRESSED_SHARE
+        kind = "compressed tables" if is_compressed else "tables"
+        self.tell(f"{len(self.models)} writers of {kind}, segments of {segment_size or 'the usual'} bytes")
         _native._limit_log(segment_size)
+        # Dictionaries are trained at 1, 2, 4, 8, ... rows.
+        _native._compress_all(is_compressed)
         for number in range(self.dice.randint(2, 3)):
             self.live(number)
             for _ in range(self.dice.choice([0, 0, 1, 1, 2, 4])):

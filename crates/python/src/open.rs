@@ -40,6 +40,14 @@ pub fn limit_sorts(memory: usize) {
     SORT_MEMORY.store(memory, Ordering::Relaxed);
 }
 
+/// Make every table that this process creates a compressed one, and compress it from its first row
+/// on, so that tests can read what other tests store.
+#[pyfunction]
+#[pyo3(name = "_compress_all")]
+pub fn compress_all(on: bool) {
+    pellucid_store::compress_all(on);
+}
+
 /// Issues a warning of the store at the line that called us.
 pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     let class = match warning {

@@ -2,12 +2,46 @@
 
 use std::collections::HashMap;
 
-use pellucid_store::{Finding, Stats};
+use pellucid_store::{Finding, Sizes, Stats};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::core::Core;
+use crate::signals::Signals;
+use crate::store_errors;
+use crate::table::handle::Table;
 use crate::values::keys;
+
+/// The sizes of a table for `Table.stats()`.
+///
+/// # Errors
+/// What a signal handler raises; `DatabaseCorrupt`.
+pub fn sizes_of<'py>(table: &Bound<'py, Table>) -> PyResult<Bound<'py, PyDict>> {
+    let (py, this) = (table.py(), table.get());
+    let failed = |error| store_errors::of_store(py, error);
+    let snapshot = this.snapshot(py)?;
+    let id = this.identity().in_committed(py, this.core(), &snapshot).map_err(failed)?;
+    let (mut sizes, mut is_compressed) = (Sizes::default(), false);
+    if let Some(id) = id {
+        let mut signals = Signals::by_turns();
+        sizes = snapshot.sizes(id, &mut || signals.go_on()).map_err(failed)?;
+        is_compressed = snapshot.is_compressed(id).map_err(failed)?;
+    }
+    let result = PyDict::new(py);
+    for (name, value) in [
+        ("compress", u64::from(is_compressed)),
+        ("rows", sizes.rows),
+        ("compressed_rows", sizes.packed_rows),
+        ("key_size", sizes.keys),
+        ("plain_size", sizes.records),
+        ("size", sizes.stored),
+        ("dictionaries", sizes.dictionaries),
+        ("dictionary_size", sizes.dictionary_bytes),
+    ] {
+        result.set_item(name, value)?;
+    }
+    Ok(result)
+}
 
 /// The statistics of a database for `Database.stats()`: sizes in bytes, all other figures are
 /// counts.

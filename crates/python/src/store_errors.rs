@@ -31,7 +31,10 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         StoreError::Stopped => return stopped(py),
         StoreError::NoSuchTable { table } => return PyKeyError::new_err(table.clone()),
         StoreError::NoMemory { .. } => return PyMemoryError::new_err(message),
-        StoreError::TableExists { .. } | StoreError::TableName { .. } | StoreError::VersionAhead { .. } => {
+        StoreError::TableExists { .. }
+        | StoreError::OtherCompression { .. }
+        | StoreError::TableName { .. }
+        | StoreError::VersionAhead { .. } => {
             return value_error(message);
         }
         StoreError::HistoryGone { since, oldest, .. } => {

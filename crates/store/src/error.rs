@@ -217,6 +217,13 @@ pub enum StoreError {
         /// The name.
         table: String,
     },
+    /// A table was opened as compressed and is not, or the other way round.
+    OtherCompression {
+        /// The table.
+        table: String,
+        /// What it is.
+        is_compressed: bool,
+    },
     /// A name that no table can have.
     TableName {
         /// Its size in bytes.
@@ -487,6 +494,7 @@ impl StoreError {
                 write!(out, "table '{table}' has been dropped since it was opened")
             }
             Self::TableExists { table } => write!(out, "table '{table}' exists already"),
+            Self::OtherCompression { table, is_compressed } => fmt_other(out, table, *is_compressed),
             Self::TableName { size, size_max } => {
                 write!(out, "a table's name has 1 to {size_max} bytes, and this one {size}")
             }
@@ -643,6 +651,15 @@ fn fmt_strange(out: &mut fmt::Formatter<'_>, path: &str, what: &str) -> fmt::Res
         out,
         "'{path}' is {what}: the database beside it keeps a file of its own under that name, and opens nothing but a regular file there, through no link"
     )
+}
+
+fn fmt_other(out: &mut fmt::Formatter<'_>, table: &str, is_compressed: bool) -> fmt::Result {
+    let (is, wanted, other) = if is_compressed {
+        ("is", "False", "a new table without compression")
+    } else {
+        ("is not", "True", "a new table that is")
+    };
+    write!(out, "table '{table}' {is} compressed: leave out compress={wanted}, or copy its rows to {other}")
 }
 
 fn fmt_outgrown(out: &mut fmt::Formatter<'_>, path: &str, reserved: u64) -> fmt::Result {

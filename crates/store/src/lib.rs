@@ -32,6 +32,7 @@ pub use error::{Holder, StoreError, Wanted};
 pub use index::{
     Building, Derive, Derived, Deriver, IndexError, IndexInfo, KeepOn, NotUnique, Reached, range_of_parts,
 };
+pub use pack::compress_all;
 pub use pack::sizes::Sizes;
 pub use store::{Durability, Mode, OpenOptions, Store};
 pub use sys::os::{is_first_thread, system_number, thread_number};

@@ -149,19 +149,30 @@ class Database(Mapping, Source):
         fast: bool = False,
         distributed: bool | None = None,
         queryable: bool | None = None,
+        compress: bool | None = None,
     ) -> Table:
         """Return the table with this name; its first write creates it.
 
         `distributed=True` creates a table whose rows are on several servers, by their keys; the server needs
         Citus for it. `queryable=True` creates a table whose rows have key and value as JSON, too, for other
         programs. Raises `ValueError` where there is no Citus, or if the table is there and is another one.
-        The other keywords are as in a file.
+        Only the tables of a file can be compressed: `compress=True` raises `ValueError`. The other keywords
+        are as in a file.
         """
         self._check_open()
         name = name_of(name, "name")
-        for argument, given in (("distributed", distributed), ("queryable", queryable)):
+        for argument, given in (
+            ("distributed", distributed),
+            ("queryable", queryable),
+            ("compress", compress),
+        ):
             if given not in (None, True, False):
                 raise TypeError(f"{argument}= is True or False, not {given!r}")
+        if compress:
+            raise ValueError(
+                f"tables on a server cannot be created with compress=True, and {self._place.shown} is one: "
+                "leave it out; PostgreSQL itself compresses rows of more than about 2 kB"
+            )
         if distributed and not self._catalog.has_citus:
             raise ValueError(
                 f"{self._place.shown} has no extension citus, so its tables cannot be distributed: leave out "

@@ -52,16 +52,29 @@ pub type Frozen = (Snapshot, GilRc<Gate>);
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
 
 impl Table {
-    /// The table `name` of a database; the first write creates it.
-    pub fn new(py: Python<'_>, core: Arc<Core>, name: String, class: Option<RowClass>) -> Self {
-        let table = Self::over(core, Identity::new(name, false), class, None);
-        // Looks up the table's id, if the table exists. An error here occurs again on the first
+    /// The table `name` of a database; the first write creates it, compressed if `compress` says so.
+    ///
+    /// # Errors
+    /// `ValueError` if the table exists and `compress` says otherwise.
+    pub fn new(
+        py: Python<'_>,
+        core: Arc<Core>,
+        name: String,
+        class: Option<RowClass>,
+        compress: Option<bool>,
+    ) -> PyResult<Self> {
+        let identity = Identity::new(name, false).with_compression(compress);
+        let table = Self::over(core, identity, class, None);
+        // Looks up the table's id, if the table exists. Another error occurs again on the first
         // use, which raises it.
-        let _ = table.id(py);
+        let found = table.id(py);
+        if compress.is_some() {
+            found?;
+        }
         if let Some(standing) = table.identity.pending(py) {
             table.core.add_pending(py, standing);
         }
-        table
+        Ok(table)
     }
 
     /// The table that has this name at the time of each access: a database uses it for its own

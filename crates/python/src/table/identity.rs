@@ -29,6 +29,9 @@ pub struct Identity {
     next_key: GilValue<Option<(TableId, u64, i64)>>,
     // The table's id, found in a transaction whose catalog had this serial.
     seen_within: GilValue<Option<(u64, TableId)>>,
+    // Whether the table must be compressed or must not be, and the table of which that is known.
+    compress: Option<bool>,
+    compared: GilValue<Option<TableId>>,
 }
 
 impl Identity {
@@ -42,7 +45,32 @@ impl Identity {
             seen: GilValue::new(None),
             next_key: GilValue::new(None),
             seen_within: GilValue::new(None),
+            compress: None,
+            compared: GilValue::new(None),
         }
+    }
+
+    /// The same, of a table that is compressed, or is not.
+    pub fn with_compression(self, compress: Option<bool>) -> Self {
+        Self { compress, ..self }
+    }
+
+    /// Compares a table that was found with what the handle was made for.
+    fn compare(
+        &self,
+        py: Python<'_>,
+        table: TableId,
+        is_compressed: impl FnOnce() -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(wanted) = self.compress.filter(|_| self.compared.get() != Some(table)) else {
+            return Ok(());
+        };
+        if is_compressed()? != wanted {
+            let table = self.name(py).to_string();
+            return Err(StoreError::OtherCompression { table, is_compressed: !wanted });
+        }
+        self.compared.set(Some(table));
+        Ok(())
     }
 
     /// The `Standing` to inform when the table of its name is renamed, if the handle has not found
@@ -124,6 +152,9 @@ impl Identity {
         self.standing.settle(py);
         let found = snapshot.table(&self.name(py))?;
         let id = self.resolve(py, core, found, || snapshot.tables())?;
+        if let Some(id) = id {
+            self.compare(py, id, || snapshot.is_compressed(id))?;
+        }
         let known = id.map(|table| snapshot.known(table)).transpose()?;
         self.seen.set(known);
         if let Some(id) = id {
@@ -189,6 +220,7 @@ impl Identity {
     ) -> Result<Option<TableId>, StoreError> {
         let id = self.resolve(py, core, found, || transaction.tables())?;
         if let Some(id) = id {
+            self.compare(py, id, || transaction.is_compressed(id))?;
             self.met(py, core, id);
         }
         Ok(id)
@@ -204,7 +236,12 @@ impl Identity {
         if let Some(id) = self.in_transaction(py, core, transaction)? {
             return Ok(id);
         }
-        let id = transaction.create_table(&self.name(py))?;
+        let name = self.name(py);
+        let id = match self.compress {
+            Some(compress) => transaction.create_table_as(&name, compress)?,
+            None => transaction.create_table(&name)?,
+        };
+        self.compared.set(Some(id));
         // A transaction of its own is not committed yet: see `stand_for`.
         if core.is_mine(py) {
             self.met(py, core, id);

@@ -10,6 +10,7 @@ use crate::put::{self, write};
 use crate::query;
 use crate::query::group::Groups;
 use crate::query::handle::{Query, of_table};
+use crate::report;
 use crate::signals::Signals;
 use crate::table::buffer::buffer;
 use crate::table::edit::EditContext;
@@ -307,6 +308,30 @@ impl Table {
     /// []
     fn unreadable<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
         crate::table::unreadable::of_table(slf)
+    }
+
+    /// Return how many rows the table has and what they take, as a dict of ints. Sizes are in bytes.
+    ///
+    ///     compress           1 if the table is compressed
+    ///     rows               how many rows it has
+    ///     compressed_rows    how many of them are compressed in the file
+    ///     key_size           all keys
+    ///     plain_size         all records as they are read
+    ///     size               all records as they are stored
+    ///     dictionaries       dictionaries that rows are compressed with
+    ///     dictionary_size    all of these
+    ///
+    /// Large values that are stored apart are not counted. Rows of the last commits are compressed
+    /// when they are moved from the log into the file. It reads a part of each row, so it takes time
+    /// for large tables; Ctrl-C interrupts it. In a transaction, the figures are those before it.
+    ///
+    /// >>> import pellucid
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people["ann"] = {"age": 30}
+    /// >>> people.stats()["rows"]
+    /// 1
+    fn stats<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        report::sizes_of(slf)
     }
 
     /// Watch this table only, and of its rows those whose keys lie in a range. See

@@ -16,9 +16,25 @@ pub(crate) mod packing;
 pub(crate) mod sizes;
 pub(crate) mod training;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// See [`compress_all`].
+static IS_ALL: AtomicBool = AtomicBool::new(false);
+
+/// Make every table that this process creates a compressed one, unless the creator says otherwise,
+/// and train its first dictionary on its first row, so that tests can pack what other tests store. Such a dictionary is worth nothing.
+pub fn compress_all(is_all: bool) {
+    IS_ALL.store(is_all, Ordering::Relaxed);
+}
+
+/// Whether every table is compressed.
+pub(crate) fn is_all() -> bool {
+    IS_ALL.load(Ordering::Relaxed)
+}
+
 /// Records of this size or more are left as they are.
 pub(crate) const RECORD_SIZE_END: usize = 128 << 10;
 /// Shorter records have nothing to gain.
 pub(crate) const RECORD_SIZE_MIN: usize = 16;
-/// The largest dictionary.
+/// The largest dictionary that is read.
 pub(crate) const DICTIONARY_SIZE_MAX: usize = 64 << 10;

@@ -16,10 +16,10 @@ use crate::pack::books::{self, Progress, SETTING};
 use crate::pack::codec::{Opener, Packer};
 use crate::pack::opening::open_with;
 use crate::pack::training::{RATIO_ONE, SAMPLES_MIN, Samples, Trained};
-use crate::pack::{RECORD_SIZE_END, RECORD_SIZE_MIN};
+use crate::pack::{RECORD_SIZE_END, RECORD_SIZE_MIN, is_all};
 
 /// The numbers of rows at which a table gets its first dictionaries.
-const TRAIN_AT: [u64; 3] = [256, 1 << 13, 1 << 17];
+const TRAIN_AT: [u64; 4] = [256, 1 << 11, 1 << 14, 1 << 17];
 /// The ratio is compared each time that so many rows were packed.
 const ROWS_COMPARED: u64 = 1 << 12;
 /// A table has no more dictionaries: each takes room in the memory of every process that reads it.
@@ -218,12 +218,13 @@ fn is_same(cell: &[u8], parts: &[&[u8]]) -> bool {
 
 impl Pack {
     fn train_at(&self) -> u64 {
-        self.progress.train_at.max(TRAIN_AT[0])
+        let first = if is_all() { 1 } else { TRAIN_AT[0] };
+        self.progress.train_at.max(first)
     }
 
     /// Whether it is time to train a dictionary, and there are enough samples.
     fn is_due(&self) -> bool {
-        self.samples.count() >= SAMPLES_MIN && self.wants_training()
+        self.wants_training() && (self.samples.count() >= SAMPLES_MIN || is_all())
     }
 
     fn wants_training(&self) -> bool {
@@ -317,7 +318,7 @@ impl Pack {
         let next = TRAIN_AT.iter().find(|at| **at > progress.rows);
         // Rows that had nothing in common may have so later.
         let later = if progress.made == 0 { progress.rows * 16 } else { u64::MAX };
-        progress.train_at = next.copied().unwrap_or(later);
+        progress.train_at = if is_all() { progress.rows * 2 } else { next.copied().unwrap_or(later) };
         Ok(())
     }
 }

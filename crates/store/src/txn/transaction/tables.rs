@@ -12,6 +12,7 @@ use crate::engine::{Direction, Start, Tree};
 use crate::error::StoreError;
 use crate::index::all_indexes;
 use crate::pack::books::{self, SETTING};
+use crate::pack::is_all;
 use crate::txn::scan::Range;
 use crate::wal::CHUNK_KEY;
 
@@ -24,7 +25,7 @@ impl Transaction {
     /// # Errors
     /// `TableExists`, or `TableName` when the name is empty or too long.
     pub fn create_table(&mut self, name: &str) -> Result<TableId, StoreError> {
-        self.create_table_as(name, false)
+        self.create_table_as(name, is_all())
     }
 
     /// As `create_table`; says whether the table is compressed.

@@ -1,0 +1,313 @@
+"""Is a compressed table a table, only smaller?"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pellucid
+import pytest
+from pellucid import F, _native
+from processes import Child
+
+CITIES = ["Amsterdam", "Bratislava", "Copenhagen", "Dubrovnik"]
+
+
+def row(number: int) -> dict[str, Any]:
+    return {
+        "name": f"Person {number}",
+        "email": f"person{number}@mail.example.org",
+        "city": CITIES[number % 4],
+        "age": number % 90,
+        "joined": datetime.date(2020, 1, 1) + datetime.timedelta(days=number % 700),
+        "tags": ["customer", f"group-{number % 12}"],
+    }
+
+
+ROWS = {number: row(number) for number in range(4_000)}
+
+
+@pytest.fixture
+def filled(path: Path) -> Iterator[pellucid.Database]:
+    """A database with a compressed table, whose rows have left the log."""
+    with pellucid.open(path) as db:
+        db.table("people", compress=True).update(ROWS)
+    with pellucid.open(path) as db:
+        yield db
+
+
+def test_a_compressed_table_has_the_same_rows_in_less_room(filled: pellucid.Database) -> None:
+    plain = filled.table("plain")
+    plain.update(ROWS)
+    people = filled.table("people")
+    assert people.to_dicts() == plain.to_dicts() == list(ROWS.values())
+    assert dict(people.items()) == ROWS
+    assert list(people) == list(ROWS)
+    assert [people[number] for number in ROWS] == list(ROWS.values())
+    stats, plain_stats = people.stats(), plain.stats()
+    assert (stats["compress"], plain_stats["compress"]) == (1, 0)
+    assert stats["rows"] == len(ROWS) > stats["compressed_rows"] > 3_500
+    assert stats["plain_size"] == plain_stats["plain_size"] == plain_stats["size"]
+    assert stats["size"] < 0.5 * stats["plain_size"]
+    assert 1 <= stats["dictionaries"] <= 3
+    assert stats["dictionary_size"] < 200_000
+    assert plain_stats["dictionaries"] == plain_stats["dictionary_size"] == 0
+    assert filled.check() == []
+
+
+def test_kept_records_and_iterators_of_a_compressed_table_stay_right(filled: pellucid.Database) -> None:
+    people: Any = filled.table("people")
+    kept = list(people.values())
+    some = people[17]
+    rows = iter(people.values())
+    first = next(rows)
+    with filled.snapshot() as snap:
+        people.clear()
+        assert snap.table("people")[17] == ROWS[17]
+        assert list(snap.table("people").values()) == list(ROWS.values())
+    assert kept == list(ROWS.values())
+    assert some == ROWS[17]
+    assert first == ROWS[0]
+    assert list(rows) == list(ROWS.values())[1:]
+
+
+def test_queries_and_indexes_answer_as_for_any_table(filled: pellucid.Database) -> None:
+    people: Any = filled.table("people")
+    plain: Any = filled.table("plain")
+    plain.update(ROWS)
+    for table in (people, plain):
+        table.create_index("by_age", "age")
+        table.create_index("by_email", "email", unique=True)
+    answers = []
+    for table in (people, plain):
+        answers.append(
+            [
+                table.where(F.age > 80, F.city == "Dubrovnik").to_dicts(),
+                table.where(F.name.startswith("Person 12")).order_by(F.age.desc()).to_dicts(),
+                table.where(F.tags.contains("group-3")).sum("age"),
+                table.group_by("city").agg(ages=F.age.sum(), oldest=F.age.max()),
+                table.where().column("age"),
+                table.where().select("age").to_dicts(),
+                list(table.index("by_age").range(20, 22)),
+                table.index("by_email").get("person77@mail.example.org"),
+                [dict(found) for found in table.where(F.age == 33)],
+                [key for key, _ in table.where(F.age == 34).items()],
+            ]
+        )
+    assert answers[0] == answers[1]
+    with pytest.raises(pellucid.UniqueError):
+        people.append(ROWS[5])
+    assert people.where(F.age == 50).update(age=51) == plain.where(F.age == 50).update(age=51)
+    assert people.where(F.city == "Bratislava").delete() == plain.where(F.city == "Bratislava").delete()
+    assert people.to_dicts() == plain.to_dicts()
+    assert filled.check() == []
+
+
+def test_fields_are_changed_in_place_and_kept(filled: pellucid.Database, path: Path) -> None:
+    people: Any = filled.table("people")
+    people[7].age += 1
+    people[8].city = "a place with a much longer name"
+    people[9].tags.append("new")
+    with people.edit(10) as person:
+        person.name = "Other"
+        person.more = {"deep": [1, 2, 3]}
+    with filled.transaction():
+        people[11].age = 500
+        people[12] = {"replaced": True}
+        del people[13]
+        assert people[11].age == 500
+    expected = dict(ROWS)
+    expected[7] = {**ROWS[7], "age": ROWS[7]["age"] + 1}
+    expected[8] = {**ROWS[8], "city": "a place with a much longer name"}
+    expected[9] = {**ROWS[9], "tags": [*ROWS[9]["tags"], "new"]}
+    expected[10] = {**ROWS[10], "name": "Other", "more": {"deep": [1, 2, 3]}}
+    expected[11] = {**ROWS[11], "age": 500}
+    expected[12] = {"replaced": True}
+    del expected[13]
+    assert dict(people.items()) == expected
+    filled.close()
+    with pellucid.open(path) as db:
+        assert dict(db.table("people").items()) == expected
+        assert db.check() == []
+
+
+@dataclass
+class Person:
+    name: str
+    email: str
+    city: str
+    age: int
+    joined: datetime.date
+    tags: list[str]
+
+
+def test_instances_and_any_objects_come_back(filled: pellucid.Database, path: Path) -> None:
+    assert filled.table("people", type=Person)[5] == Person(**ROWS[5])
+    objects = filled.table("objects", type=object, compress=True)
+    array = np.arange(2_000, dtype="<i4")
+    stored = {
+        number: ({"n": number, "text": "the same text in each row"}, [array, {number}])
+        for number in range(600)
+    }
+    objects.update(stored)
+    filled.close()
+    with pellucid.open(path) as db:
+        objects = db.table("objects", type=object)
+        for number in (0, 300, 599):
+            (first, (found, numbers)) = objects[number]
+            assert (first, numbers) == (stored[number][0], {number})
+            assert np.array_equal(found, array)
+        assert objects.stats()["compressed_rows"] > 0
+
+
+def test_buffers_and_large_values_of_a_compressed_table_are_read(path: Path) -> None:
+    large = bytes(range(256)) * 2_000
+    with pellucid.open(path) as db:
+        files = db.table("files", compress=True)
+        for number in range(700):
+            files[number] = {
+                "name": f"file number {number}",
+                "kind": "a text of some words",
+                "data": b"word " * 40,
+            }
+        files["large"] = {"name": "the large one, with words", "data": large}
+    with pellucid.open(path) as db:
+        files = db.table("files")
+        assert files.stats()["compressed_rows"] > 300
+        with files.buffer(650, "data") as view:
+            assert bytes(view) == b"word " * 40
+        kept = files.buffer(651, "data")
+        files[651] = None
+        assert bytes(kept) == b"word " * 40
+        assert files["large"].data == large
+        assert files.open("large", path="data").read(10) == large[:10]
+        files["large"].name = "renamed"
+        assert files["large"] == {"name": "renamed", "data": large}
+        assert db.check() == []
+
+
+def test_a_table_keeps_the_setting_that_it_was_created_with(filled: pellucid.Database, path: Path) -> None:
+    assert len(filled.table("people")) == len(filled.table("people", compress=True)) == len(ROWS)
+    with pytest.raises(ValueError, match="table 'people' is compressed: leave out compress=False"):
+        filled.table("people", compress=False)
+    filled.table("plain")["a"] = 1
+    with pytest.raises(ValueError, match="table 'plain' is not compressed: leave out compress=True, or copy"):
+        filled.table("plain", compress=True)
+    late = filled.table("late", compress=True)
+    filled.table("late")["a"] = 1
+    with pytest.raises(ValueError, match="table 'late' is not compressed"):
+        late["b"] = 2
+    with pytest.raises(ValueError, match="table 'late' is not compressed"):
+        late["a"]
+    inside = filled.table("inside", compress=True)
+    transaction = filled.transaction()
+    transaction.__enter__()
+    inside["a"] = 1
+    transaction.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    with filled.transaction():
+        inside["a"] = 2
+    assert inside.stats() == filled.table("inside").stats()
+    assert inside.stats()["compress"] == 1
+    filled.rename_table("people", "persons")
+    filled.drop_table("plain")
+    filled.table("plain", compress=True)["a"] = 1
+    filled.close()
+    with pellucid.open(path, "r") as db:
+        assert {name: db.table(name).stats()["compress"] for name in db.tables()} == {
+            "persons": 1,
+            "late": 0,
+            "inside": 1,
+            "plain": 1,
+        }
+
+
+def test_copies_have_compressed_rows(filled: pellucid.Database, path: Path, tmp_path: Path) -> None:
+    before = filled.table("people").stats()
+    filled.backup(tmp_path / "copy.pel")
+    filled.compact()
+    assert filled.table("people").stats() == before
+    with pellucid.open(tmp_path / "copy.pel", "r", untrusted=True) as db:
+        assert db.table("people").stats() == before
+        assert dict(db.table("people").items()) == ROWS
+        assert db.check() == []
+
+
+def test_a_watch_shows_rows_of_compressed_tables(filled: pellucid.Database) -> None:
+    people: Any = filled.table("people")
+    since = filled.snapshot().version
+    people[5].age = 99
+    del people[6]
+    people.update({number: row(number + 1) for number in range(100, 3_000)})
+    changes = list(filled.watch(since=since, timeout=0))
+    assert (changes[0].key, changes[0].value) == (5, {**ROWS[5], "age": 99})
+    assert (changes[1].key, changes[1].kind) == (6, "delete")
+    assert {change.key: change.value for change in changes[2:]} == {
+        number: row(number + 1) for number in range(100, 3_000)
+    }
+
+
+def test_memory_accepts_compressed_tables_and_keeps_rows_plain() -> None:
+    with pellucid.open(":memory:") as db:
+        people = db.table("people", compress=True)
+        people.update(ROWS)
+        assert dict(people.items()) == ROWS
+        stats = people.stats()
+        assert (stats["compress"], stats["compressed_rows"]) == (1, 0)
+        with pytest.raises(ValueError, match="is compressed"):
+            db.table("people", compress=False)
+
+
+def test_processes_share_compressed_tables(path: Path) -> None:
+    with pellucid.open(path) as db, Child(path) as child:
+        db.table("t", compress=True).update(ROWS)
+        child(
+            "[db.table('t').update({i: {'name': f'Person {i}', 'city': 'Rome'}}) for i in range(4000, 4500)]"
+        )
+        _settle(db)
+        assert child("db.table('t')[17].to_dict()['email']") == ROWS[17]["email"]
+        assert child("sum(row.age for row in db.table('t').where(pellucid.F.age >= 0))") == sum(
+            each["age"] for each in ROWS.values()
+        )
+        assert db.table("t")[4_250] == {"name": "Person 4250", "city": "Rome"}
+
+
+def _settle(db: pellucid.Database) -> None:
+    """Move all rows into the file: a transaction that is too large for the log does."""
+    with db.transaction():
+        db.table("other").update({number: bytes(1_000) for number in range(20_000)})
+
+
+def test_rows_of_all_sizes_come_back_from_the_file(path: Path) -> None:
+    words = ["alpha", "beta", "gamma", "delta", "a longer word", "another one that is longer"]
+    dice = random.Random(5)
+    rows = {}
+    for number in range(1_500):
+        count = dice.choice([0, 1, 3, 10, 100, 1_000, 10_000])
+        rows[f"{number:05}" * dice.choice([1, 1, 1, 40])] = {
+            "words": dice.choices(words, k=count),
+            "n": number,
+        }
+    with pellucid.open(path) as db:
+        db.table("t", compress=True).update(rows)
+    with pellucid.open(path) as db:
+        assert dict(db.table("t").items()) == dict(sorted(rows.items()))
+        for key in dice.sample(sorted(rows), 200):
+            assert db.table("t")[key] == rows[key]
+        assert db.check() == []
+
+
+def test_what_tests_switch_on_is_off() -> None:
+    with pellucid.open(":memory:") as db:
+        db.table("t")["a"] = 1
+        assert db.table("t").stats()["compress"] == 0
+        _native._compress_all(True)
+        try:
+            db.table("u")["a"] = 1
+        finally:
+            _native._compress_all(False)
+        assert db.table("u").stats()["compress"] == 1
