@@ -125,7 +125,7 @@ def test_without_rivals_every_measure_has_a_row_for_each(
         return find(name, *more)
 
     monkeypatch.setattr(rivals.importlib, "import_module", without)
-    chosen = command.Options(names=["records", "dict", "query"], quick=True, directory=tmp_path)
+    chosen = command.Options(names=["records", "dict"], quick=True, directory=tmp_path)
     for made in command.measured(chosen):
         assert made.code == 0
         assert hidden & set(made.dataset.missing)
@@ -280,6 +280,7 @@ def test_no_name_of_host_or_user_is_in_a_dataset(monkeypatch: pytest.MonkeyPatch
 
 def test_isolated_contenders_have_the_same_rows(tmp_path: Path) -> None:
     chosen = command.Options(["dict"], quick=True, only="100 single writes", directory=tmp_path)
+    chosen.libraries = frozenset(["pellucid", "lmdb", "diskcache"])
     [together] = command.measured(chosen)
     chosen.isolate = True
     [apart] = command.measured(chosen)
@@ -376,6 +377,19 @@ def test_few_samples_are_unclear_and_sizes_are_not() -> None:
     for run in runs:
         run.measures[0].unit = "bytes"
     assert [one.verdict for one in compare.changes(*runs)] == ["regressed"]
+
+
+def test_a_contender_that_fails_now_has_regressed_and_a_zero_has_no_ratio() -> None:
+    before, after = run_with({"pellucid": [1.0] * 5}), run_with({"pellucid": [1.0] * 5})
+    lost = after.measures[0].results[0]
+    lost.samples, lost.median, lost.error = [], None, "crashed by SIGSEGV"
+    [one] = compare.changes(before, after)
+    assert (one.verdict, one.ratio) == ("regressed", None)
+    assert "no figure (crashed by SIGSEGV)" in one.text
+    [one] = compare.changes(run_with({"x": [0.0] * 5}), run_with({"x": [0.0] * 5}))
+    assert one.verdict == "unchanged"
+    [one] = compare.changes(run_with({"x": [0.0] * 5}), run_with({"x": [2.0] * 5}))
+    assert (one.verdict, one.reason) == ("unclear", "a figure of 0 has no ratio")
 
 
 def test_a_regression_that_does_not_come_again_is_taken_back() -> None:

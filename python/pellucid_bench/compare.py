@@ -114,8 +114,13 @@ def _judged(
     assert other is not None
     ratio = gain(old, result, other)
     if ratio is None:
-        lost = result.median is not None
-        return ("regressed" if lost else "unclear"), None, ""
+        if result.median is None or other.median is None:
+            lost = result.median is not None
+            return ("regressed" if lost else "unclear"), None, ""
+        # A figure of 0 has no ratio: no memory at all, or none in excess.
+        if result.median == other.median:
+            return "unchanged", None, ""
+        return "unclear", None, "a figure of 0 has no ratio"
     few = min(len(result.samples), len(other.samples))
     if few < SAMPLES_MIN:
         # Bytes are the same each time, so one sample is enough to see a change.

@@ -41,7 +41,7 @@ ABOUT = About(
     "Reads a field of a record at hand and of bytes, loads, scans, sums and changes many records, encodes "
     "and decodes lists, and measures import, open and memory.",
     (
-        Setting("rows", 1_000_000, 3_000, "records in the tables that are scanned"),
+        Setting("rows", 1_000_000, 1_000, "records in the tables that are scanned"),
         Setting("dump_rows", 100_000, 500, "small dicts in the list that is encoded and decoded"),
         Setting("update_rows", 100_000, 500, "records changed in one transaction"),
         Setting("scan_gigabytes", 2.0, 0.003, "file size for the measure of a scan's memory"),
