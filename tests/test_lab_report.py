@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from pellucid_bench.dataset import Dataset, DatasetError, Interpreter, Machine, Measure, Result, Target
-from pellucid_bench.report import figures, markdown, markup, table, units, write
+from pellucid_bench.report import figures, library, markdown, markup, table, units, write
 from pellucid_bench.report.page import page
 
 PAGE_SIZE_MAX = 3_000_000
@@ -192,6 +192,43 @@ def test_sizes_of_one_group_are_one_figure() -> None:
     assert experiment.figures[0].title == "single writes"
 
 
+def test_curves_in_color_are_ours_and_the_best_of_each_library() -> None:
+    def ways(size: float, fast: float, slow: float) -> Measure:
+        rivals = [result("sql, fast", fast), result("sql, slow", slow), result("a loop", 1e-9)]
+        for one in rivals[:2]:
+            one.library = "sql"
+        ours = [result("pellucid", 3.0, ours=True), result("pellucid, synced", 9.0, ours=True)]
+        return measure("put", *ours, *rivals, size=size)
+
+    # At the largest size, the slow way is the fast one.
+    [experiment] = figures.experiments([run_of("dict", ways(10, 1, 2), ways(100, 1, 2), ways(1000, 2, 1))])
+    rows = list(experiment.figures[0].rows())
+    assert figures.shown_in_color(rows) == ["pellucid", "pellucid, synced", "a loop", "sql, slow"]
+
+
+def test_the_script_finds_what_the_page_has_and_makes_no_markup() -> None:
+    text = page([a_run()])
+    script = library.own("page.js")
+    own = text.partition("<script")[0]
+    for name in set(re.findall(r'querySelector(?:All)?\("[^"]*?\.([\w-]+)', script)) - {"filter"}:
+        assert re.search(rf'class="[^"]*\b{name}\b', own), name
+    for name in re.findall(r'getElementById\("([\w-]+)"', script):
+        assert f'id="{name}"' in text
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacent",
+        "document.write",
+        "eval(",
+        "Function(",
+        "fetch(",
+    ):
+        assert word not in script
+    assert set(re.findall(r"var\((--[\w-]+)\)", script)) <= set(
+        re.findall(r"(--[\w-]+):", library.own("page.css"))
+    )
+
+
 def test_nothing_of_a_hostile_dataset_is_markup() -> None:
     hostile = a_run(HOSTILE, processor=HOSTILE, versions={HOSTILE: HOSTILE}, notes=[HOSTILE])
     hostile.command = hostile.created = HOSTILE
@@ -285,14 +322,12 @@ def test_an_unknown_kind_of_file_is_refused(tmp_path: Path) -> None:
         write([run_of("dict")], tmp_path / "report.svg")
 
 
-@pytest.mark.parametrize(("library", "suffix"), [("vl_convert", "html"), ("matplotlib", "svg")])
+@pytest.mark.parametrize(("module", "suffix"), [("vl_convert", "html"), ("matplotlib", "svg")])
 def test_a_missing_library_is_named_with_its_extra(
-    library: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pellucid_bench.report.library import plotting_script
-
-    plotting_script.cache_clear()
-    monkeypatch.setitem(sys.modules, library, None)
+    library.plotting_script.cache_clear()
+    monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(DatasetError, match=r"pip install 'pellucid\[bench\]'"):
         write([a_run()], tmp_path / f"report.{suffix}")
 

@@ -123,13 +123,13 @@ def _again(
 
 
 def _report(arguments: Sequence[str]) -> int:
-    parser = _parser("report", "Make one HTML page with plots of datasets.")
+    parser = _parser("report", "Make one HTML page with plots of datasets, or images (.svg, .png).")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
     runs = merge(read_all(options.files))
-    reports().write(runs, options.output)
-    print(f"wrote {options.output}")
+    for path in reports().write(runs, options.output):
+        print(f"wrote {path}")
     return 0
 
 

@@ -87,6 +87,10 @@ class Experiment:
         ours = dict.fromkeys(row.name for row in rows if row.result.ours)
         return list(ours | dict.fromkeys(sorted({row.name for row in rows}, key=str.casefold)))
 
+    def libraries(self) -> dict[str, str]:
+        """Return the library of each contender."""
+        return {row.name: row.result.library for figure in self.figures for row in figure.rows()}
+
     def duels(self) -> tuple[int, int]:
         """Return how many results of others were compared with ours, and how many of them were faster."""
         roles = Counter(row.role for figure in self.figures for row in figure.rows())
@@ -105,6 +109,23 @@ def experiments(datasets: Iterable[Dataset]) -> list[Experiment]:
     for dataset in datasets:
         runs.setdefault(dataset.experiment, []).append(dataset)
     return [Experiment(name, of_one, _figures(of_one)) for name, of_one in runs.items()]
+
+
+def shown_in_color(rows: Sequence[Row]) -> list[str]:
+    """Return the contenders whose curves have a colour: ours, and of each other library the best one.
+
+    A plot in which each of 25 ways to use ten libraries had a colour could not be read. The best is judged at
+    the largest size of a contender, so the rows have to be in the order of `Figure.rows`.
+    """
+    ours = dict.fromkeys(row.name for row in rows if row.result.ours and row.median is not None)
+    last = {row.name: row for row in rows if row.median is not None and row.name not in ours}
+    # Rows are ranked within each size. Later sizes come first here, as they say more.
+    place = {row.name: index for index, row in enumerate(rows) if row.median is not None}
+    ranked = sorted(last.values(), key=lambda row: (-row.variant, place[row.name]))
+    best: dict[str, str] = {}
+    for row in ranked:
+        best.setdefault(row.result.library, row.name)
+    return [*ours, *best.values()]
 
 
 def usable(result: Result) -> float | None:

@@ -126,7 +126,7 @@
       if (row.interval) tip["95 % interval"] = row.interval;
       if (!failed) tip.samples = row.samples;
       if (row.remarks && !failed) tip.remarks = row.remarks;
-      found.push({...value, name, tip, failed, role: data.roles[row.role], at: shown.figure.sizes[row.size],
+      found.push({...value, name, tip, failed, rank: found.length, role: data.roles[row.role], at: shown.figure.sizes[row.size],
         label: (row.unstable ? "\u2248 " : "") + (failed ? "" : value.text)});
     }
     return found;
@@ -189,7 +189,11 @@
 
   function bars(shown, all, rows, room) {
     const scale = scaleOf(shown, all, false);
-    const label = Math.min(widest(rows.map((row) => row.name)) + 4, Math.round(room * (room < 500 ? 0.45 : 0.4)));
+    const widestName = widest(rows.map((row) => row.name)) + 4;
+    // Where a name would take too much of the width, it stands above its bar.
+    const above = room < 480 && widestName > room * 0.42;
+    const label = above ? 0 : Math.min(widestName, Math.round(room * 0.48));
+    const low = above ? 8 : 0;
     const floor = scale.type === "log" ? (shown.choice.base ? 1 : scale.domain[0]) : 0;
     const values = rows.map((row) => ({...row, floor,
       value: scale.type === "log" && row.value !== null && row.value <= 0 ? null : row.value}));
@@ -197,30 +201,30 @@
       axis: axisOf(shown, scale, room - label - 80, "x")};
     const color = {field: "role", type: "nominal", scale: ROLE_COLORS, legend: null};
     // A bar on a logarithmic scale has no meaningful length, except from 1 on for ratios. So it is a dot on a
-    // line that leads the eye from the name.
-    // The stroke of a bar can be seen where the bar itself is too short.
+    // line that leads the eye from the name. The stroke of a bar can be seen where the bar itself is too short.
     const isBar = scale.type === "linear" || shown.choice.base;
     const marks = isBar
-      ? [{mark: {type: "bar", height: {band: 0.68}, strokeWidth: 1},
+      ? [{mark: {type: "bar", height: above ? 14 : {band: 0.68}, yOffset: low, strokeWidth: 1},
         encoding: {x, x2: {field: "floor"}, color, stroke: color}}]
-      : [{mark: {type: "rule", strokeWidth: 1, opacity: 0.55}, encoding: {x, x2: {field: "floor"}, color}},
-        {mark: {type: "circle", size: 75, opacity: 1}, encoding: {x, color}}];
-    const figures = {filter: "!datum.failed && isValid(datum.value)"};
+      : [{mark: {type: "rule", strokeWidth: 1, opacity: 0.55, yOffset: low, y2Offset: low},
+        encoding: {x, x2: {field: "floor"}, color}},
+      {mark: {type: "circle", size: 75, opacity: 1, yOffset: low}, encoding: {x, color}}];
+    const text = (more) => ({type: "text", align: "left", dy: low, ...more});
     return {
-      height: {step: 22},
-      encoding: {y: {field: "name", type: "nominal", sort: null, axis: {title: null, domain: false,
+      height: {step: above ? 40 : 22},
+      encoding: {y: {field: "name", type: "nominal", sort: null, axis: above ? null : {title: null, domain: false,
         ticks: false, labelLimit: label, labelPadding: 6}}},
       layer: [
-        ...marks.map((layer) => ({transform: [figures], ...layer})),
-        {transform: [figures, {filter: "isValid(datum.low) && datum.low > 0"}],
-          mark: {type: "rule", strokeWidth: 1.5, color: "var(--ink)"},
+        ...marks.map((layer) => ({transform: [{filter: "!datum.failed && isValid(datum.value)"}], ...layer})),
+        {transform: [{filter: "!datum.failed && isValid(datum.low) && datum.low > 0"}],
+          mark: {type: "rule", strokeWidth: 1.5, color: "var(--ink)", yOffset: low, y2Offset: low},
           encoding: {x: {field: "low", type: "quantitative"}, x2: {field: "high"}}},
-        {transform: [{filter: "!datum.failed"}], mark: {type: "text", align: "left", dx: 8},
+        {transform: [{filter: "!datum.failed"}], mark: text({dx: 8}),
           encoding: {x: {value: "width"}, text: {field: "label"}}},
         {transform: [{filter: "datum.failed"}],
-          mark: {type: "text", align: "left", dx: 4, color: "var(--failed)", fontStyle: "italic",
-            limit: Math.max(60, room - label - 80)},
+          mark: text({dx: 4, color: "var(--failed)", fontStyle: "italic", limit: Math.max(60, room - label - 20)}),
           encoding: {x: {value: 0}, text: {field: "text"}}},
+        ...(above ? [{mark: text({dy: -9, limit: room - 20}), encoding: {x: {value: 0}, text: {field: "name"}}}] : []),
         {mark: {type: "bar", opacity: 0, tooltip: {expr: "datum.tip"}},
           encoding: {x: {value: 0}, x2: {value: "width"}}},
       ],
@@ -228,16 +232,32 @@
     };
   }
 
-  function lineOf(experiment, name) {
-    const index = experiment.contenders.indexOf(name);
-    const ours = experiment.ours.filter(Boolean).length;
-    if (experiment.ours[index]) {
-      const place = experiment.contenders.filter((_, at) => experiment.ours[at]).indexOf(name);
-      return {color: "var(--ours)", dash: DASHES[place % DASHES.length], width: 3};
+  // How each curve is drawn. Ours are blue, and of each other library the best way of use has a colour. The rest
+  // is thin and grey: a plot in which each of 25 ways has a colour could not be read.
+  function lines(experiment, rows) {
+    const last = new Map();
+    for (const row of rows) {
+      if (row.failed) continue;
+      const known = last.get(row.name);
+      if (!known || row.at > known.at) last.set(row.name, row);
     }
-    const place = index - ours;
-    return {color: `var(${LINES[place % LINES.length]})`, width: 1.6,
-      dash: DASHES[Math.floor(place / LINES.length) % DASHES.length]};
+    const ranked = [...last.values()].sort((one, two) => two.at - one.at || one.rank - two.rank);
+    const libraries = [...new Set(experiment.libraries)];
+    const styles = new Map();
+    const named = new Set();
+    const ours = ranked.filter((row) => row.role === "ours");
+    experiment.contenders.filter((name) => ours.some((row) => row.name === name)).forEach((name, place) => {
+      styles.set(name, {color: "var(--ours)", width: place ? 1.8 : 3, dash: DASHES[place % DASHES.length]});
+    });
+    for (const {name} of ranked.filter((row) => row.role !== "ours")) {
+      const library = experiment.libraries[experiment.contenders.indexOf(name)];
+      const place = libraries.indexOf(library);
+      styles.set(name, named.has(library) ? {color: "var(--faint)", width: 1, dash: [], faint: true}
+        : {color: `var(${LINES[place % LINES.length]})`, width: 1.8,
+          dash: DASHES[Math.floor(place / LINES.length) % DASHES.length]});
+      named.add(library);
+    }
+    return styles;
   }
 
   // Of a point itself, or of the cell around it that Vega-Lite makes to find the nearest point.
@@ -245,9 +265,13 @@
 
   function curves(shown, all, rows, room) {
     const scale = scaleOf(shown, all, true);
-    const values = rows.filter((row) => !row.failed && (scale.type === "linear" || row.value > 0));
-    const names = [...new Set(values.map((row) => row.name))];
-    const styles = names.map((name) => lineOf(shown.experiment, name));
+    const looks = lines(shown.experiment, all);
+    const names = [...looks.keys()];
+    const styles = [...looks.values()];
+    const values = rows.filter((row) => !row.failed && (scale.type === "linear" || row.value > 0))
+      .map((row) => ({...row, width: looks.get(row.name).width, faint: Boolean(looks.get(row.name).faint)}))
+      // What is drawn later lies above: grey, then colours, then ours.
+      .sort((one, two) => two.faint - one.faint || (one.role === "ours") - (two.role === "ours"));
     const sizes = shown.figure.sizes;
     const x = {field: "at", type: "quantitative", scale: {type: "log", nice: false, domain: [sizes[0], sizes.at(-1)]},
       axis: {title: null, values: sizes, labelExpr: "format(datum.value, '~s')", grid: false, labelOverlap: true}};
@@ -262,15 +286,16 @@
         {mark: {type: "line", interpolate: "linear"}, encoding: {opacity: faded,
           strokeDash: {field: "name", type: "nominal", legend: null, scale: {domain: names,
             range: styles.map((style) => style.dash.length ? style.dash : [1, 0])}},
-          strokeWidth: {condition: {test: "datum.role === 'ours'", value: 3}, value: 1.6}}},
+          strokeWidth: {field: "width", type: "quantitative", scale: null}}},
         {mark: {type: "rule", opacity: 0.5}, transform: [{filter: "isValid(datum.low) && datum.low > 0"}],
           encoding: {y: {field: "low", type: "quantitative"}, y2: {field: "high"}, opacity: faded}},
         {params: [{name: "near", select: {type: "point", on: "pointerover", nearest: true, fields: ["name"],
           clear: "pointerout"}}],
-          mark: {type: "circle", size: 45, tooltip: {expr: TIP_NEARBY}}, encoding: {opacity: faded}},
+          mark: {type: "circle", tooltip: {expr: TIP_NEARBY}}, encoding: {opacity: faded,
+            size: {condition: {test: "datum.faint", value: 14}, value: 45}}},
       ],
       values,
-      names,
+      looks,
     };
   }
 
@@ -323,18 +348,18 @@
     drawControls(shown, curve, size);
     const runs = one.plots.map((node) => Number(node.dataset.run));
     const rows = runs.map((run) => points(shown, run, size));
-    const names = new Set();
+    let looks = new Map();
     for (const [index, node] of one.plots.entries()) {
       one.views[index]?.finalize();
       one.views[index] = null;
-      const some = rows[index].some((row) => !row.failed);
-      if (!some && !(rows[index].length && !curve)) {
+      const isEmpty = !rows[index].some((row) => !row.failed);
+      if (isEmpty && (curve || shown.choice.base || !rows[index].length)) {
         node.replaceChildren(element("p", {class: "empty"}, emptiness(shown, runs[index], size)));
         continue;
       }
       const make = curve ? curves : bars;
-      const {values, names: lines = [], ...spec} = make(shown, rows.flat(), rows[index], node.clientWidth);
-      lines.forEach((name) => names.add(name));
+      const {values, looks: found, ...spec} = make(shown, rows.flat(), rows[index], node.clientWidth);
+      looks = found || looks;
       const holder = element("div");
       node.replaceChildren(...(runs.length > 1 ? [element("b", {}, `Run ${shown.experiment.runs[runs[index]]}`)] : []),
         holder);
@@ -351,7 +376,7 @@
       }
       node.style.minHeight = "";
     }
-    drawLegend(shown, [...names]);
+    drawLegend(shown, looks);
   }
 
   function emptiness(shown, run, size) {
@@ -375,19 +400,21 @@
     }
   }
 
-  function drawLegend(shown, names) {
+  function drawLegend(shown, looks) {
     const svg = (name, attributes) => {
       const made = document.createElementNS("http://www.w3.org/2000/svg", name);
       for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
       return made;
     };
-    const listed = names.map((name) => {
-      const style = lineOf(shown.experiment, name);
+    const key = (style, text) => {
       const picture = svg("svg", {width: 26, height: 10, "aria-hidden": "true"});
       picture.append(svg("line", {x1: 0, x2: 26, y1: 5, y2: 5, stroke: style.color, "stroke-width": style.width,
         "stroke-dasharray": style.dash.join(" ")}));
-      return element("span", {}, picture, ` ${name}`);
-    });
+      return element("span", {}, picture, ` ${text}`);
+    };
+    const listed = [...looks].filter(([, style]) => !style.faint).map(([name, style]) => key(style, name));
+    const faint = [...looks.values()].filter((style) => style.faint);
+    if (faint.length) listed.push(key(faint[0], `${faint.length} other ways to use these libraries`));
     shown.node.querySelector(".legend").replaceChildren(...listed);
   }
 

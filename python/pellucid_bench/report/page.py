@@ -338,10 +338,12 @@ def _data(found: Sequence[Experiment]) -> dict[str, object]:
 def _data_of_experiment(one: Experiment) -> dict[str, object]:
     names = one.contenders()
     ours = {row.name for figure in one.figures for row in figure.rows() if row.result.ours}
+    libraries = one.libraries()
     number = {name: index for index, name in enumerate(names)}
     return {
         "name": one.name,
         "contenders": names,
+        "libraries": [libraries[name] for name in names],
         "ours": [name in ours for name in names],
         "runs": [one.name_of_run(run) for run in range(len(one.runs))],
         "figures": [_data_of_figure(figure, number) for figure in one.figures],

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from pellucid_bench.dataset import DatasetError
 from pellucid_bench.dataset.files import replace
 from pellucid_bench.report import library, units
-from pellucid_bench.report.figures import Experiment, Figure, Row, experiments, machine_line, size_text
+from pellucid_bench.report.figures import (
+    Experiment,
+    Figure,
+    Row,
+    experiments,
+    machine_line,
+    shown_in_color,
+    size_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +38,7 @@ COLORS = {
     "reference": "#d9dde3",
     "failed": "#a8232c",
 }
+FAINT = "#c9ced6"
 LINES = ("#c2410c", "#15803d", "#9333ea", "#a16207", "#be185d", "#0f766e", "#57534e")
 DASHES = ("-", "--", ":")
 CURVE_SIZES_MIN = 3
@@ -124,7 +133,7 @@ def _rows(figure: Figure, run: int) -> list[Row]:
 
 def _height(figure: Figure, run: int) -> float:
     if _is_curve(figure):
-        return max(3.2, 0.75 + 0.19 * len({row.name for row in _rows(figure, run)}))
+        return max(3.2, 0.75 + 0.17 * len(shown_in_color(_rows(figure, run))))
     return 0.75 + ROW * max(1, len(_rows(figure, run)))
 
 
@@ -184,19 +193,27 @@ def _bar(figure: Figure, row: Row, place: int, axes: Axes, *, is_log: bool) -> N
 
 
 def _curves(one: Experiment, figure: Figure, rows: list[Row], axes: Axes) -> None:
-    names = [name for name in one.contenders() if any(row.name == name and row.median for row in rows)]
-    ours = {row.name for row in rows if row.result.ours}
-    others = [name for name in one.contenders() if name not in ours]
+    colored = shown_in_color(rows)
+    ours = [name for name in colored if any(row.result.ours for row in rows if row.name == name)]
+    libraries = one.libraries()
+    places = {library: place for place, library in enumerate(dict.fromkeys(libraries.values()))}
+    names = [*colored, *dict.fromkeys(row.name for row in rows if row.median and row.name not in colored)]
     for name in names:
         points = [(figure.sizes[row.variant], row.median) for row in rows if row.name == name and row.median]
+        style: dict[str, Any] = {"color": FAINT, "linewidth": 0.7, "zorder": 1}
         if name in ours:
-            style: dict[str, Any] = {"color": COLORS["ours"], "linewidth": 2.4, "zorder": 3}
-            style["linestyle"] = DASHES[sorted(ours).index(name) % len(DASHES)]
-        else:
-            place = others.index(name)
-            style = {"color": LINES[place % len(LINES)], "linewidth": 1.1}
+            place = ours.index(name)
+            style = {"color": COLORS["ours"], "linewidth": 1.5 if place else 2.6, "zorder": 3}
+            style["linestyle"] = DASHES[place % len(DASHES)]
+        elif name in colored:
+            place = places[libraries[name]]
+            style = {"color": LINES[place % len(LINES)], "linewidth": 1.3, "zorder": 2}
             style["linestyle"] = DASHES[place // len(LINES) % len(DASHES)]
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=_literal(_short(name)), **style)
+        label = _literal(_short(name)) if name in colored else None
+        if points:
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label, **style)
+    if len(names) > len(colored):
+        axes.plot([], [], color=FAINT, linewidth=0.7, label=f"{len(names) - len(colored)} other ways")
     axes.set_xscale("log")
     axes.set_xticks([size for size in figure.sizes if size], [size_text(size) for size in figure.sizes])
     axes.minorticks_off()
