@@ -106,6 +106,13 @@ def test_every_experiment_has_the_same_form() -> None:
             assert type(setting.quick) is type(setting.default), setting.name
 
 
+def test_one_option_serves_experiments_with_one_value_and_with_several() -> None:
+    one, several = Setting("rows", 5, 2, "rows"), Setting("rows", (5, 6), (2,), "rows")
+    assert [setting.value(7, quick=False) for setting in (one, several)] == [7, (7,)]
+    assert [setting.value([7, 8], quick=False) for setting in (one, several)] == [7, (7, 8)]
+    assert [setting.value(None, quick=True) for setting in (one, several)] == [2, (2,)]
+
+
 def test_every_experiment_explains_itself() -> None:
     shown = bench("--help").stdout
     for name in experiments.NAMES:

@@ -58,7 +58,10 @@ class Setting:
         """Return the value of a run: the one that was given, or a default."""
         if given is None:
             return self.quick if quick else self.default
-        return tuple(given) if isinstance(given, list) else given
+        if isinstance(self.default, tuple):
+            # An option of the same name may be a single value in another experiment.
+            return tuple(given) if isinstance(given, list | tuple) else (given,)
+        return given[0] if isinstance(given, list) else given
 
 
 def _shown(value: object) -> str:
