@@ -14,7 +14,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from pellucid_bench.dataset import Dataset, DatasetError, Interpreter, Machine, Measure, Result, Target
+from pellucid_bench import datasets
+from pellucid_bench.dataset import Dataset, DatasetError, Interpreter, Machine, Measure, Result, Target, files
 from pellucid_bench.report import figures, library, markdown, markup, table, units, write
 from pellucid_bench.report.page import page
 
@@ -304,6 +305,27 @@ def test_images_are_one_for_each_experiment_and_always_the_same(tmp_path: Path) 
     assert all(ElementTree.fromstring(text).tag.endswith("svg") for text in texts)
     [image] = write(runs[:1], tmp_path / "dict.png")
     assert image.read_bytes().startswith(b"\x89PNG")
+
+
+def test_some_measures_alone_are_reported(tmp_path: Path) -> None:
+    [path] = write([a_run("dict"), run_of("writes")], tmp_path / "some.svg", only="bulk")
+    assert path.name == "some.svg"
+    [path] = write([a_run()], tmp_path / "some.html", only="bulk")
+    assert "bulk load" in path.read_text("utf-8")
+    assert "single writes" not in path.read_text("utf-8").partition("<script")[0]
+    with pytest.raises(DatasetError, match="no measure has 'nothing' in its title"):
+        write([a_run()], tmp_path / "some.html", only="nothing")
+
+
+def test_the_command_makes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files.write(tmp_path / "dict.json", [a_run(), a_run(processor="Another")])
+    output = tmp_path / "report.svg"
+    assert (
+        datasets.COMMANDS["report"]([str(tmp_path / "dict.json"), "--output", str(output), "--only", "bulk"])
+        == 0
+    )
+    assert capsys.readouterr().out == f"wrote {output}\n"
+    assert ElementTree.parse(output).getroot().tag.endswith("svg")
 
 
 def test_the_table_has_our_figure_and_the_ratios_of_the_others() -> None:

@@ -126,9 +126,12 @@ def _report(arguments: Sequence[str]) -> int:
     parser = _parser("report", "Make one HTML page with plots of datasets, or images (.svg, .png).")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE")
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="leave out measures without WORD in the title"
+    )
     options = parser.parse_args(arguments)
     runs = merge(read_all(options.files))
-    for path in reports().write(runs, options.output):
+    for path in reports().write(runs, options.output, options.only):
         print(f"wrote {path}")
     return 0
 

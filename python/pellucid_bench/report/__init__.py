@@ -9,6 +9,7 @@ print(table(read("dict.json")[0]))
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,12 +22,16 @@ from pellucid_bench.report.plots import draw
 __all__ = ["table", "write"]
 
 
-def write(datasets: Sequence[Dataset], output: Path) -> list[Path]:
+def write(datasets: Sequence[Dataset], output: Path, only: str = "") -> list[Path]:
     """Write a page (`.html`) or images (`.svg`, `.png`), and return the files that were written.
 
     A page has all experiments. An image has one: with several experiments, `plots.svg` stands for
-    `plots-dict.svg`, `plots-writes.svg` and so on.
+    `plots-dict.svg`, `plots-writes.svg` and so on. Measures without `only` in their titles are left out.
     """
+    if only:
+        datasets = [run for one in datasets if (run := _some(one, only)).measures]
+        if not datasets:
+            raise DatasetError(f"no measure has {only!r} in its title, so there is nothing to report")
     match output.suffix.lower():
         case ".html" | ".htm":
             replace(output, page(datasets))
@@ -37,3 +42,7 @@ def write(datasets: Sequence[Dataset], output: Path) -> list[Path]:
             raise DatasetError(
                 f"cannot write {output}: a report is a file named .html, .svg or .png, not {suffix!r}"
             )
+
+
+def _some(run: Dataset, only: str) -> Dataset:
+    return dataclasses.replace(run, measures=[one for one in run.measures if only in one.title])

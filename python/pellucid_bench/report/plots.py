@@ -86,7 +86,7 @@ def _image(one: Experiment, suffix: str) -> bytes:
     panels = [(figure, run) for figure in one.figures for run in sorted({run for run, _ in figure.measures})]
     if not panels:
         raise DatasetError(f"{one.name} has no measure, so there is nothing to draw")
-    heights = [_height(figure, run) for figure, run in panels]
+    heights = [_height(one, figure, run) for figure, run in panels]
     source = [_source(one, run) for run in range(len(one.runs))]
     footer = 0.17 * sum(line.count("\n") + 1 for line in source) + 0.1
     height = sum(heights) + footer
@@ -115,6 +115,8 @@ def _source(one: Experiment, run: int) -> str:
     text = f"{letter + ': ' if letter else ''}{dataset.command} on {machine_line(dataset)}"
     if dataset.quick:
         text += " (the shortest run: these figures mean nothing)"
+    if dataset.missing:
+        text += f". Not measured: {', '.join(dataset.missing)}"
     return _literal("\n".join(textwrap.wrap(text, 150)))
 
 
@@ -124,21 +126,25 @@ def _is_curve(figure: Figure) -> bool:
     )
 
 
-def _rows(figure: Figure, run: int) -> list[Row]:
-    """Return the results of a panel: all sizes of a curve, or the largest size that the run has."""
+def _rows(one: Experiment, figure: Figure, run: int) -> list[Row]:
+    """Return the results of a panel: all sizes of a curve, or the largest size that the run has.
+
+    A library that is not installed is in the line below the panels, and not in each of them.
+    """
     rows = [row for row in figure.rows() if row.run == run]
+    rows = [row for row in rows if row.median is not None or row.name not in one.runs[run].missing]
     last = max((row.variant for row in rows), default=0)
     return rows if _is_curve(figure) else [row for row in rows if row.variant == last]
 
 
-def _height(figure: Figure, run: int) -> float:
+def _height(one: Experiment, figure: Figure, run: int) -> float:
     if _is_curve(figure):
-        return max(3.2, 0.75 + 0.17 * len(shown_in_color(_rows(figure, run))))
-    return 0.75 + ROW * max(1, len(_rows(figure, run)))
+        return max(3.2, 0.75 + 0.17 * len(shown_in_color(_rows(one, figure, run))))
+    return 0.75 + ROW * max(1, len(_rows(one, figure, run)))
 
 
 def _panel(one: Experiment, figure: Figure, run: int, axes: Axes) -> None:
-    rows = _rows(figure, run)
+    rows = _rows(one, figure, run)
     labels = f" ({', '.join(figure.labels)})" if figure.labels else ""
     letter = one.name_of_run(run)
     size = "" if _is_curve(figure) or not rows else size_text(figure.sizes[rows[0].variant])
@@ -194,7 +200,8 @@ def _bar(figure: Figure, row: Row, place: int, axes: Axes, *, is_log: bool) -> N
 
 def _curves(one: Experiment, figure: Figure, rows: list[Row], axes: Axes) -> None:
     colored = shown_in_color(rows)
-    ours = [name for name in colored if any(row.result.ours for row in rows if row.name == name)]
+    ours_here = {row.name for row in rows if row.result.ours}
+    ours = [name for name in one.contenders() if name in ours_here]
     libraries = one.libraries()
     places = {library: place for place, library in enumerate(dict.fromkeys(libraries.values()))}
     names = [*colored, *dict.fromkeys(row.name for row in rows if row.median and row.name not in colored)]
