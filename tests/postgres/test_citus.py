@@ -139,3 +139,136 @@ def test_an_index_of_many_entries_lies_beside_the_rows(cluster: Any) -> None:
     assert table.index("tags").count("all") == 28
     assert cluster.check() == []
     cluster.compact()
+
+
+def task_count(db: Any, statement: bytes, given: Any) -> int:
+    """On how many shards a statement runs."""
+    with db._connections.lent() as session:
+        plan = session.rows(b"EXPLAIN (COSTS off) " + statement, given)
+    lines = [line if isinstance(line, str) else bytes(line).decode() for (line,) in plan]
+    return next(int(line.partition("Task Count: ")[2]) for line in lines if "Task Count: " in line)
+
+
+def test_rows_are_distributed_by_the_first_parts_of_their_keys(cluster: Any, url: str) -> None:
+    table = cluster.table("t", distributed=True, distribute_by=1)
+    table.update({(name, number): {"n": number} for name in "abcdefghij" for number in range(30)})
+    table["k", 1] = {"n": 1}
+    table["k", 1].n += 1
+    table["long" * 200, "x" * 3000] = {"n": 3}
+    assert table.setdefault(("k", 2), {"n": 5}) == {"n": 5}
+    assert table["long" * 200, "x" * 3000] == {"n": 3}
+    assert table.pop(("k", 2)) == {"n": 5}
+    assert (len(table), table.sum("n")) == (302, 10 * sum(range(30)) + 2 + 3)
+    with cluster.transaction():
+        for record in table.range(prefix=("c",)):
+            record.n += 100
+        del table["d", 0]
+        table["d", 1].text = "x" * 100_000
+    assert [row.n for row in table.range(("c", 28), ("d", 3))] == [128, 129, 1, 2]
+    assert table["d", 1].text == "x" * 100_000
+    assert list(table.keys(prefix=("d",), reverse=True))[-1] == ("d", 1)
+    assert len(table.keys(prefix=("d",))) == 29
+    assert cluster.check() == []
+    cluster.compact()
+    # All rows of a name are on one server, and all servers have some.
+    sql = table._statements()
+    with cluster._connections.lent() as session:
+        shards = session.rows(
+            b"SELECT count(DISTINCT get_shard_id_for_distribution_column($1::text::regclass, d)), "
+            b"count(DISTINCT d) FROM " + sql.rows,
+            [sql.rows.decode()],
+        )
+    assert shards[0][0] > 2
+    assert shards[0][1] == 12
+    for asked in (
+        sql.scan(*edges(table, ("c",)), reverse=False),
+        sql.count_range(*edges(table, ("c",))),
+        table._bound(sql, [(sql.get, (table._key(("c", 1))[0],))])[0],
+    ):
+        assert task_count(cluster, *asked) == 1
+    with pellucid.open(url) as other:
+        again = other.table("t")
+        again["m", 1] = {"n": 1}
+        assert again["c", 3].n == 103
+        other.table("t", distributed=True, distribute_by=1)
+        for wanted in (2, 3):
+            with pytest.raises(ValueError, match="by the first 1 part of its keys"):
+                other.table("t", distributed=True, distribute_by=wanted)
+        other.table("whole", distributed=True)["a"] = 1
+        with pytest.raises(ValueError, match="by its whole keys"):
+            other.table("whole", distributed=True, distribute_by=1)
+
+
+def edges(table: Any, prefix: Any) -> tuple[Any, Any, Any]:
+    """The first key of a prefix, what follows it, and what its rows are distributed by."""
+    low, high = table._bounds(None, None, prefix)
+    place = table._common_place(table._statements(), low, high)
+    assert place is not None
+    return low, high, place
+
+
+def test_a_key_with_too_few_parts_is_refused(cluster: Any) -> None:
+    table = cluster.table("t", distributed=True, distribute_by=2)
+    table["a", "b"] = 1
+    table["a", ("b", 1), 5] = 2
+    for key in ("a", ("a",), 5, (("a", "b"),), None):
+        for use in (
+            lambda key=key: table.__setitem__(key, 1),
+            lambda key=key: table[key],
+            lambda key=key: table.update({("x", "y"): 1, key: 1}),
+            lambda key=key: table.pop(key, None),
+        ):
+            with pytest.raises(ValueError, match="2 parts or more"):
+                use()
+    with pytest.raises(ValueError, match="2 parts or more"):
+        table.append(1)
+    with pytest.raises(ValueError, match="2 parts or more"):
+        table.extend([1])
+    assert list(table.items()) == [(("a", "b"), 1), (("a", ("b", 1), 5), 2)]
+    for wrong in (0, -1, 1000):
+        with pytest.raises(ValueError, match="distribute_by"):
+            cluster.table("u", distributed=True, distribute_by=wrong)
+    for wrong in (True, "1", 1.0):
+        with pytest.raises(TypeError, match="distribute_by"):
+            cluster.table("u", distributed=True, distribute_by=wrong)
+    with pytest.raises(ValueError, match="distributed=True"):
+        cluster.table("u", distribute_by=1)
+
+
+def test_indexes_of_a_table_that_is_distributed_by_a_part(cluster: Any) -> None:
+    table = cluster.table("t", distributed=True, distribute_by=1, queryable=True)
+    table.update({(name, number): {"n": number, "tags": ["a"]} for name in "abc" for number in range(9)})
+    table.create_index("n", F.n)
+    table["d", 0] = {"n": 100}
+    table["a", 0].n = 200
+    with cluster.transaction():
+        for record in table.range(prefix=("b",)):
+            record.n += 1000
+    assert sorted(row.n for row in table.where(F.n >= 100)) == [100, 200, *range(1000, 1009)]
+    assert table.sum("n") == 100 + 200 + sum(range(1, 9)) + 2 * sum(range(9)) + 9000
+    with pytest.raises(ValueError, match="Make the value the key"):
+        table.create_index("unique", F.n, unique=True)
+    with pytest.raises(ValueError, match="each"):
+        table.create_index("tags", F.tags.each())
+
+
+def test_a_snapshot_has_the_rows_of_a_prefix(cluster: Any) -> None:
+    table = cluster.table("t", distributed=True, distribute_by=1)
+    table.update({("a", number): {"n": number} for number in range(300)})
+    with cluster.snapshot() as before:
+        old = before.table("t")
+        assert len(old.keys(prefix=("a",))) == 300
+        table["a", 1].n = -1
+        del table["a", 2]
+        assert old["a", 1].n == 1
+        assert [row.n for row in old.range(prefix=("a",))] == list(range(300))
+        for use in (
+            lambda: len(old),
+            lambda: list(old),
+            lambda: bool(old),
+            old.first,
+            lambda: old.sum("n"),
+            lambda: list(old.range(("a",), ("c",))),
+        ):
+            with pytest.raises(TransactionError, match="prefix"):
+                use()

@@ -9,7 +9,7 @@
 use std::ops::Bound;
 
 use pellucid_record::Value;
-use pellucid_record::key::KeyEncoder;
+use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
 use pellucid_store::Range;
 
 use crate::expression::{Chain, Comparison, Kind, Node, Source};
@@ -22,6 +22,8 @@ use crate::plan::{Candidate, Section, is_in_order, section};
 /// Of a code with more bytes than this, only so many are stored, and a hash of all after them: an
 /// entry of a server's own index has room for 2,704 bytes.
 pub const CODE_SIZE_MAX: usize = 2000;
+/// Of what a row is distributed by, only so many bytes count.
+const DISTRIBUTION_SIZE_MAX: usize = 500;
 
 /// The bytes that are stored beside the code of an entry: a byte with a bit for each part that is a
 /// complex number, 1 for the first part, and the spelling. None if the spelling is empty.
@@ -33,6 +35,33 @@ pub fn stored_spelling(keys: &Keys, parts: &[u8], spelling: &[u8]) -> Option<Vec
     let complex = keys.complex_parts(parts, spelling).into_iter();
     let bits = complex.filter_map(bit_of).fold(0, |bits, bit| bits | bit);
     Some([&[bits], spelling].concat())
+}
+
+/// What the rows of a distributed table are distributed by, if it is the first `count` parts of a
+/// tuple: their code, at most so many bytes of it. It is found in a key that was shortened, too. None
+/// for a key that has fewer parts.
+#[must_use]
+pub fn distribution_of(stored_key: &[u8], count: usize) -> Option<&[u8]> {
+    let mut reader = KeyReader::new(stored_key, &[]);
+    let Some(Ok(KeyPart::BeginTuple)) = reader.next() else { return None };
+    let (mut depth, mut taken) = (0_usize, 0);
+    while taken < count {
+        match reader.next() {
+            Some(Ok(KeyPart::BeginTuple)) => depth += 1,
+            Some(Ok(KeyPart::EndTuple)) if depth == 0 => return None,
+            Some(Ok(KeyPart::EndTuple)) => {
+                depth -= 1;
+                taken += usize::from(depth == 0);
+            }
+            Some(Ok(_)) => taken += usize::from(depth == 0),
+            // The parts reach into what was cut off.
+            Some(Err(_)) if stored_key.len() > CODE_SIZE_MAX => {
+                return stored_key.get(..DISTRIBUTION_SIZE_MAX);
+            }
+            Some(Err(_)) | None => return None,
+        }
+    }
+    stored_key.get(..reader.offset().min(DISTRIBUTION_SIZE_MAX))
 }
 
 /// The bit for a part; None from the ninth one on.

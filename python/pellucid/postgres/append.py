@@ -122,7 +122,8 @@ class Appending(Saving):
         """Store values under the next numbers, by COPY, in the transaction that runs."""
         running = self._source._running()
         numbers = self._numbers(len(values))
-        if self._for_writing().layout.has_derived:
+        layout = self._for_writing().layout
+        if layout.has_derived or layout.distribute_by:
             self._append_entered(values, numbers, count)
             return
         position = 0

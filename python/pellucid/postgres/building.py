@@ -122,6 +122,11 @@ class Builder:
     def build(self, definition: str, is_unique: bool, progress: Progress | None) -> None:
         """Create the index, or go on with it."""
         codes = ServerIndexCodes(self.name, definition)
+        if codes.has_each and self.table._for_writing().layout.distribute_by:
+            raise ValueError(
+                f"index {self.name!r} cannot have each(): table {self.table.name!r} is distributed by the "
+                "first parts of its keys (distribute_by=), and entries beside the rows by whole keys"
+            )
         if is_unique and self.table._for_writing().layout.is_distributed:
             raise ValueError(
                 f"index {self.name!r} cannot be unique: table {self.table.name!r} is distributed by its "

@@ -44,11 +44,16 @@ CREATE TABLE IF NOT EXISTS {schema}.shapes (id int PRIMARY KEY, hash bytea NOT N
     names bytea NOT NULL);
 """
 TABLE = """
-CREATE TABLE {rows} (k bytea PRIMARY KEY, s bytea, v bytea NOT NULL, ver bigint NOT NULL DEFAULT 1, big bool);
+CREATE TABLE {rows} (k bytea, s bytea, v bytea NOT NULL, ver bigint NOT NULL DEFAULT 1, big bool{part},
+    PRIMARY KEY (k{by}));
 ALTER TABLE {rows} ALTER COLUMN v SET STORAGE EXTERNAL;
-CREATE TABLE {large} (k bytea, id bigint, piece int, bytes bytea NOT NULL, PRIMARY KEY (k, id, piece));
+CREATE TABLE {large} (k bytea, id bigint, piece int, bytes bytea NOT NULL{part},
+    PRIMARY KEY (k, id, piece{by}));
 ALTER TABLE {large} ALTER COLUMN bytes SET STORAGE EXTERNAL;
 """
+# What a table is distributed by has to be a part of what is unique.
+PARTS = {"part": b", d bytea NOT NULL", "by": b", d"}
+WHOLE = {"part": b"", "by": b""}
 # A program that reads the view needs no name of a relation, which changes with the layout. JSON that is not
 # compressed is read in half the time.
 JSON = """
@@ -77,11 +82,11 @@ def again(session: Session, work: Callable[[], T]) -> T:
     raise AssertionError
 
 
-def distribute(session: Session, relation: bytes, beside: bytes | None) -> None:
+def distribute(session: Session, relation: bytes, beside: bytes | None, column: str = "k") -> None:
     """Distribute a relation by its keys; `beside`: so that its rows are where those of another one are."""
     where = "none" if beside is None else beside.decode()
-    text = b"SELECT create_distributed_table($1::text::regclass, 'k', colocate_with => $2::text)"
-    session.rows(text, [relation.decode(), where])
+    text = b"SELECT create_distributed_table($1::text::regclass, $3::text, colocate_with => $2::text)"
+    session.rows(text, [relation.decode(), where, column])
 
 
 class Catalog:
@@ -184,7 +189,7 @@ class Catalog:
         rows = session.rows(
             self._sql(
                 "SELECT c.id, c.name, c.generation, i.id, i.name, i.definition, i.is_unique, i.has_each, "
-                "i.state, i.has_long, c.distribute_by IS NOT NULL, c.queryable FROM {schema}.catalog AS c "
+                "i.state, i.has_long, c.distribute_by, c.queryable FROM {schema}.catalog AS c "
                 "LEFT JOIN {schema}.indexes AS i ON i.tbl = c.id WHERE c." + condition + " ORDER BY i.id"
             ),
             [value],
@@ -197,7 +202,15 @@ class Catalog:
             for row in rows
             if row[3] is not None
         )
-        layout = Layout(number, bytes(name).decode(), generation, indexes, *rows[0][10:12])
+        layout = Layout(
+            number,
+            bytes(name).decode(),
+            generation,
+            indexes,
+            rows[0][10] is not None,
+            rows[0][11],
+            rows[0][10] or 0,
+        )
         if self.has_citus and not layout.is_distributed and self._is_distributed(session, layout):
             return dataclasses.replace(layout, is_distributed=True)
         return layout
@@ -250,7 +263,11 @@ class Catalog:
                 "SELECT coalesce(max(id), 0) + 1, $1, 1, $2::int, $3::bool "
                 "FROM {schema}.catalog ON CONFLICT (name) DO NOTHING RETURNING id"
             ),
-            [name.encode(), 0 if making.is_distributed else None, bool(making.is_queryable)],
+            [
+                name.encode(),
+                making.distribute_by or 0 if making.is_distributed else None,
+                bool(making.is_queryable),
+            ],
         )
         if not made:
             found = self.named(session, name)
@@ -265,14 +282,18 @@ class Catalog:
             1,
             is_distributed=bool(making.is_distributed),
             is_queryable=bool(making.is_queryable),
+            distribute_by=making.distribute_by or 0,
         )
         sql = self.statements(layout)
-        session.script(formed(TABLE, rows=sql.rows, large=sql.large))
+        session.script(
+            formed(TABLE, rows=sql.rows, large=sql.large, **(PARTS if making.distribute_by else WHOLE))
+        )
         if making.is_queryable:
             session.script(formed(JSON, rows=sql.rows, view=sql.view))
         if making.is_distributed:
-            distribute(session, sql.rows, None)
-            distribute(session, sql.large, sql.rows)
+            column = "d" if making.distribute_by else "k"
+            distribute(session, sql.rows, None, column)
+            distribute(session, sql.large, sql.rows, column)
         session.execute(self._sql("INSERT INTO {schema}.counters VALUES ($1, 0)"), [layout.id])
         triggers.note_table(session, self.schema, layout)
         return layout

@@ -27,6 +27,7 @@ T = TypeVar("T")
 MODES = {"r": "r", "w": "w", "c": "c", "n": "n"}
 RUN_ATTEMPTS = 100
 NAME_SIZE_MAX = 480
+KEY_PARTS_MAX = 100
 DEFAULT_TABLE = "default"
 
 
@@ -150,12 +151,16 @@ class Database(Mapping, Source):
         distributed: bool | None = None,
         queryable: bool | None = None,
         compress: bool | None = None,
+        distribute_by: int | None = None,
     ) -> Table:
         """Return the table with this name; its first write creates it.
 
         `distributed=True` creates a table whose rows are on several servers, by their keys; the server needs
-        Citus for it. `queryable=True` creates a table whose rows have key and value as JSON, too, for other
-        programs. Raises `ValueError` where there is no Citus, or if the table is there and is another one.
+        Citus for it. With `distribute_by=n`, it is by the first n parts of keys that are tuples: rows that
+        have them in common are on one server. `queryable=True` creates a table whose rows have key and value
+        as JSON, too, for other programs. Raises `ValueError` where there is no Citus, or if the table is
+        there and is another one.
+
         Only the tables of a file can be compressed: `compress=True` raises `ValueError`. The other keywords
         are as in a file.
         """
@@ -173,13 +178,26 @@ class Database(Mapping, Source):
                 f"tables on a server cannot be created with compress=True, and {self._place.shown} is one: "
                 "leave it out; PostgreSQL itself compresses rows of more than about 2 kB"
             )
+        if distribute_by is not None:
+            if isinstance(distribute_by, bool) or not isinstance(distribute_by, int):
+                raise TypeError(f"distribute_by= is a number of parts of a key, not {distribute_by!r}")
+            if not distributed or not 1 <= distribute_by <= KEY_PARTS_MAX:
+                raise ValueError(
+                    f"distribute_by={distribute_by} has to be from 1 to {KEY_PARTS_MAX}, with "
+                    "distributed=True"
+                )
         if distributed and not self._catalog.has_citus:
             raise ValueError(
                 f"{self._place.shown} has no extension citus, so its tables cannot be distributed: leave out "
                 "distributed=True, or install Citus and run CREATE EXTENSION citus"
             )
         return Table(
-            self, name, type=type, run_init=run_init, fast=fast, making=Making(distributed, queryable)
+            self,
+            name,
+            type=type,
+            run_init=run_init,
+            fast=fast,
+            making=Making(distributed, queryable, distribute_by),
         )
 
     def tables(self) -> list[str]:
@@ -502,6 +520,21 @@ class Database(Mapping, Source):
 
         self._check_open()
         return Watch(self, since=since, timeout=timeout)
+
+    def stats(self, *, pickles: bool = False) -> dict[str, int]:
+        """Return figures of the database, with the keys that a file's have; those of a file alone are 0."""
+        self._check_open()
+        return care.stats(self, pickles=pickles)
+
+    def backup(self, _path: Any, **_options: Any) -> None:
+        """Raise `TypeError`, which says how a server is backed up."""
+        self._check_open()
+        schema = self._place.schema
+        raise TypeError(
+            "backup() copies a file, and this database is on a server: pg_dump "
+            f"--schema='\"{schema}\"' saves it as the server has it, and "
+            "pellucid.copy(db, 'backup.pel') copies it to a file"
+        )
 
     def check(self) -> list[str]:
         """Read all rows and return what is damaged; an empty list says that nothing is."""

@@ -131,6 +131,8 @@ class Entering(Standing):
         completed.count = count
         if sql.layout.has_derived:
             rows = [completed.copied(row, large.get(row[0], ())) for row in rows]
+        if sql.layout.distribute_by:
+            rows = [(*row, self._place_of(sql, row[0])) for row in rows]
         guarded = self._has_savepoint(sql)
         try:
             if guarded:
@@ -180,7 +182,7 @@ class Completed:
         if not self.sql.layout.is_queryable:
             return tuple(stored)
         # The binary form of jsonb: a version, and the text.
-        json = [None if text is None else JSON_VERSION + text for text in stored[-2:]]
+        json = [None if text is None else JSON_VERSION + text.encode() for text in stored[-2:]]
         return (*stored[:-2], *json)
 
     def _completed(self, text: bytes, given: Parameters, beside: list[Statement]) -> Parameters:
@@ -244,12 +246,13 @@ class Completed:
                 beside += self.sql.stored_beside(index, given[0], value, stored_entries(entries[place]))
         return (*given, *columns(self.sql, entries), *self._json(key if has_key else None, value))
 
-    def _json(self, key: tuple[bytes, bytes | None] | None, value: bytes) -> list[bytes | None]:
+    def _json(self, key: tuple[bytes, bytes | None] | None, value: bytes) -> list[str | None]:
         """Return the JSON of a row, in a table that has it; without a key, that of the value alone."""
         if not self.sql.layout.is_queryable:
             return []
-        found = self.table._json(value)
-        return [found] if key is None else [self.table._json_key(*key), found]
+        found = [] if key is None else [self.table._json_key(*key)]
+        found.append(self.table._json(value))
+        return [None if text is None else text.decode() for text in found]
 
     def _stored_many(
         self,
@@ -261,7 +264,7 @@ class Completed:
         has_key: bool,
     ) -> Parameters:
         """Return the entries of rows, as an array for each column."""
-        rows = []
+        rows: list[list[Any]] = []
         every = keys_given.elements
         spellings = [None] * len(every) if spelt is None else spelt.elements
         for k, s, value in zip(every, spellings, values.elements, strict=True):
@@ -275,7 +278,10 @@ class Completed:
         beside += many_beside(
             self.sql, [key for key, _ in self.entered], [entries for _, entries in self.entered]
         )
-        return [self.table._array_of(list(column)) for column in zip(*rows, strict=True)]
+        arrays: list[Any] = [list(column) for column in zip(*rows, strict=True)]
+        # The texts of JSON come last, and the driver makes their arrays.
+        coded = len(arrays) - (0 if not self.sql.layout.is_queryable else 2 if has_key else 1)
+        return [*map(self.table._array_of, arrays[:coded]), *arrays[coded:]]
 
     def _long(self, entries: Entries) -> list[Statement]:
         """Return statements that tell all clients of codes that are too long to be in order."""

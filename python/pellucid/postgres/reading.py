@@ -36,6 +36,7 @@ class Reading(Pages):
 
     def __init__(self, table: Table, sql: Statements) -> None:
         super().__init__(table, ALL, False)
+        table._check_one_state(sql)
         self._sql = sql
         self._indexes = [index for index in sql.layout.indexes if index.state == "ready"]
         schema = table._source._place.schema

@@ -140,17 +140,19 @@ class Pages:
                 self._is_at_end = True
                 return []
             try:
-                return self._arranged(
-                    self._begin_pages(sql) if sql.layout.is_distributed else self._begin(sql)
-                )
+                place = self._table._common_place(sql, self._within.low, self._within.high)
+                self._table._check_one_state(sql, place)
+                is_many = sql.layout.is_distributed and place is None
+                return self._arranged(self._begin_pages(sql) if is_many else self._begin(sql, place))
             except LayoutChanged as error:
                 self._table._changed(sql, error)
             except Lost as lost:
                 raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
         raise self._table._restless()
 
-    def _begin(self, sql: Statements) -> Rows:
-        statement, given = sql.scan(self._within.low, self._within.high, reverse=self._reverse)
+    def _begin(self, sql: Statements, place: bytes | None) -> Rows:
+        low, high = self._within.low, self._within.high
+        statement, given = sql.scan(low, high, place, reverse=self._reverse)
         # An attempt before, in an older layout, has ended.
         self._is_at_end = False
         begin: list[Statement] = []

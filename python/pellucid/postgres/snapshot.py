@@ -140,7 +140,8 @@ class Snapshot(Mapping, Source):
 
     def _layout_named(self, name: str) -> Layout | None:
         layout = self._with_session(lambda session: self._catalog.named(session, name))
-        if layout is not None and layout.is_distributed:
+        # By the first parts of its keys, it has rows that are on one server.
+        if layout is not None and layout.is_distributed and not layout.distribute_by:
             raise TransactionError(
                 f"table {name!r} is distributed, and its servers have no common snapshot: a read of several "
                 "rows may see one part of a transaction and not the other. Read it through the database, one "

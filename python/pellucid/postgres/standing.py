@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pellucid._native import ServerGate, ServerTable
-from pellucid.errors import Busy, StaleTable
+from pellucid.errors import Busy, StaleTable, TransactionError
+from pellucid.postgres import keys
 from pellucid.postgres.connections import Array, Rows, Statement
 from pellucid.postgres.failures import LayoutChanged
 from pellucid.postgres.source import Source
-from pellucid.postgres.statements import Layout, Making, Statements
+from pellucid.postgres.statements import Layout, Making, Statements, values_of
 from pellucid.postgres.transactions import Running
 
 LAYOUT_ATTEMPTS = 20
@@ -174,7 +175,7 @@ class Standing(ServerTable):
             if sql is None:
                 return None
             try:
-                return self._source._read(*make(sql))
+                return self._source._read(*self._bound(sql, [make(sql)])[0])
             except LayoutChanged as error:
                 self._changed(sql, error)
         raise self._restless()
@@ -188,10 +189,60 @@ class Standing(ServerTable):
             if sql is None:
                 return None
             try:
-                return self._source._write(make(sql))
+                return self._source._write(self._bound(sql, make(sql)))
             except LayoutChanged as error:
                 self._changed(sql, error)
         raise self._restless()
+
+    def _bound(self, sql: Statements, statements: list[Statement]) -> list[Statement]:
+        """Return statements as a distributed table needs them: each names the server of its row."""
+        if not sql.layout.is_distributed:
+            return statements
+        found: list[Statement] = []
+        for text, given in statements:
+            if sql.layout.distribute_by and (text in (sql.put_many, sql.swap_many) or b"$d" in text):
+                key = given[0]
+                is_many = isinstance(key, Array)
+                places = [self._place_of(sql, k) for k in (key.elements if is_many else [key])]
+                given = (*given, self._array_of(places) if is_many else places[0])
+            if text is sql.put_many:
+                found += values_of(
+                    sql, [array.elements if isinstance(array, Array) else array for array in given]
+                )
+            else:
+                found.append((text.replace(b"$d", b"$%d" % len(given)), given))
+        return found
+
+    def _place_of(self, sql: Statements, key: bytes) -> bytes:
+        """Return what a row is distributed by. Raises `ValueError` for a key that has too few parts."""
+        count = sql.layout.distribute_by
+        place = self._distribution(key, count)
+        if place is None:
+            shown = "a key" if keys.is_long(key) else f"key {self._key_object(key)!r}"
+            raise ValueError(
+                f"{shown} of table {self.name!r} is no tuple of {count} part{'s' if count > 1 else ''} or "
+                f"more, by which its rows are distributed (distribute_by={count})"
+            )
+        return place
+
+    def _common_place(self, sql: Statements, low: bytes | None, high: bytes | None) -> bytes | None:
+        """Return what all keys from `low` on, below `high`, are distributed by; None if they differ."""
+        if not sql.layout.distribute_by or low is None or high is None:
+            return None
+        place = self._distribution(low, sql.layout.distribute_by)
+        if place is None:
+            return None
+        behind = place.rstrip(b"\xff")
+        return place if behind and high <= behind[:-1] + bytes([behind[-1] + 1]) else None
+
+    def _check_one_state(self, sql: Statements, place: bytes | None = None) -> None:
+        """Raise where rows that are on several servers would have to come from one state."""
+        if self._source._is_snapshot and sql.layout.is_distributed and place is None:
+            raise TransactionError(
+                f"table {self.name!r} is distributed, and its servers have no common snapshot: a read of "
+                "several rows may see one part of a transaction and not the other. A snapshot reads one row, "
+                "or the rows of a prefix that has all parts of distribute_by=; keep what must agree there"
+            )
 
     def _for_writing(self) -> Statements:
         sql = self._statements()

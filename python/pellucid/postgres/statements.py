@@ -11,6 +11,7 @@ statement has one.
     ver    grows with each write: what a change compares
     big    true if the row has, or had, large values in the relation beside it
     i17 s17   an entry of index 17, and its spelling; both NULL where the row has none
+    d      the first parts of the key, in a table that is distributed by them
     key value   key and value as JSON, in a table with `queryable=True`; NULL where they have none
 """
 
@@ -18,11 +19,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pellucid._native import ServerIndexes
 from pellucid.postgres.connections import Statement
 from pellucid.postgres.driver import psycopg
+
+# The types of columns, as parameters; all others are bytea.
+KINDS = {"big": "bool", "ver": "bigint", "key": "text", "value": "text"}
+# Rows of one list of values.
+VALUES_COUNT = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +62,8 @@ class Layout:
     is_distributed: bool = False
     # Whether its rows have key and value as JSON, too.
     is_queryable: bool = False
+    # Of a distributed table, by how many of the first parts of a key; 0: by all of it.
+    distribute_by: int = 0
 
     @property
     def has_derived(self) -> bool:
@@ -77,6 +87,7 @@ class Making:
 
     is_distributed: bool | None = None
     is_queryable: bool | None = None
+    distribute_by: int | None = None
 
     def refusal(self, layout: Layout) -> str | None:
         """Return why a table that is there is another one; None if it is not."""
@@ -86,6 +97,15 @@ class Making:
             return (
                 f"table {layout.name!r} is there and is {state}distributed; open it without distributed=, or "
                 "copy its rows to a table with another name"
+            )
+        if self.distribute_by not in (None, layout.distribute_by):
+            parts = layout.distribute_by
+            by = (
+                f"the first {parts} part{'s' if parts > 1 else ''} of its keys" if parts else "its whole keys"
+            )
+            return (
+                f"table {layout.name!r} is there and is distributed by {by}; open it without distribute_by=, "
+                "or copy its rows to a table with another name"
             )
         if self.is_queryable is None or self.is_queryable == layout.is_queryable:
             return None
@@ -108,9 +128,20 @@ class Statements:
         self.disordered: set[int] = set()
         self.rows = quoted(schema, layout.relation)
         self.large = quoted(schema, f"large{layout.id}")
+        # In a table that is distributed by `d`: what names the server with a row, whose number `bound` gives
+        # when the other parameters are known; what is unique; and what joins rows with what is beside them.
+        by = layout.distribute_by
+        self.parts = {
+            "rows": self.rows,
+            "large": self.large,
+            "at": b" AND d = $d" if by else b"",
+            "unique": b"k, d" if by else b"k",
+            "beside": b" AND t.d = l.d" if by else b"",
+            "joined": b" AND t.d = n.d" if by else b"",
+        }
 
     def _made(self, text: str, **parts: bytes) -> bytes:
-        known = {"rows": self.rows, "large": self.large, **parts}
+        known = {**self.parts, **parts}
         return text.format(**{name: part.decode() for name, part in known.items()}).encode()
 
     @functools.cached_property
@@ -125,7 +156,7 @@ class Statements:
     @functools.cached_property
     def _inserted(self) -> list[str]:
         json = ["key", "value"] if self.layout.is_queryable else []
-        return ["k", "s", "v", "big", *self._entries, *json]
+        return ["k", "s", "v", "big", *self._entries, *json, *(["d"] if self.layout.distribute_by else [])]
 
     @property
     def view(self) -> bytes:
@@ -332,12 +363,12 @@ class Statements:
     @functools.cached_property
     def get(self) -> bytes:
         """`$1` is a key; gives v and ver."""
-        return self._made("SELECT v, ver FROM {rows} WHERE k = $1")
+        return self._made("SELECT v, ver FROM {rows} WHERE k = $1{at}")
 
     @functools.cached_property
     def has(self) -> bytes:
         """`$1` is a key; gives a row if there is one."""
-        return self._made("SELECT FROM {rows} WHERE k = $1")
+        return self._made("SELECT FROM {rows} WHERE k = $1{at}")
 
     @functools.cached_property
     def count(self) -> bytes:
@@ -363,7 +394,10 @@ class Statements:
 
     @functools.cached_property
     def _places(self) -> str:
-        return ", ".join(taken(column, f"${number}") for number, column in enumerate(self._inserted, 1))
+        return ", ".join(
+            "$d" if column == "d" else taken(column, f"${number}")
+            for number, column in enumerate(self._inserted, 1)
+        )
 
     @functools.cached_property
     def _assigned(self) -> str:
@@ -374,8 +408,9 @@ class Statements:
     def put(self) -> bytes:
         """`$1` k, `$2` s, `$3` v, `$4` big, then the entries; gives ver, and whether to sweep."""
         return self._made(
-            "INSERT INTO {rows} AS t ({columns}) VALUES ({places}) ON CONFLICT (k) DO UPDATE SET {assigned}, "
-            "big = coalesce(excluded.big, t.big), ver = t.ver + 1 RETURNING ver, big AND ver > 1",
+            "INSERT INTO {rows} AS t ({columns}) VALUES ({places}) ON CONFLICT ({unique}) DO UPDATE "
+            "SET {assigned}, big = coalesce(excluded.big, t.big), ver = t.ver + 1 "
+            "RETURNING ver, big AND ver > 1",
             columns=self._columns.encode(),
             places=self._places.encode(),
             assigned=self._assigned.encode(),
@@ -385,7 +420,8 @@ class Statements:
     def add(self) -> bytes:
         """As `put`, where the key has no row; gives ver, or nothing."""
         return self._made(
-            "INSERT INTO {rows} ({columns}) VALUES ({places}) ON CONFLICT (k) DO NOTHING RETURNING ver",
+            "INSERT INTO {rows} ({columns}) VALUES ({places}) ON CONFLICT ({unique}) DO NOTHING "
+            "RETURNING ver",
             columns=self._columns.encode(),
             places=self._places.encode(),
         )
@@ -394,12 +430,10 @@ class Statements:
     def put_many(self) -> bytes:
         """As `put`, with an array for each column; keys are unique."""
         names = self._inserted
-        arrays = ", ".join(
-            f"${number}::{'bool' if name == 'big' else 'bytea'}[]" for number, name in enumerate(names, 1)
-        )
+        arrays = ", ".join(f"${number}::{KINDS.get(name, 'bytea')}[]" for number, name in enumerate(names, 1))
         return self._made(
             "INSERT INTO {rows} AS t ({columns}) SELECT {taken} FROM unnest({arrays}) AS n ({columns}) "
-            "WHERE true ON CONFLICT (k) DO UPDATE "
+            "WHERE true ON CONFLICT ({unique}) DO UPDATE "
             "SET {assigned}, big = coalesce(excluded.big, t.big), ver = t.ver + 1",
             columns=self._columns.encode(),
             taken=", ".join(taken(name, f"n.{name}") for name in names).encode(),
@@ -422,22 +456,19 @@ class Statements:
         )
         return self._made(
             "UPDATE {rows} SET v = $3, big = coalesce($4, big), ver = ver + 1{entries} WHERE k = $1 AND "
-            "ver = $2 "
-            "RETURNING ver, big",
+            "ver = $2{at} RETURNING ver, big",
             entries=entries.encode(),
         )
 
     @functools.cached_property
     def swap_many(self) -> bytes:
         """As `swap`, with an array for each of k, version, v, and the entries; gives k and big."""
-        names = ["k", "ver", "v", *self._derived]
-        arrays = ", ".join(
-            f"${number}::{'bigint' if name == 'ver' else 'bytea'}[]" for number, name in enumerate(names, 1)
-        )
+        names = ["k", "ver", "v", *self._derived, *(["d"] if self.layout.distribute_by else [])]
+        arrays = ", ".join(f"${number}::{KINDS.get(name, 'bytea')}[]" for number, name in enumerate(names, 1))
         entries = "".join(f", {column} = {taken(column, f'n.{column}')}" for column in self._derived)
         return self._made(
             "UPDATE {rows} AS t SET v = n.v, ver = t.ver + 1{entries} FROM unnest({arrays}) AS n ({names}) "
-            "WHERE t.k = n.k AND t.ver = n.ver RETURNING t.k, t.big",
+            "WHERE t.k = n.k AND t.ver = n.ver{joined} RETURNING t.k, t.big",
             entries=entries.encode(),
             arrays=arrays.encode(),
             names=", ".join(names).encode(),
@@ -446,12 +477,12 @@ class Statements:
     @functools.cached_property
     def delete(self) -> bytes:
         """`$1` is a key; gives the deleted row with big."""
-        return self._made("DELETE FROM {rows} WHERE k = $1 RETURNING k, s, v, ver, big")
+        return self._made("DELETE FROM {rows} WHERE k = $1{at} RETURNING k, s, v, ver, big")
 
     @functools.cached_property
     def delete_version(self) -> bytes:
         """`$1` is a key and `$2` a version; gives the deleted row with big."""
-        return self._made("DELETE FROM {rows} WHERE k = $1 AND ver = $2 RETURNING k, s, v, ver, big")
+        return self._made("DELETE FROM {rows} WHERE k = $1 AND ver = $2{at} RETURNING k, s, v, ver, big")
 
     @functools.cached_property
     def delete_many(self) -> bytes:
@@ -475,37 +506,40 @@ class Statements:
     def clear_large(self) -> bytes:
         """Delete the large values of rows that are not there."""
         return self._made(
-            "DELETE FROM {large} AS l WHERE NOT EXISTS (SELECT FROM {rows} AS t WHERE t.k = l.k)"
+            "DELETE FROM {large} AS l WHERE NOT EXISTS (SELECT FROM {rows} AS t WHERE t.k = l.k{beside})"
         )
 
     @functools.cached_property
     def large_value(self) -> bytes:
         """`$1` is a key and `$2` the id of a large value; gives its pieces."""
-        return self._made("SELECT bytes FROM {large} WHERE k = $1 AND id = $2 ORDER BY piece")
+        return self._made("SELECT bytes FROM {large} WHERE k = $1 AND id = $2{at} ORDER BY piece")
 
     @functools.cached_property
     def put_large(self) -> bytes:
         """`$1` is a key, `$2` the id of a large value, `$3` the number of a piece, and `$4` its bytes."""
+        if self.layout.distribute_by:
+            return self._made("INSERT INTO {large} (k, id, piece, bytes, d) VALUES ($1, $2, $3, $4, $d)")
         return self._made("INSERT INTO {large} (k, id, piece, bytes) VALUES ($1, $2, $3, $4)")
 
     @functools.cached_property
     def delete_large(self) -> bytes:
         """`$1` is a key, and `$2` the ids of large values that no row has any more."""
-        return self._made("DELETE FROM {large} WHERE k = $1 AND id = ANY($2::bigint[])")
+        return self._made("DELETE FROM {large} WHERE k = $1 AND id = ANY($2::bigint[]){at}")
 
     @functools.cached_property
     def sweep_large(self) -> bytes:
         """`$1` is a key, `$2` the ids that its row has in version `$3`; deletes the others."""
         return self._made(
-            "WITH r AS (SELECT k FROM {rows} WHERE k = $1 AND ver = $3 FOR UPDATE) "
-            "DELETE FROM {large} WHERE k = $1 AND id <> ALL($2::bigint[]) AND EXISTS (SELECT FROM r)"
+            "WITH r AS (SELECT k FROM {rows} WHERE k = $1 AND ver = $3{at} FOR UPDATE) "
+            "DELETE FROM {large} WHERE k = $1 AND id <> ALL($2::bigint[]){at} AND EXISTS (SELECT FROM r)"
         )
 
     @functools.cached_property
     def sweep_all(self) -> bytes:
         """Delete the large values whose rows are not there, or never had any."""
         return self._made(
-            "DELETE FROM {large} AS l WHERE NOT EXISTS (SELECT FROM {rows} AS t WHERE t.k = l.k AND t.big)"
+            "DELETE FROM {large} AS l WHERE NOT EXISTS "
+            "(SELECT FROM {rows} AS t WHERE t.k = l.k AND t.big{beside})"
         )
 
     def end(self, *, last: bool) -> bytes:
@@ -516,9 +550,14 @@ class Statements:
         """`$1` and `$2` are keys; give k and s of the last row from one to the other."""
         return self._made("SELECT k, s FROM {rows} WHERE k >= $1 AND k <= $2 ORDER BY k DESC LIMIT 1")
 
-    def scan(self, low: bytes | None, high: bytes | None, *, reverse: bool) -> tuple[bytes, list[bytes]]:
-        """Give the rows from one key up to another, in order: the statement and its parameters."""
-        where, given = self._range(low, high)
+    def scan(
+        self, low: bytes | None, high: bytes | None, place: bytes | None = None, *, reverse: bool
+    ) -> tuple[bytes, list[bytes]]:
+        """Give the rows from one key up to another, in order: the statement and its parameters.
+
+        `place` is what they are all distributed by, if that is known.
+        """
+        where, given = self._range(low, high, place)
         text = "SELECT k, s, v, ver FROM {rows}{where} ORDER BY k {way}"
         return self._made(text, where=where, way=_way(reverse)), given
 
@@ -533,25 +572,61 @@ class Statements:
         text = "SELECT k, s, v, ver FROM {rows}{where} ORDER BY k {way} LIMIT {count}"
         return self._made(text, where=where, way=_way(reverse), count=b"%d" % count), given
 
-    def count_range(self, low: bytes | None, high: bytes | None) -> tuple[bytes, list[bytes]]:
+    def count_range(
+        self, low: bytes | None, high: bytes | None, place: bytes | None = None
+    ) -> tuple[bytes, list[bytes]]:
         """Give the number of rows from one key up to another: the statement and its parameters."""
-        where, given = self._range(low, high)
+        where, given = self._range(low, high, place)
         return self._made("SELECT count(*) FROM {rows}{where}", where=where), given
 
-    def _range(self, low: bytes | None, high: bytes | None) -> tuple[bytes, list[bytes]]:
+    def _range(
+        self, low: bytes | None, high: bytes | None, place: bytes | None = None
+    ) -> tuple[bytes, list[bytes]]:
         given = [key for key in (low, high) if key is not None]
         conditions = []
         if low is not None:
             conditions.append("k >= $1")
         if high is not None:
             conditions.append(f"k < ${len(given)}")
+        if place is not None:
+            given.append(place)
+            conditions.append(f"d = ${len(given)}")
         where = " WHERE " + " AND ".join(conditions) if conditions else ""
         return where.encode(), given
 
 
+def values_of(sql: Statements, arrays: Sequence[list[Any] | None]) -> Iterator[Statement]:
+    """Yield statements that store what `put_many` would, with a list of values for each row.
+
+    Citus sends each row of such a list to its server. A SELECT from arrays it would run itself, and copy.
+    """
+    rows = list(zip(*(column or itertools.repeat(None) for column in arrays), strict=False))
+    names = sql._inserted
+    for start in range(0, len(rows), VALUES_COUNT):
+        some = rows[start : start + VALUES_COUNT]
+        numbers = iter(range(1, len(some) * len(names) + 1))
+        lists = [
+            ", ".join(taken(name, f"${next(numbers)}::{KINDS.get(name, 'bytea')}") for name in names)
+            for _ in some
+        ]
+        text = (
+            "INSERT INTO {rows} AS t ({columns}) VALUES {lists} ON CONFLICT ({unique}) DO UPDATE "
+            "SET {assigned}, big = coalesce(excluded.big, t.big), ver = t.ver + 1"
+        )
+        yield (
+            sql._made(
+                text,
+                columns=sql._columns.encode(),
+                lists=", ".join(f"({one})" for one in lists).encode(),
+                assigned=sql._assigned.encode(),
+            ),
+            [value for row in some for value in row],
+        )
+
+
 def taken(column: str, place: str) -> str:
     """Return what a column takes from a parameter: bytes as they are, and JSON from its text."""
-    return f"convert_from({place}, 'UTF8')::jsonb" if column in ("key", "value") else place
+    return f"{place}::text::jsonb" if column in ("key", "value") else place
 
 
 def _way(reverse: bool) -> bytes:

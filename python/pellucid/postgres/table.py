@@ -6,22 +6,23 @@ import collections.abc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pellucid.errors import Busy, Error, StaleTable
+from pellucid.errors import Busy, CorruptRecord, Error, StaleTable
 from pellucid.postgres import keys
 from pellucid.postgres.append import Appending
-from pellucid.postgres.connections import Rows
+from pellucid.postgres.connections import Rows, Statement
 from pellucid.postgres.edit import EditContext
+from pellucid.postgres.files import Reaching
 from pellucid.postgres.indexing import Indexed, Indexing
 from pellucid.postgres.querying import Finding
-from pellucid.postgres.scan import ALL, Range, RowIterator
+from pellucid.postgres.scan import ALL, Pages, Range, RowIterator
 from pellucid.postgres.standing import LAYOUT_ATTEMPTS
-from pellucid.postgres.statements import big_int
+from pellucid.postgres.statements import Statements, big_int
 
 NO_DEFAULT = object()
 Row = tuple[Any, ...]
 
 
-class Mapping(Finding, Indexed, collections.abc.MutableMapping[Any, Any]):
+class Mapping(Finding, Indexed, Reaching, collections.abc.MutableMapping[Any, Any]):
     """The verbs of a table, for a table and for a database, which is a mapping over its table "default"."""
 
     def _table(self) -> Table:
@@ -31,7 +32,7 @@ class Mapping(Finding, Indexed, collections.abc.MutableMapping[Any, Any]):
         return self._table()._count(ALL)
 
     def __bool__(self) -> bool:
-        return bool(self._table()._ask(lambda sql: (sql.any, ())))
+        return self._table()._has_rows()
 
     def __contains__(self, key: object) -> bool:
         table = self._table()
@@ -222,6 +223,15 @@ class Table(Mapping, Appending, Indexing):
 
     # Reading
 
+    def _pages(self) -> Iterator[Rows]:
+        """Yield all rows, as they were when this began, in pages."""
+        pages = Pages(self, ALL, False)
+        yield pages.first()
+        yield from pages
+
+    def _corrupt(self, key: Any, fault: str) -> CorruptRecord:
+        return CorruptRecord(f"the record of key {key!r} of table {self.name!r} is damaged: {fault}")
+
     def _get_within(self, key: Any, within: Range) -> tuple[Any] | None:
         code = self._code(key)
         if code is None or not within.holds(code):
@@ -236,16 +246,31 @@ class Table(Mapping, Appending, Indexing):
     def _count(self, within: Range) -> int:
         if within.is_long:
             return sum(1 for _ in self._iterate("keys", within, False))
-        rows = self._ask(
-            lambda sql: sql.count_range(within.low, within.high) if within is not ALL else (sql.count, ())
-        )
+
+        def count(sql: Statements) -> Statement:
+            place = self._common_place(sql, within.low, within.high)
+            self._check_one_state(sql, place)
+            return sql.count_range(within.low, within.high, place) if within is not ALL else (sql.count, ())
+
+        rows = self._ask(count)
         return int(rows[0][0]) if rows else 0
 
     def _iterate(self, shows: str, within: Range, reverse: bool) -> RowIterator:
         return RowIterator(self, shows, within, reverse)
 
+    def _has_rows(self) -> bool:
+        def ask(sql: Statements) -> Statement:
+            self._check_one_state(sql)
+            return sql.any, ()
+
+        return bool(self._ask(ask))
+
     def _end(self, *, last: bool) -> tuple[Any, Any] | None:
-        rows = self._ask(lambda sql: (sql.end(last=last), ()))
+        def ask(sql: Statements) -> Statement:
+            self._check_one_state(sql)
+            return sql.end(last=last), ()
+
+        rows = self._ask(ask)
         if not rows:
             return None
         if self._known(rows):

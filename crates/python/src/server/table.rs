@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use pellucid_query::jsonb;
+use pellucid_query::server::distribution_of;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::large_ids::large_ids;
+use pellucid_record::pickles::pickle_count;
 use pellucid_record::shape::Sighting;
 use pellucid_record::validate::validate_record;
 use pyo3::prelude::*;
@@ -344,6 +346,19 @@ impl ServerTable {
         Ok((greatest, has_long))
     }
 
+    /// How many values of fetched rows were stored as pickles.
+    #[pyo3(signature = (rows, /))]
+    fn _pickle_count(&self, rows: &Bound<'_, PyList>) -> PyResult<u64> {
+        let names = &*self.codec.get().names;
+        let mut count = 0;
+        for row in rows {
+            let value = row.cast::<PyTuple>().map_err(PyErr::from)?.get_item(2)?.cast_into::<PyBytes>()?;
+            // `check` tells of damaged records.
+            count += pickle_count(stored::record_of(value.as_bytes()), names).unwrap_or(0);
+        }
+        Ok(count)
+    }
+
     /// What is wrong with fetched rows: for each damaged one, its key's code and what it is.
     #[pyo3(signature = (rows, /))]
     fn _faults<'py>(&self, rows: &Bound<'py, PyList>) -> PyResult<Vec<(Bound<'py, PyBytes>, String)>> {
@@ -400,6 +415,14 @@ impl ServerTable {
     fn _json_key<'py>(py: Python<'py>, code: &[u8], spelling: Option<&[u8]>) -> Option<Bound<'py, PyBytes>> {
         let text = jsonb::of_key(code, spelling.unwrap_or_default())?;
         Some(PyBytes::new(py, text.as_bytes()))
+    }
+
+    /// What the row with this stored key is distributed by: the first `count` parts of the key. None
+    /// for a key that has fewer.
+    #[staticmethod]
+    #[pyo3(signature = (stored_key, count, /))]
+    fn _distribution<'py>(py: Python<'py>, stored_key: &[u8], count: usize) -> Option<Bound<'py, PyBytes>> {
+        Some(PyBytes::new(py, distribution_of(stored_key, count)?))
     }
 
     /// Rows in the binary form of PostgreSQL's COPY; each is a tuple of bytes, bools and None.

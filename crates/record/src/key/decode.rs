@@ -73,6 +73,12 @@ impl<'a> KeyReader<'a> {
         }
     }
 
+    /// The offset behind the part that was read last.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
     fn part(&mut self) -> Result<KeyPart<'a>, KeyCorrupt> {
         let start = self.offset;
         match self.byte("ends before a part")? {
