@@ -1,0 +1,204 @@
+"""What does a caller learn of a server that restarts, or whose disk is full, and is anything lost?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+import servers
+from pellucid.errors import Busy, CommitUnknown, DatabaseError, DiskFull
+
+SECONDS = 6
+WRITERS = 4
+
+
+@pytest.fixture
+def crash(server: str) -> Callable[[], None]:
+    """Kills a process of the server, if it is on this machine and ours: the server ends all others then."""
+    found = servers.driver("psycopg").conninfo.conninfo_to_dict(server)
+    if not str(found.get("host", "")).startswith("/"):
+        servers.pass_over("the server of PELLUCID_TEST_DSN has processes that are not ours to kill")
+
+    def kill() -> None:
+        connection = servers.driver("psycopg").connect(server, autocommit=True)
+        os.kill(connection.info.backend_pid, signal.SIGKILL)
+        connection.close()
+
+    return kill
+
+
+class Writer:
+    """What one client has written, by what it was told of it."""
+
+    def __init__(self, db: Any, number: int, until: float) -> None:
+        self.db = db
+        self.number = number
+        self.until = until
+        self.stored: set[int] = set()
+        self.unknown: set[int] = set()
+        self.not_stored: set[int] = set()
+        self.others: list[BaseException] = []
+
+    def write(self) -> None:
+        """Store pairs of rows and single rows until the time is over."""
+        turn = 0
+        while time.monotonic() < self.until or not self.stored:
+            turn += 1
+            try:
+                self.store(turn)
+                self.stored.add(turn)
+            except CommitUnknown:
+                self.unknown.add(turn)
+            except (DatabaseError, Busy):
+                self.not_stored.add(turn)
+                time.sleep(0.05)
+            except BaseException as error:
+                self.others.append(error)
+                return
+
+    def store(self, turn: int) -> None:
+        """Store one row, or two in a transaction, or two by changes of fields."""
+        table = self.db.table("t")
+        if turn % 3 == 0:
+            table[self.number, turn, 0] = {"n": turn}
+            return
+        with self.db.transaction():
+            for part in (0, 1):
+                table[self.number, turn, part] = {"n": 0}
+                table[self.number, turn, part].n = turn
+
+    def check(self, rows: dict[Any, Any]) -> None:
+        """Compare the rows with what was said of them."""
+        assert self.others == []
+        for turn in self.stored | self.unknown | self.not_stored:
+            count = 1 if turn % 3 == 0 else 2
+            found = [rows[key] for part in (0, 1) if (key := (self.number, turn, part)) in rows]
+            assert len(found) in (
+                {count} if turn in self.stored else {0} if turn in self.not_stored else {0, count}
+            )
+            assert all(row == {"n": turn} for row in found)
+
+
+def test_a_restart_under_load_loses_nothing_that_was_acknowledged(
+    url: str, crash: Callable[[], None]
+) -> None:
+    with contextlib.ExitStack() as stack:
+        until = time.monotonic() + SECONDS
+        writers = [
+            Writer(stack.enter_context(pellucid.open(url, timeout=20)), number, until)
+            for number in range(WRITERS)
+        ]
+        writers[0].db.table("t")["first"] = {"n": 0}
+        threads = [threading.Thread(target=writer.write) for writer in writers]
+        for thread in threads:
+            thread.start()
+        reads: list[int] = []
+        kills = 0
+        while time.monotonic() < until:
+            if kills < 2 and all(len(writer.stored) > 20 * (kills + 1) for writer in writers):
+                # It recovers from its log, and takes connections again.
+                crash()
+                kills += 1
+            with contextlib.suppress(DatabaseError):
+                reads.append(len(writers[0].db.table("t")))
+            time.sleep(0.02)
+        for thread in threads:
+            thread.join()
+        assert kills == 2
+        assert reads == sorted(reads)
+        rows = dict(writers[0].db.table("t").items())
+        for writer in writers:
+            writer.check(rows)
+        assert any(writer.not_stored or writer.unknown for writer in writers)
+        assert writers[0].db.check() == []
+
+
+@pytest.fixture
+def small_disk(server: str, tmp_path: Path) -> Iterator[Callable[[int], None]]:
+    """A tablespace named `pellucid_small` on a file system of 24 MB; the function makes it larger."""
+    if os.geteuid() != 0 or not servers.driver("psycopg").conninfo.conninfo_to_dict(server)[
+        "host"
+    ].startswith("/"):
+        servers.pass_over("a small file system is mounted by root alone, on the machine of the server")
+    place = Path(f"/tmp/pellucid-small-{os.getpid()}")
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", place],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode != 0:
+        place.rmdir()
+        servers.pass_over(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    connection = servers.driver("psycopg").connect(server, autocommit=True)
+    try:
+        data = Path(connection.execute("SHOW data_directory").fetchone()[0])
+        os.chown(place, data.stat().st_uid, data.stat().st_gid)
+        connection.execute(f"CREATE TABLESPACE pellucid_small LOCATION '{place}'")
+        try:
+            yield (
+                lambda size: (
+                    subprocess.run(
+                        ["mount", "-o", f"remount,size={size}m", place], check=True, capture_output=True
+                    )
+                    and None
+                )
+            )
+        finally:
+            connection.execute("CHECKPOINT")
+            connection.execute("DROP TABLESPACE pellucid_small")
+    finally:
+        connection.close()
+        subprocess.run(["umount", "-l", place], check=True)
+        place.rmdir()
+
+
+def test_a_full_disk_refuses_writes_and_keeps_what_is_there(
+    small_disk: Callable[[int], None], server: str
+) -> None:
+    where = "&options=-cdefault_tablespace%3Dpellucid_small"
+    with servers.empty_database(server) as url, pellucid.open(url + where) as db:
+        table = db.table("t")
+        table.create_index("n", pellucid.F.n)
+        stored = 0
+
+        def fill() -> None:
+            nonlocal stored
+            while stored < 2000:
+                with db.transaction():
+                    for number in range(stored, stored + 20):
+                        table[number] = {"n": number, "text": "x" * 20_000}
+                stored += 20
+
+        with pytest.raises(DiskFull, match=r"no space left.*nothing was stored"):
+            fill()
+        assert stored > 100
+        assert len(table) == stored
+        for write in (
+            lambda: table.extend([{"n": 0, "text": "y" * 30_000}] * 100),
+            lambda: table.update({number: {"n": 0, "text": "y" * 30_000} for number in range(100)}),
+            lambda: table.__setitem__("large", {"text": "z" * 30_000_000}),
+            lambda: db.table("other").extend([{"n": 0, "text": "y" * 30_000}] * 200),
+        ):
+            with pytest.raises(DiskFull):
+                write()
+        assert len(table) == stored
+        assert table.sum("n") == sum(range(stored))
+        assert "large" not in table
+        assert [row.n for row in table.where(pellucid.F.n < 3)] == [0, 1, 2]
+        assert db.check() == []
+        small_disk(200)
+        table["large"] = {"text": "z" * 30_000_000, "n": 0}
+        table.extend([{"n": 0, "text": "y" * 30_000}] * 10)
+        assert len(table) == stored + 11
+        assert db.check() == []
