@@ -140,8 +140,11 @@ def _table(arguments: Sequence[str]) -> int:
     parser = _parser("table", "Print the table of the README, in Markdown, from a dataset.")
     parser.add_argument("file", type=Path)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write it to a file instead")
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="leave out measures without WORD in the title"
+    )
     options = parser.parse_args(arguments)
-    text = "\n\n".join(reports().table(run).rstrip("\n") for run in read(options.file)) + "\n"
+    text = "\n\n".join(reports().table(run, options.only).rstrip("\n") for run in read(options.file)) + "\n"
     if options.output:
         replace(options.output, text)
         print(f"wrote {options.output}")

@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from pellucid_bench.dataset import Dataset, Measure, Result
 
 
-def table(dataset: Dataset) -> str:
+def table(dataset: Dataset, only: str = "") -> str:
     """Return our figures, the ratios of the others, the command and the machine, as Markdown.
 
     Each of our results has a row with the libraries that are compared with it. A library that beats us is in
-    bold, and one without a figure has its reason.
+    bold, and one without a figure has its reason. Measures without `only` in their titles are left out.
     """
     lines = ["| Operation | pellucid | Others |", "| --- | --- | --- |"]
     for measure in dataset.measures:
-        lines += _rows(measure)
+        if only in measure.title:
+            # What is not installed is in one line below the table.
+            lines += _rows(measure, set(dataset.missing))
     lines += ["", f"{plain(dataset.experiment)}: `{_code(dataset.command)}`, {plain(machine_line(dataset))}."]
     if dataset.quick:
         lines.append("This was the shortest run (`--quick`): its figures mean nothing.")
@@ -53,14 +55,15 @@ def _code(text: str) -> str:
     return " ".join(text.split()).replace("`", "'").replace("|", "\\|")
 
 
-def _rows(measure: Measure) -> Iterator[str]:
+def _rows(measure: Measure, missing: set[str]) -> Iterator[str]:
     ours = [result for result in measure.results if result.ours]
     title = plain(", ".join([measure.title, *measure.labels]))
     for index, result in enumerate(ours):
         rivals = [rival for rival in measure.results if compared_with(measure, rival) is result]
+        rivals = [rival for rival in rivals if usable(rival) is not None or rival.contender not in missing]
         if index and not rivals:
             continue
-        name = f" ({plain(result.contender)})" if len(ours) > 1 else ""
+        name = "" if result.contender == "pellucid" or not ours[1:] else f" ({plain(result.contender)})"
         others = ", ".join(_rival(measure, result, rival) for rival in _ranked(measure, rivals))
         yield f"| {title} | {_ours(measure, result)}{name} | {others} |"
 
