@@ -2,7 +2,8 @@
 
 A difference counts only if chance is an unlikely reason for it, if it is large enough to matter, and if the
 other contenders of the same measure do not have it too: contenders alternate, so what slows down all of them
-is the machine. Datasets of different machines are shown side by side, without a verdict.
+is the machine, and how much they differ is its noise. An unstable result has no verdict. Datasets of
+different machines are shown side by side, without a verdict.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ THRESHOLD = 0.05
 """A difference that is smaller than this share is none that matters."""
 SAMPLES_MIN = 5
 """With fewer samples on each side, no difference can be told from chance."""
+DEVIATIONS = 3
+"""A difference has to be larger than so many standard deviations of contenders that did not change."""
 OTHERS_MIN = 3
 """From so many other contenders it can be seen what the machine does to all of them."""
 
@@ -131,10 +134,15 @@ def _judged(
         return "unclear", ratio, f"{few} samples; {SAMPLES_MIN} are needed"
     if figures.difference(result.samples, other.samples) >= CHANCE_MAX:
         return "unchanged", ratio, ""
-    drift = _drift(before, after, old, new, result)
-    adjusted = ratio / drift
+    drift, noise = _others(before, after, old, new, result)
     verdict = _direction(ratio, threshold)
-    if _direction(adjusted, threshold) != verdict:
+    if verdict == "unchanged":
+        return verdict, ratio, ""
+    if result.unstable or other.unstable:
+        return "unclear", ratio, "unstable"
+    if _direction(ratio / drift, max(threshold, noise)) != verdict:
+        if _direction(ratio / drift, threshold) == verdict:
+            return "unchanged", ratio, f"the others, which did not change, differ by up to {noise:.0%}"
         return "unchanged", ratio, f"the other contenders changed by {drift:.2f}x too"
     return verdict, ratio, ""
 
@@ -153,8 +161,14 @@ def gain(measure: Measure, before: Result, after: Result) -> float | None:
     return quotient if measure.better == "lower" else 1 / quotient
 
 
-def _drift(before: Dataset, after: Dataset, old: Measure, new: Measure, result: Result) -> float:
-    """Return by how much the other libraries of a measure changed, as far as they are of the same version."""
+def _others(
+    before: Dataset, after: Dataset, old: Measure, new: Measure, result: Result
+) -> tuple[float, float]:
+    """Return by how much the other libraries of the same version changed, and the spread of this.
+
+    They did not change, so what they show is the machine: the median of their ratios is how much slower or
+    faster it was, and the spread around it is what a ratio is uncertain by.
+    """
     found = []
     for one in old.results:
         other = new.result(one.contender)
@@ -163,8 +177,13 @@ def _drift(before: Dataset, after: Dataset, old: Measure, new: Measure, result: 
             continue
         ratio = gain(old, one, other)
         if ratio is not None and math.isfinite(ratio) and ratio > 0:
-            found.append(ratio)
-    return statistics.median(found) if len(found) >= OTHERS_MIN else 1.0
+            found.append(math.log(ratio))
+    if len(found) < OTHERS_MIN:
+        return 1.0, 0.0
+    middle = statistics.median(found)
+    # With normal noise, the median distance from the median is two thirds of a standard deviation.
+    deviation = 1.5 * statistics.median(abs(one - middle) for one in found)
+    return math.exp(middle), math.expm1(min(DEVIATIONS * deviation, 10.0))
 
 
 def confirmed(found: Sequence[Change], again: Sequence[Change]) -> list[Change]:
