@@ -60,6 +60,12 @@ TITLES: dict[str, list[str]] = {
     ],
     "query": [*queries.TITLES, *columns.TITLES, *indexes.TITLES, *access_paths.TITLES],
     "scale": [f"{title}: 2,000 rows, random keys" for title in scale.UNITS],
+    "compressed": [
+        "load of lines of a log",
+        "file size for a line of a log",
+        "one field of a line by its key",
+        "loop over all lines, adding one field",
+    ],
     "json-lines": ["import of 2,000 rows", "export of 2,000 rows"],
     "megabyte": ["memory of the process, reading", "size of the files, by the size of the values"],
     "dropins": ["shelve: 1,000 values, both", "dbm: 1,000 values, write"],
@@ -365,6 +371,23 @@ def test_changes_are_told_from_chance_and_from_the_machine(
     after = run_with({"pellucid": noisy(factor, 3), **{name: noisy(3.0 * others, 4) for name in rivals_}})
     [ours, *_] = compare.changes(before, after)
     assert ours.verdict == verdict, ours
+
+
+def test_a_noisy_machine_hides_what_is_within_its_noise() -> None:
+    factors = {"lmdb": 0.5, "sqlite3": 1.0, "plyvel": 2.0, "rocksdict": 1.4}
+    before = run_with({"pellucid": noisy(1.0, 1), **{name: noisy(3.0, 2) for name in factors}})
+    after = run_with(
+        {"pellucid": noisy(2.0, 3), **{name: noisy(3.0 * factor, 4) for name, factor in factors.items()}}
+    )
+    [ours, *_] = compare.changes(before, after)
+    assert ours.verdict == "unchanged"
+    assert "the others, which did not change, differ by up to" in ours.reason
+    [lone] = compare.changes(run_with({"x": noisy(1.0, 1)}), run_with({"x": noisy(2.0, 2)}))
+    assert lone.verdict == "regressed"
+    shaky = run_with({"x": noisy(2.0, 2)})
+    shaky.measures[0].results[0].unstable = True
+    [lone] = compare.changes(run_with({"x": noisy(1.0, 1)}), shaky)
+    assert (lone.verdict, lone.reason) == ("unclear", "unstable")
 
 
 def test_ten_pairs_of_runs_alike_have_no_regression() -> None:

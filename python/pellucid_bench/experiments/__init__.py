@@ -20,6 +20,7 @@ NAMES: dict[str, str] = {
     "query": "queries",
     "pickle": "pickles",
     "buffers": "buffers",
+    "compressed": "compressed",
     "scale": "scale",
     "megabyte": "megabyte",
     "dropins": "dropins",
