@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy
 import pellucid
 import pytest
+from pellucid import pickles
 
 MODULE = __name__
 STOP = b"."
@@ -97,7 +98,7 @@ def pickled_as(code: bytes, protocol: int = 4) -> Iterator[None]:
     """What is pickled meanwhile becomes this pickle."""
     head = b"" if protocol < 2 else b"\x80" + bytes([protocol])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pellucid.pickles, "_dumps", lambda *_arguments: (head + code + STOP, ()))
+        patch.setattr(pickles, "_dumps", lambda *_arguments: (head + code + STOP, ()))
         yield
 
 
@@ -465,6 +466,22 @@ def test_common_classes_come_back_under_a_list() -> None:
         back = pellucid.loads(pellucid.dumps([value], pickle=allowed), pickle=allowed)[0]
         assert type(back) is type(value)
         assert repr(back) == repr(value)
+
+
+def test_a_pickle_gets_members_of_enums_and_no_other_attributes() -> None:
+    """Python 3.11.0 to 3.11.3 write a member as a call of `getattr`."""
+
+    def member(of: str, name: str) -> bytes:
+        return calls(wanted("builtins", "getattr"), wanted(MODULE, of) + text(name))
+
+    with pickled_as(member("Role", "ADMIN")):
+        data = pellucid.dumps([Packed()], pickle="allow")
+    assert pellucid.loads(data, pickle=[HERE])[0] is Role.ADMIN
+    for of, name in (("Role", "__init__"), ("Role", "mro"), ("Plain", "__init__"), ("Role", "LESS")):
+        with pickled_as(member(of, name)):
+            data = pellucid.dumps([Packed()], pickle="allow")
+        with pytest.raises(pellucid.PickleDenied, match="can reach anything"):
+            pellucid.loads(data, pickle=[HERE])
 
 
 def test_the_list_holds_in_databases(path: Path) -> None:

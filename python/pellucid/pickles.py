@@ -460,7 +460,10 @@ class Restricted(_Unpickler):  # type: ignore[misc]
         new = renames.new_name(old)
         if new != old:
             module, name = renames.split(new)
-        found = self.globals.find(module, name)
+        if (module, name) == ("builtins", "getattr") and "builtins.getattr" not in self.globals.in_full:
+            found: object = _shared_member
+        else:
+            found = self.globals.find(module, name)
         self.given[id(found)] = found
         return found
 
@@ -595,14 +598,16 @@ PLAIN = (
 )
 
 
-def _zone_member(cls: object, name: str) -> object:
+def _shared_member(cls: object, name: str) -> object:
+    """Do the little for which pickles name `getattr`: members of enums (of 3.11.0 to 3.11.3), time zones."""
+    import enum
     from zoneinfo import ZoneInfo
 
-    if cls is not ZoneInfo or name != "_unpickle":
-        raise PickleDenied(
-            f"a stored pickle wants the attribute {name!r} of an object, which can reach anything"
-        )
-    return ZoneInfo._unpickle  # type: ignore[attr-defined]
+    if cls is ZoneInfo and name == "_unpickle":
+        return ZoneInfo._unpickle  # type: ignore[attr-defined]
+    if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
+        return cls.__members__[name]
+    raise PickleDenied(f"a stored pickle wants the attribute {name!r} of an object, which can reach anything")
 
 
 def _bytes(data: bytes = b"") -> bytes:
@@ -621,7 +626,7 @@ def _checked(data: object) -> bytes:
 
 
 # What pickles of time zones and bytes call can do much more than they need. These do only that.
-STAND_INS = {"getattr": _zone_member, "bytes": _bytes, "bytearray": _bytearray}
+STAND_INS = {"getattr": _shared_member, "bytes": _bytes, "bytearray": _bytearray}
 
 
 # What a defaultdict calls for a missing key. A pickle may name these classes, but not call them.
