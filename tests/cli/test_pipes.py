@@ -169,5 +169,6 @@ def test_an_export_onto_a_full_disk_leaves_nothing(suffix: str, large: Path, tmp
     ran = on_a_full_disk("export", large, "rows", tmp_path / f"out.{suffix}", "--key", "id")
     if suffix == "shelf":
         ran = on_a_full_disk("export", large, "rows", tmp_path / f"out.{suffix}")
-    assert (ran.returncode, ran.stderr[:10]) == (1, "pellucid: "), ran.stderr
+    # Berkeley DB, where Python's dbm has it, says something itself before that.
+    assert (ran.returncode, ran.stderr.splitlines()[-1][:10]) == (1, "pellucid: "), ran.stderr
     assert sorted(tmp_path.iterdir()) == before
