@@ -119,6 +119,38 @@ def placed_tables() -> dict[str, dict[Any, Any]]:
     return {**indexed_tables(), "places": place_rows()}
 
 
+def compressed_rows() -> dict[int, dict[str, Any]]:
+    """Rows that are packed with trained dictionaries: half of them look different."""
+    rows: dict[int, dict[str, Any]] = {n: person(n) for n in range(1_500)}
+    for n in range(1_500, 12_000, 7):
+        rows[n] = {
+            "path": f"/static/{n % 40}/image-{n}.png",
+            "status": 200 + n % 3,
+            "agent": "Mozilla/5.0 (X11)",
+        }
+    return rows
+
+
+def compressed_tables() -> dict[str, dict[Any, Any]]:
+    """The tables of a database in which all tables are compressed."""
+    return {**indexed_tables(), "compressed": compressed_rows()}
+
+
+def write_compressed(path: Path) -> None:
+    """Writes a database whose tables are compressed: most from the first row on, with any dictionary."""
+    _native._compress_all(True)
+    _native._limit_log(1 << 14)
+    with pellucid.open(path, "n") as db:
+        fill(db)
+        index(db)
+    _native._compress_all(False)
+    with pellucid.open(path) as db:
+        db.table("compressed", compress=True).update(compressed_rows())
+        db.table("compressed")[3].tags.append("t3")
+        db.table("compressed")[3].tags.pop()
+    _native._limit_log(0)
+
+
 def write_places(path: Path) -> None:
     """Puts the large values of a database into its log, in a process that dies."""
     db = pellucid.open(path)
@@ -176,6 +208,10 @@ def main(folder: Path) -> None:
     with pellucid.open(folder / "format-2.pel", "n", keep=1 << 20) as db:
         fill(db)
         index(db)
+    compressed = folder / "format-3.pel"
+    write_compressed(compressed)
+    Path(f"{compressed}.gz").write_bytes(gzip.compress(compressed.read_bytes(), mtime=0))
+    compressed.unlink()
     _native._limit_log(1 << 17)
     with pellucid.open(folder / "format-2-log.pel", "n") as db:
         index(db)

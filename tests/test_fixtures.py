@@ -9,7 +9,7 @@ from typing import Any
 
 import pellucid
 import pytest
-from kept_databases import indexed_tables, place_rows, placed_tables, plain_tables
+from kept_databases import compressed_tables, indexed_tables, place_rows, placed_tables, plain_tables
 from pellucid import F
 from processes import Child
 from values import plain, same
@@ -38,6 +38,8 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def expected_of(path: Path) -> dict[str, dict[Any, Any]]:
     if path.name == "format-2-places.pel":
         return placed_tables()
+    if path.name == "format-3.pel":
+        return compressed_tables()
     return plain_tables() if path.name.startswith("format-1") else indexed_tables()
 
 
@@ -82,7 +84,7 @@ def test_a_database_of_an_earlier_release_can_be_written_to(kept: Path) -> None:
         db.table("rows")[1].count += 1
         # The first files do not say that row 399 was there.
         key = db.table("rows").append({"n": 400})
-        assert key == (400 if "places" in kept.name else 399)
+        assert key == (400 if "places" in kept.name or "format-3" in kept.name else 399)
         if "people" in expected:
             people = db.table("people")
             people.append(
@@ -105,6 +107,15 @@ def test_an_earlier_database_without_a_log_is_read_as_untrusted(kept: Path) -> N
         return
     with pellucid.open(kept, "r", untrusted=True) as db:
         assert_holds(db, expected_of(kept))
+
+
+def test_the_tables_of_format_3_are_compressed(tmp_path: Path) -> None:
+    with pellucid.open(bring("format-3.pel", tmp_path)) as db:
+        assert all(db.table(name).stats()["compress"] for name in db.tables())
+        for name in ("compressed", "people", "rows"):
+            stats = db.table(name).stats()
+            assert stats["compressed_rows"] > 0 < stats["dictionaries"], name
+        assert db.table("compressed").stats()["dictionaries"] > 1
 
 
 def test_a_log_of_format_1_is_replayed_and_then_takes_large_values(tmp_path: Path) -> None:
