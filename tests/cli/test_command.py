@@ -327,6 +327,7 @@ def test_backup_and_restore(people: Run, tmp_path: Path) -> None:
 def test_check_and_compact(people: Run) -> None:
     assert people("check", "p.pel").stdout == "p.pel is sound: 3 rows\n"
     assert people("compact", "p.pel").stdout.startswith("p.pel: ")
+    assert people("compact", "p.pel", "--online").stdout.startswith("p.pel: ")
 
 
 def test_what_is_not_there(run: Run) -> None:

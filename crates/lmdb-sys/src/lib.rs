@@ -183,6 +183,25 @@ unsafe extern "C" {
     /// Split the page behind the entry that the cursor is on, if it has no room for this key, which
     /// belongs there and not at the page's end. Otherwise it does nothing. The key is not put.
     pub fn pellucid_split_behind(cursor: *mut MDB_cursor, key: *mut MDB_val, data_size: usize) -> c_int;
+
+    /// Load the list of free pages that no reader can see: until an outermost write transaction
+    /// ends, it takes the lowest of all of them. `count` is how many there are.
+    pub fn pellucid_load_free(txn: *mut MDB_txn, count: *mut usize) -> c_int;
+
+    /// Make the file end before the loaded free pages at its end, and return how many these were.
+    pub fn pellucid_cut_free(txn: *mut MDB_txn) -> usize;
+
+    /// Whether so many loaded free pages follow each other that they end at or below `before`.
+    pub fn pellucid_has_free(txn: *const MDB_txn, count: usize, before: usize) -> c_int;
+
+    /// Copy the page of a key and those above it to the lowest free pages, if one of them is not
+    /// below `from`. `large` is the first page of a value with pages of its own, else 0.
+    pub fn pellucid_move_page(
+        cursor: *mut MDB_cursor,
+        key: *mut MDB_val,
+        from: usize,
+        large: *mut usize,
+    ) -> c_int;
 }
 
 /// The user context (`mdb_env_set_userctx`) for an environment that has its locks on this

@@ -370,3 +370,107 @@ int pellucid_split_behind(MDB_cursor *mc, MDB_val *key, size_t data_size)
 		mc->mc_txn->mt_flags |= MDB_TXN_ERROR;
 	return rc;
 }
+
+/* Load the whole list of free pages that no reader can see, as mdb_page_alloc loads an entry of it when it runs out of pages. Until the
+ * transaction ends, pages are taken from all of them, the lowest first. `count` is how many there are. */
+int pellucid_load_free(MDB_txn *txn, size_t *count)
+{
+	MDB_env *env = txn->mt_env;
+	MDB_cursor mc;
+	MDB_cursor_op op = MDB_FIRST;
+	MDB_val key, list;
+	txnid_t last = env->me_pglast, oldest;
+	unsigned size;
+	int rc;
+
+	if (txn->mt_parent || txn->mt_flags & MDB_TXN_BLOCKED)
+		return MDB_BAD_TXN;
+	env->me_pgoldest = oldest = mdb_find_oldest(txn);
+	mdb_cursor_init(&mc, txn, FREE_DBI, NULL);
+	if (last) {
+		last++;
+		key.mv_size = sizeof last;
+		key.mv_data = &last;
+		op = MDB_SET_RANGE;
+	}
+	for (;; op = MDB_NEXT) {
+		rc = mdb_cursor_get(&mc, &key, &list, op);
+		if (rc == MDB_NOTFOUND)
+			break;
+		if (rc != MDB_SUCCESS)
+			return rc;
+		memcpy(&last, key.mv_data, sizeof last);
+		/* The reserve is under the greatest number of all. */
+		if (oldest <= last)
+			break;
+		size = (unsigned)((pgno_t *)list.mv_data)[0];
+		if (!env->me_pghead) {
+			if ((env->me_pghead = mdb_midl_alloc((int)size)) == NULL)
+				return ENOMEM;
+		} else if ((rc = mdb_midl_need(&env->me_pghead, size)) != 0) {
+			return rc;
+		}
+		env->me_pglast = last;
+		mdb_midl_xmerge(env->me_pghead, list.mv_data);
+	}
+	*count = env->me_pghead ? env->me_pghead[0] : 0;
+	return MDB_SUCCESS;
+}
+
+/* Make the file end before the free pages at its end, of those that are loaded. Returns how many these were. */
+size_t pellucid_cut_free(MDB_txn *txn)
+{
+	pgno_t *list = txn->mt_env->me_pghead;
+	size_t cut = 0;
+
+	if (txn->mt_parent || txn->mt_flags & MDB_TXN_BLOCKED || !list)
+		return 0;
+	while (cut < list[0] && list[cut + 1] + 1 == txn->mt_next_pgno) {
+		txn->mt_next_pgno--;
+		cut++;
+	}
+	list[0] -= cut;
+	memmove(list + 1, list + 1 + cut, list[0] * sizeof *list);
+	return cut;
+}
+
+/* Whether so many pages one behind the other are loaded that come before this one: mdb_page_alloc takes the lowest. */
+int pellucid_has_free(const MDB_txn *txn, size_t count, size_t before)
+{
+	const pgno_t *list = txn->mt_env->me_pghead;
+	size_t at;
+
+	if (!list || count == 0)
+		return 0;
+	for (at = list[0]; at >= count; at--)
+		if (list[at - (count - 1)] == list[at] + count - 1)
+			return list[at] + count <= before;
+	return 0;
+}
+
+/* Copy the page of a key, and those above it, if one of them is not below `from`: the copies are on the lowest free pages. `large` is where
+ * the key's value begins if it has pages of its own, else 0. */
+int pellucid_move_page(MDB_cursor *mc, MDB_val *key, size_t from, size_t *large)
+{
+	MDB_val data, wanted = *key;
+	MDB_node *node;
+	pgno_t number = 0;
+	unsigned level, is_far = 0;
+	int rc;
+
+	*large = 0;
+	if (mc->mc_txn->mt_parent)
+		return MDB_BAD_TXN;
+	rc = mdb_cursor_get(mc, &wanted, &data, MDB_SET);
+	if (rc != MDB_SUCCESS)
+		return rc;
+	for (level = 0; level < mc->mc_snum; level++)
+		is_far |= mc->mc_pg[level]->mp_pgno >= from && !pellucid_is_touched(mc->mc_txn, mc->mc_pg[level]);
+	if (is_far && (rc = mdb_cursor_touch(mc)) != MDB_SUCCESS)
+		return rc;
+	node = NODEPTR(mc->mc_pg[mc->mc_top], mc->mc_ki[mc->mc_top]);
+	if (F_ISSET(node->mn_flags, F_BIGDATA))
+		memcpy(&number, NODEDATA(node), sizeof number);
+	*large = number;
+	return MDB_SUCCESS;
+}

@@ -14,7 +14,7 @@ use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::open;
-use crate::progress::Entries;
+use crate::progress::{Entries, Pages};
 use crate::signals::Signals;
 use crate::snapshot::SnapshotHandle;
 use crate::store_errors;
@@ -93,6 +93,15 @@ impl Database {
 
     fn check_writable(&self, py: Python<'_>) -> PyResult<()> {
         self.default.get().check_writable(py)
+    }
+
+    fn compact_online(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let mut pages = Pages::new(progress)?;
+        let timeout = self.core.timeout;
+        let mut go_on = |count: u64, wanted: u64| pages.go_on(count, wanted);
+        let mut compact = || callbacks::released(py, || self.core.store.compact_online(timeout, &mut go_on));
+        let done = self.core.without_hold(py, &mut compact);
+        pages.end(done.map_err(|error| store_errors::of_store(py, error)))
     }
 }
 
@@ -417,9 +426,20 @@ impl Database {
 
     /// Rewrite the file without its free space. Raises `Busy` if the file is open anywhere else. If
     /// Ctrl-C interrupts it, the file stays as it was. `progress` is called as by `check`.
-    #[pyo3(signature = (*, progress=None))]
-    fn compact(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    ///
+    /// With `online=True` the file is made shorter in small steps, while this and other processes
+    /// use it: its last pages are moved to free pages. Pages that a snapshot sees stay where they
+    /// are. `progress` gets the pages that were saved, and those that can be.
+    #[pyo3(signature = (*, online=false, progress=None))]
+    fn compact(&self, py: Python<'_>, online: bool, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.check_writable(py)?;
+        if online {
+            if self.core.is_mine(py) {
+                let now = "call compact(online=True) after the block of the transaction";
+                return Err(errors::raise(py, "TransactionError", now));
+            }
+            return self.compact_online(py, progress);
+        }
         let mut entries = Entries::new(progress, &self.core.store, 1)?;
         let timeout = self.core.timeout;
         let mut compact =

@@ -108,3 +108,55 @@ impl Entries {
         self.progress.end(done)
     }
 }
+
+/// Work that makes a file shorter: handles signals, and reports the pages that are saved and those
+/// that can be.
+pub struct Pages {
+    signals: Signals,
+    progress: Progress,
+    most: u64,
+    last: (u64, u64),
+    told: Option<Instant>,
+}
+
+impl Pages {
+    /// Reports to `function`.
+    ///
+    /// # Errors
+    /// `TypeError` if `function` cannot be called.
+    pub fn new(function: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let progress = Progress::new(function, "pages")?;
+        Ok(Self { signals: Signals::new(), progress, most: 0, last: (0, 0), told: None })
+    }
+
+    /// Notes how many pages the file has and should have; 0 as long as that is not known. Says
+    /// whether to go on.
+    pub fn go_on(&mut self, pages: u64, wanted: u64) -> bool {
+        if !self.signals.go_on() {
+            return false;
+        }
+        if wanted == 0 || self.progress.function.is_none() {
+            return true;
+        }
+        self.most = self.most.max(pages);
+        let (total, left) = (self.most - wanted.min(self.most), pages.saturating_sub(wanted));
+        self.last = (total - left.min(total), total);
+        let now = Instant::now();
+        if self.told.is_some_and(|told| now - told < INTERVAL) {
+            return true;
+        }
+        self.told = Some(now);
+        self.progress.tell(self.last.0, self.last.1)
+    }
+
+    /// Reports the end of work that has succeeded, and returns its result or what was raised.
+    ///
+    /// # Errors
+    /// What the function or a signal handler raised, or the error of the work.
+    pub fn end<T>(&mut self, done: PyResult<T>) -> PyResult<T> {
+        if done.is_ok() && self.progress.function.is_some() {
+            self.progress.tell(self.last.0, self.last.1);
+        }
+        self.progress.end(done)
+    }
+}

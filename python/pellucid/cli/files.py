@@ -120,12 +120,13 @@ def check_command(file: str) -> None:
 
 @click.command("compact")
 @database_argument()
-def compact_command(file: str) -> None:
-    """Rewrite FILE without its free space. No other process may have it open."""
+@click.option("--online", is_flag=True, help="Shorten FILE in small steps, while others use it.")
+def compact_command(file: str, online: bool) -> None:
+    """Rewrite FILE without its free space. No other process may have it open, unless with --online."""
     with opened(file, "w") as database:
         before = database.stats()["file_size"]
-        with progress_line("entries") as progress:
-            database.compact(progress=progress)
+        with progress_line("pages" if online else "entries") as progress:
+            database.compact(online=online, progress=progress)
         after = database.stats()["file_size"]
     click.echo(f"{file}: {show.human_size(before)} before, {show.human_size(after)} now")
 

@@ -17,6 +17,7 @@ pub(crate) mod history;
 pub mod lmdb;
 pub mod memory;
 pub(crate) mod memory_past;
+pub(crate) mod moves;
 pub(crate) mod parts;
 pub(crate) mod pin;
 
@@ -29,6 +30,7 @@ use crate::catalog::row_key::TableId;
 pub use crate::engine::error::EngineError;
 pub use crate::engine::extents::{Extents, KeepsPages};
 pub use crate::engine::history::{Commit, Keep, Next, Place, What, Written};
+pub use crate::engine::moves::{Distant, MovesPages};
 use crate::sys::reclaim::Reclaimer;
 
 /// The trees of one database.
@@ -317,6 +319,20 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
+    /// Make the engine's file shorter while others use it. `go_on` is called with the pages that the
+    /// file has and those that it should have. Returns false if `go_on` did.
+    ///
+    /// # Errors
+    /// `FileBusy` if others have the file locked for longer than `patience`, or when the file cannot
+    /// be written; no entry is lost.
+    fn compact_online(
+        &self,
+        _patience: Duration,
+        _go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, EngineError> {
+        Ok(true)
+    }
+
     /// The mark that the engine's own file carries while a log may have commits which the file
     /// lacks. 0 if there never is such a log.
     fn mark(&self) -> u64 {
@@ -464,6 +480,16 @@ pub trait ReadTxn: Contents {
         _end: Option<&[u8]>,
         _count: usize,
     ) -> Result<Vec<Vec<u8>>, EngineError> {
+        Ok(Vec::new())
+    }
+
+    /// The entries of a tree that lie on pages from `from` on, or are reached through such pages, as
+    /// far as they have to be known to move these pages. Those on the last pages come first, and no
+    /// more than `most` of them. None where the engine has no pages.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn distant(&self, _tree: Tree, _from: u64, _most: usize) -> Result<Vec<Distant>, EngineError> {
         Ok(Vec::new())
     }
 
@@ -652,6 +678,11 @@ pub trait WriteTxn: Contents {
 
     /// The transaction, for the reserve of pages. `None` where it cannot change the reserve.
     fn keeps_pages(&mut self) -> Option<&mut dyn KeepsPages> {
+        None
+    }
+
+    /// The transaction, to make the file shorter. `None` where it has savepoints, or no pages.
+    fn moves_pages(&mut self) -> Option<&mut dyn MovesPages> {
         None
     }
 

@@ -9,8 +9,8 @@ use crate::catalog::CatalogError;
 use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, write_packed_head};
 use crate::catalog::row_key::{Prefix, TableId, split, successor};
 use crate::engine::{
-    Contents, Cursor, Direction, EngineError, Entry, EntryPlace, FileSize, HashedKey, KeepsPages, Start,
-    TakeRow, Tree, WriteTxn,
+    Contents, Cursor, Direction, EngineError, Entry, EntryPlace, FileSize, HashedKey, KeepsPages, MovesPages,
+    Start, TakeRow, Tree, WriteTxn,
 };
 use crate::pack::books::{self, Progress, SETTING};
 use crate::pack::codec::{Opener, Packer};
@@ -518,6 +518,10 @@ impl WriteTxn for Packing {
 
     fn keeps_pages(&mut self) -> Option<&mut dyn KeepsPages> {
         self.txn.keeps_pages()
+    }
+
+    fn moves_pages(&mut self) -> Option<&mut dyn MovesPages> {
+        self.txn.moves_pages()
     }
 
     fn file_size(&self) -> Result<FileSize, EngineError> {

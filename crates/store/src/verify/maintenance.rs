@@ -237,6 +237,33 @@ impl Store {
         compacted
     }
 
+    /// Make the file shorter while this and other processes use it: pages at its end are moved to
+    /// free pages, in small commits that change no row. `go_on` is called with the pages of the file
+    /// and those that it should have. Pages that a snapshot sees stay, and so may the file's size.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Busy` if others have the file locked for longer than `timeout`; `DiskFull`;
+    /// `Stopped` if `go_on` returned false. No row is lost, and what was moved stays moved.
+    pub fn compact_online(
+        &self,
+        timeout: Duration,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(), StoreError> {
+        let database = self.database()?;
+        let path = database.path.clone();
+        if self.options().mode == Mode::Read || database.read_only.is_some() {
+            let why = "only a database opened for writing can be compacted";
+            return Err(StoreError::ReadOnly { path, why });
+        }
+        let mut is_stopped = false;
+        let done = database.engine.compact_online(timeout, &mut |pages, wanted| {
+            is_stopped |= !go_on(pages, wanted);
+            !is_stopped
+        });
+        done.map_err(|error| database.error(error))?;
+        if is_stopped { Err(StoreError::Stopped) } else { Ok(()) }
+    }
+
     /// Take the database out of the handle, if it is not in use in this process.
     fn lend(&self, link: &Link) -> Result<Arc<Database>, StoreError> {
         let mut custody = link.database.lock();

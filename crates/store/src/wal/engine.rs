@@ -518,6 +518,15 @@ impl Engine for LoggedEngine {
         self.shared.checkpoint_all(for_writers, for_others, go_on)
     }
 
+    fn compact_online(
+        &self,
+        patience: Duration,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, EngineError> {
+        self.free_reserve()?;
+        self.shared.compact_online(patience, go_on)
+    }
+
     fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
         self.shared.next_commits(place)
     }

@@ -6,6 +6,7 @@
 
 mod checkpoint;
 mod checkpointer;
+mod compaction;
 mod counted;
 mod engine;
 mod extents;

@@ -241,8 +241,8 @@ impl Shared {
     }
 }
 
-/// Commit a transaction that has changed nothing but the reserve.
-fn commit_as_it_is(mut txn: Box<dyn WriteTxn>) -> Result<(), EngineError> {
+/// Commit a transaction that has changed no entry.
+pub(super) fn commit_as_it_is(mut txn: Box<dyn WriteTxn>) -> Result<(), EngineError> {
     let applied = Applied { version: txn.version(), ..applied_of(&*txn)? };
     let (key, value) = applied.entry();
     txn.put(Tree::Meta, &key, &[&value])?;

@@ -7,10 +7,10 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_uint;
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use pellucid_lmdb_sys as ffi;
 
@@ -30,8 +30,6 @@ pub(crate) struct FileExtents {
     /// many bytes.
     map: usize,
     map_size: u64,
-    /// How many pages the file had when it was last looked at. It may have become longer.
-    page_count: AtomicU64,
 }
 
 impl FileExtents {
@@ -39,7 +37,7 @@ impl FileExtents {
         // SAFETY: the environment is open; LMDB maps the file once, and keeps the map.
         let map = unsafe { ffi::pellucid_map(environment.raw()) } as usize;
         let map_size = environment.info().me_mapsize as u64;
-        Self { environment: Arc::clone(environment), map, map_size, page_count: AtomicU64::new(0) }
+        Self { environment: Arc::clone(environment), map, map_size }
     }
 
     fn page_size(&self) -> u64 {
@@ -48,15 +46,10 @@ impl FileExtents {
 
     /// Whether the file and its map have pages up to this one.
     fn has_pages(&self, end: u64) -> bool {
-        if end > self.page_count.load(Ordering::Relaxed) {
-            let Some(size) =
-                self.environment.file().ok().and_then(|file| file.metadata().ok()).map(|found| found.len())
-            else {
-                return false;
-            };
-            self.page_count.store(size / self.page_size(), Ordering::Relaxed);
-        }
-        end <= self.page_count.load(Ordering::Relaxed)
+        // It is asked for each time: another process may have made the file shorter.
+        let size =
+            self.environment.file().ok().and_then(|file| file.metadata().ok()).map(|found| found.len());
+        size.is_some_and(|size| end <= size / self.page_size())
             && end.saturating_mul(self.page_size()) <= self.map_size
     }
 }
@@ -73,29 +66,39 @@ fn head_of(first: u64, pages: u64) -> [u8; PAGE_HEAD_SIZE] {
     head
 }
 
+/// How many pages a value has that lies on pages of its own.
+pub(super) fn pages_for(size: u64, page_size: u64) -> u64 {
+    (PAGE_HEAD_SIZE as u64 - 1 + size) / page_size + 1
+}
+
+/// Write a value, in parts, to pages of its own.
+pub(super) fn write_value(file: &File, page_size: u64, first: u64, parts: &[&[u8]]) -> io::Result<()> {
+    const ZEROS: [u8; 1 << 12] = [0; 1 << 12];
+    let size: usize = parts.iter().map(|part| part.len()).sum();
+    let pages = pages_for(size as u64, page_size);
+    let head = head_of(first, pages);
+    // All of the last page is written: the system would have to read it otherwise.
+    let mut left = (pages * page_size) as usize - PAGE_HEAD_SIZE - size;
+    let mut all = vec![IoSlice::new(&head)];
+    all.extend(parts.iter().map(|part| IoSlice::new(part)));
+    while left > 0 {
+        let some = left.min(ZEROS.len());
+        all.push(IoSlice::new(ZEROS.get(..some).unwrap_or_default()));
+        left -= some;
+    }
+    os::write_all_at(file, &mut all, first * page_size)?;
+    os::begin_write(file, first * page_size, pages * page_size);
+    Ok(())
+}
+
 impl Extents for FileExtents {
     fn pages_for(&self, size: u64) -> u64 {
-        (PAGE_HEAD_SIZE as u64 - 1 + size) / self.page_size() + 1
+        pages_for(size, self.page_size())
     }
 
     fn write(&self, first: u64, parts: &[&[u8]]) -> io::Result<()> {
-        const ZEROS: [u8; 1 << 12] = [0; 1 << 12];
         let file = self.environment.file().map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-        let size: usize = parts.iter().map(|part| part.len()).sum();
-        let pages = self.pages_for(size as u64);
-        let head = head_of(first, pages);
-        // All of the last page is written: the system would have to read it otherwise.
-        let mut left = (pages * self.page_size()) as usize - PAGE_HEAD_SIZE - size;
-        let mut all = vec![IoSlice::new(&head)];
-        all.extend(parts.iter().map(|part| IoSlice::new(part)));
-        while left > 0 {
-            let some = left.min(ZEROS.len());
-            all.push(IoSlice::new(ZEROS.get(..some).unwrap_or_default()));
-            left -= some;
-        }
-        os::write_all_at(&file, &mut all, first * self.page_size())?;
-        os::begin_write(&file, first * self.page_size(), pages * self.page_size());
-        Ok(())
+        write_value(&file, self.page_size(), first, parts)
     }
 
     fn bytes(&self, first: u64, size: u64) -> Option<&[u8]> {

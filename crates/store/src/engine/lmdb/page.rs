@@ -230,6 +230,15 @@ impl<'m> Leaf<'m> {
         self.entry_at(usize::from(read_u16(self.page, PAGE_HEAD_SIZE + 2 * index)?))
     }
 
+    /// The first page of an entry's value, or 0 if that has no pages of its own; `None` if the entry
+    /// is not inside the page.
+    pub(crate) fn large_page(&self, index: usize) -> Option<u64> {
+        let (key, _) = self.entry(index)?;
+        let node = self.page.get(usize::from(read_u16(self.page, PAGE_HEAD_SIZE + 2 * index)?)..)?;
+        let is_large = read_u16(node, 4)? == NODE_BIG;
+        if is_large { read_u64(node, NODE_HEAD_SIZE + key.len()) } else { Some(0) }
+    }
+
     fn checked(self, number: u64) -> Option<Self> {
         let lower = usize::from(read_u16(self.page, 12)?);
         let is_sound = read_u64(self.page, 0)? == number

@@ -23,10 +23,10 @@ use crate::engine::lmdb::page::{MapBounds, Pages, next_number};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::search_many;
 use crate::engine::lmdb::walk::{self, PageCursor};
-use crate::engine::lmdb::{Environment, Heads, check, empty_stat, error_of, extents};
+use crate::engine::lmdb::{Environment, Heads, check, empty_stat, error_of, extents, moves};
 use crate::engine::{
-    Contents, Cursor, Direction, EngineError, Entry, EntryPlace, FileSize, KeepsPages, ReadTxn, Start, Tree,
-    WriteTxn, estimate, parts,
+    Contents, Cursor, Direction, Distant, EngineError, Entry, EntryPlace, FileSize, KeepsPages, MovesPages,
+    ReadTxn, Start, Tree, WriteTxn, estimate, parts,
 };
 use crate::verify::pages::TreeHead;
 
@@ -37,7 +37,7 @@ const MAIN_TREE: ffi::MDB_dbi = 1;
 
 /// # Safety
 /// The transaction is live, and nothing is written in it for `'t`.
-unsafe fn get<'t>(
+pub(super) unsafe fn get<'t>(
     txn: *mut ffi::MDB_txn,
     handle: ffi::MDB_dbi,
     key: &[u8],
@@ -259,6 +259,12 @@ impl ReadTxn for LmdbRead {
         self.check_ours()?;
         let pages = self.pages_of(tree);
         Ok(pages.map_or_else(Vec::new, |(head, pages)| parts::separators(pages, head, start, end, count)))
+    }
+
+    fn distant(&self, tree: Tree, from: u64, most: usize) -> Result<Vec<Distant>, EngineError> {
+        self.check_ours()?;
+        let pages = self.pages_of(tree);
+        pages.map_or(Ok(Vec::new()), |(head, pages)| moves::distant(pages, (tree, head), from, most))
     }
 
     fn entries_between(
@@ -632,6 +638,10 @@ impl WriteTxn for LmdbWrite {
 
     fn keeps_pages(&mut self) -> Option<&mut dyn KeepsPages> {
         (self.txns.len() == 1).then_some(self as &mut dyn KeepsPages)
+    }
+
+    fn moves_pages(&mut self) -> Option<&mut dyn MovesPages> {
+        (self.txns.len() == 1).then_some(self as &mut dyn MovesPages)
     }
 
     fn file_size(&self) -> Result<FileSize, EngineError> {

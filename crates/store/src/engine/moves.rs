@@ -1,0 +1,39 @@
+//! What an engine offers so that its file can become shorter while it is in use.
+
+use crate::engine::{EngineError, Tree};
+
+/// An entry that keeps the file long: it, or a page on the way to it, is on this page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distant {
+    /// The last such page.
+    pub page: u64,
+    /// Whether the page is the first of a value that has pages of its own.
+    pub is_large: bool,
+    /// The tree that has the entry.
+    pub tree: Tree,
+    /// The key of the entry.
+    pub key: Vec<u8>,
+}
+
+/// What a write transaction can do with where its pages are. Nothing of it changes an entry.
+pub trait MovesPages {
+    /// Have all free pages that no reader can see at hand, so that the lowest ones are taken first.
+    /// Returns how many there are.
+    ///
+    /// # Errors
+    /// `NoMemory`, or when the engine finds its list damaged.
+    fn gather_free(&mut self) -> Result<u64, EngineError>;
+
+    /// End the file before the free pages at its end. Returns how many pages that saves.
+    ///
+    /// # Errors
+    /// `Misuse` when the transaction is over.
+    fn cut_end(&mut self) -> Result<u64, EngineError>;
+
+    /// Move the page of an entry and those above it, and the entry's large value, to free pages, if
+    /// they are not below `from`. Returns false if there is no such entry, or no room for its value.
+    ///
+    /// # Errors
+    /// As `WriteTxn::put`.
+    fn move_entry(&mut self, tree: Tree, key: &[u8], from: u64) -> Result<bool, EngineError>;
+}

@@ -1,0 +1,183 @@
+//! Makes the file shorter while it is in use.
+//!
+//! A round looks which pages lie behind the place where the file could end, moves them in steps to
+//! free pages, and ends the file before what is then free. Each step is a commit of the tree that
+//! changes no entry, so a crash at any moment leaves what the last step left. Writers go on: they
+//! wait for a step only where they would wait for a checkpoint.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::engine::moves::Distant;
+use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::wal::checkpoint::{Done, in_a_while};
+use crate::wal::engine::Shared;
+use crate::wal::refill::commit_as_it_is;
+
+/// Pages that one step moves: the tree is not locked for long, and a commit syncs a few MB.
+const STEP_PAGES: usize = 1 << 10;
+/// Entries of which one round knows where they are.
+const ROUND_PAGES: usize = 1 << 18;
+/// Others get the tree between two steps.
+const PAUSE: Duration = Duration::from_millis(1);
+/// So many rounds in turn that make the file no shorter are the last.
+const IDLE_ROUNDS: u32 = 4;
+/// A process that does nothing keeps the tree that it read last for a second. It is waited for.
+const HELD: Duration = Duration::from_millis(400);
+/// Free pages that stay in the file, as the next commits need some: this part of it, and this many.
+const SPARE: u64 = 64;
+const SPARE_MIN: u64 = 64;
+
+/// What a round has done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// It has moved pages, unless snapshots need the free ones.
+    Moved,
+    /// The file is as short as it should be.
+    Settled,
+    /// `go_on` returned false.
+    Stopped,
+}
+
+impl Shared {
+    /// Make the file shorter until it has few free pages, as far as snapshots permit. `go_on` is
+    /// called with the pages that the file has and those that it should have. Returns false if it
+    /// returned false.
+    pub(crate) fn compact_online(
+        self: &Arc<Self>,
+        patience: Duration,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, EngineError> {
+        // What a dead process has left in the log is verified and applied first.
+        let mut is_stopped = false;
+        let done = self.checkpoint_all(patience, patience, &mut || {
+            is_stopped |= !go_on(0, 0);
+            !is_stopped
+        });
+        match done? {
+            true => {}
+            false if is_stopped => return Ok(false),
+            false => return Err(self.tree_in_the_way(patience)),
+        }
+        let mut idle = 0;
+        let mut fewest = u64::MAX;
+        while idle < IDLE_ROUNDS {
+            match self.compact_round(patience, go_on)? {
+                Round::Moved => {}
+                Round::Settled => break,
+                Round::Stopped => return Ok(false),
+            }
+            let usage = self.tree.usage()?;
+            idle = if usage.pages < fewest { 0 } else { idle + 1 };
+            fewest = fewest.min(usage.pages);
+            if idle > 0 && usage.reader_lag > 0 {
+                std::thread::sleep(HELD);
+            }
+        }
+        // To begin a transaction is to give back what the file has behind its end.
+        self.begin_tree(in_a_while(patience)).map(|_| true)
+    }
+
+    /// One round.
+    pub(crate) fn compact_round(
+        self: &Arc<Self>,
+        patience: Duration,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Round, EngineError> {
+        let usage = self.tree.usage()?;
+        let in_use = usage.pages.saturating_sub(usage.free_pages);
+        let wanted = in_use + (in_use / SPARE).max(SPARE_MIN);
+        if !go_on(usage.pages, wanted) {
+            return Ok(Round::Stopped);
+        }
+        if usage.pages <= wanted {
+            return Ok(Round::Settled);
+        }
+        let mut distant = Vec::new();
+        {
+            let read = self.tree.begin_read()?;
+            for tree in Tree::ALL {
+                distant.extend(read.distant(tree, wanted, ROUND_PAGES)?);
+            }
+        }
+        // Large values first: they need free pages side by side, which single pages would take.
+        distant.sort_unstable_by_key(|distant| std::cmp::Reverse((distant.is_large, distant.page)));
+        distant.truncate(ROUND_PAGES);
+        for step in distant.chunks(STEP_PAGES) {
+            if self.compact_step(step, wanted, patience)? == 0 {
+                break;
+            }
+            if !go_on(self.tree.usage()?.pages, wanted) {
+                return Ok(Round::Stopped);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        // What the last step has freed is at hand for the one after the next.
+        for _ in 0..2 {
+            self.compact_step(&[], wanted, patience)?;
+        }
+        Ok(Round::Moved)
+    }
+
+    /// Move some pages, and end the file before the free pages at its end. Returns how many entries
+    /// were moved.
+    fn compact_step(
+        self: &Arc<Self>,
+        step: &[Distant],
+        wanted: u64,
+        patience: Duration,
+    ) -> Result<usize, EngineError> {
+        if self.is_unproven.load(Ordering::Relaxed) {
+            let mut changes = step.iter().map(|distant| (distant.tree, &distant.key[..], false));
+            self.tree.prove(&mut changes)?;
+        }
+        let until = in_a_while(patience);
+        let mut moved = None;
+        // Processes read the newest tree when a checkpoint has applied something. Until then they keep
+        // the one that they have, and with it the pages that the last step has freed.
+        if self.pending() > 0 {
+            let done = self.checkpoint_and((until, until), &mut || true, &mut |txn, _| {
+                moved = Some(move_pages(txn, step, wanted)?);
+                Ok(true)
+            })?;
+            if let Done::InTheWay = done {
+                return Err(self.tree_in_the_way(patience));
+            }
+        }
+        if let Some(moved) = moved {
+            return Ok(moved);
+        }
+        self.let_go();
+        let Some((_lock, mut txn)) = self.begin_tree(until)? else {
+            return Err(self.tree_in_the_way(patience));
+        };
+        let moved = move_pages(&mut *txn, step, wanted)?;
+        commit_as_it_is(txn)?;
+        Ok(moved)
+    }
+
+    fn tree_in_the_way(&self, waited: Duration) -> EngineError {
+        EngineError::FileBusy { pid: self.segments.tree_writer_pid(), waited }
+    }
+}
+
+/// Move some pages in a transaction, and have the file end before the free pages at its end. Returns
+/// how many entries were moved.
+fn move_pages(txn: &mut dyn WriteTxn, step: &[Distant], wanted: u64) -> Result<usize, EngineError> {
+    /// A way to an entry has a page on each level, and the list of free pages needs some.
+    const WAY: u64 = 8;
+    let Some(pages) = txn.moves_pages() else { return Ok(0) };
+    let (mut left, mut moved) = (pages.gather_free()?, 0);
+    pages.cut_end()?;
+    for distant in step {
+        if left < WAY {
+            break;
+        }
+        if pages.move_entry(distant.tree, &distant.key, wanted)? {
+            moved += 1;
+            left -= 1;
+        }
+    }
+    Ok(moved)
+}

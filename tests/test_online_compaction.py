@@ -1,0 +1,178 @@
+"""Does `compact(online=True)` shorten the file beside writers and readers, and leave each value as it was?"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+from pellucid import F
+from processes import Child
+
+
+def fill(path: Path, seed: int = 1) -> dict[str, dict[Any, Any]]:
+    """A file of 20 MB, most of it free and the rest scattered; returns what is left in it."""
+    dice = random.Random(seed)
+    small = {f"{dice.getrandbits(64):016x}": {"n": n, "text": "x" * 150} for n in range(30_000)}
+    large: dict[Any, Any] = {n: dice.randbytes(1000 * (1 + n % 60)) for n in range(300)}
+    with pellucid.open(path) as db:
+        db.table("small").create_index("n", F.n)
+        for begin in range(0, 30_000, 3_000):
+            db.table("small").update(list(small.items())[begin : begin + 3_000])
+            db.sync()
+        db.table("large").update(large)
+        for keys, table in ((list(small), "small"), (list(large), "large")):
+            for key in keys:
+                if dice.random() < 0.7:
+                    del db.table(table)[key]
+                    del (small if table == "small" else large)[key]
+    return {"small": small, "large": large}
+
+
+def contents(db: Any) -> dict[str, dict[Any, Any]]:
+    return {
+        "small": {key: row.to_dict() for key, row in db.table("small").items()},
+        "large": {key: bytes(value) for key, value in db.table("large").items()},
+    }
+
+
+def is_short(db: pellucid.Database, path: Path) -> bool:
+    db.sync()
+    stats = db.stats()
+    assert os.path.getsize(path) == stats["file_size"]
+    return stats["free_pages"] < stats["pages"] / 8
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_file_becomes_shorter_and_nothing_else_changes(path: Path, seed: int) -> None:
+    kept = fill(path, seed)
+    with pellucid.open(path) as db:
+        assert not is_short(db, path)
+        version, before = db.stats()["version"], path.stat().st_size
+        told: list[tuple[int, int]] = []
+        db.compact(online=True, progress=lambda done, total: told.append((done, total)))
+        assert is_short(db, path)
+        assert path.stat().st_size < before / 2
+        assert told
+        assert all(0 <= done <= total for done, total in told)
+        assert db.stats()["version"] == version
+        assert contents(db) == kept
+        assert sorted(row.n for row in db.table("small").where(F.n >= 0)) == sorted(
+            row["n"] for row in kept["small"].values()
+        )
+        assert db.check() == []
+        db.compact(online=True)
+        assert contents(db) == kept
+    with pellucid.open(path) as db:
+        assert contents(db) == kept
+        assert db.check() == []
+        for number, key in enumerate(list(kept["small"])):
+            kept["small"][key] = db.table("small")[key] = {"n": -number, "text": "new"}
+        assert contents(db) == kept
+        assert db.check() == []
+
+
+def test_a_snapshot_sees_what_it_saw(path: Path) -> None:
+    kept = fill(path)
+    with pellucid.open(path) as db:
+        with db.snapshot() as before:
+            db.table("small").clear()
+            db.compact(online=True)
+            assert contents(before) == kept
+        db.compact(online=True)
+        assert is_short(db, path)
+        assert contents(db) == {"small": {}, "large": kept["large"]}
+        assert db.check() == []
+
+
+WRITE = """
+import itertools, threading
+table, going, last = db.table("small"), [True], {}
+keys = list(table)[:500]
+
+def write():
+    for number in itertools.count():
+        last[keys[number % 500]] = number
+        table[keys[number % 500]] = {"n": -number, "text": "y" * 100}
+        if number > 5_000 and not going:
+            break
+
+writer = threading.Thread(target=write)
+writer.start()
+"""
+
+
+def test_others_write_and_read_meanwhile(path: Path) -> None:
+    kept = fill(path)
+    with pellucid.open(path) as db, Child(path) as child:
+        child(WRITE)
+        db.compact(online=True)
+        child("going.clear(); writer.join()")
+        for key, number in child("last").items():
+            kept["small"][key] = {"n": -number, "text": "y" * 100}
+        assert contents(db) == kept
+        child("db.close()")
+        db.compact(online=True)
+        assert is_short(db, path)
+        assert contents(db) == kept
+        assert db.check() == []
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8])
+def test_a_process_that_is_killed_leaves_every_value(path: Path, steps: int) -> None:
+    kept = fill(path)
+    with Child(path) as child:
+        child("import os, signal; told = []")
+        child("kill = lambda: os.kill(os.getpid(), signal.SIGKILL)")
+        child(f"tell = lambda done, total: total and (told.append(done), len(told) < {steps} or kill())")
+        child("db.table('small')['new'] = {'n': 1}")
+        with pytest.raises(AssertionError, match="the other process ended"):
+            child("db.compact(online=True, progress=tell); kill()")
+    kept["small"]["new"] = {"n": 1}
+    with pellucid.open(path) as db:
+        assert contents(db) == kept
+        assert db.check() == []
+        db.compact(online=True)
+        assert is_short(db, path)
+        assert contents(db) == kept
+        assert db.check() == []
+
+
+def test_what_stops_it_leaves_every_value(path: Path) -> None:
+    kept = fill(path)
+
+    def fail(done: int, total: int) -> None:
+        if total:
+            raise ZeroDivisionError(f"{done} of {total}")
+
+    with pellucid.open(path) as db:
+        with pytest.raises(ZeroDivisionError):
+            db.compact(online=True, progress=fail)
+        assert contents(db) == kept
+        with pytest.raises(pellucid.TransactionError, match="after the block"), db.transaction():
+            db.compact(online=True)
+        assert contents(db) == kept
+        assert db.check() == []
+    with pellucid.open(path, mode="r") as db, pytest.raises(pellucid.ReadOnly):
+        db.compact(online=True)
+    with pellucid.open(":memory:") as db:
+        db["key"] = {"n": 1}
+        db.compact(online=True)
+        assert db["key"].n == 1
+    with pytest.raises(pellucid.Closed):
+        db.compact(online=True)
+
+
+def test_a_file_without_free_pages_stays_as_it_is(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db.compact(online=True)
+        db.table("t").extend({"n": n} for n in range(10_000))
+        db.sync()
+        before = db.stats()["pages"]
+        db.compact(online=True)
+        assert db.stats()["pages"] <= before
+        assert db.table("t").count() == 10_000
+        assert db.check() == []
