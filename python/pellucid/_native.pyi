@@ -64,9 +64,6 @@ __all__ = [
     "TransactionContext",
     "Watch",
     "__version__",
-    "_compress_all",
-    "_limit_log",
-    "_limit_sorts",
     "count",
     "counters",
     "dumps",
@@ -77,6 +74,7 @@ __all__ = [
     "validate",
     "view",
 ]
+__all__ += ["_compress_all", "_limit_log", "_limit_sorts"]
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerGate", "ServerIndexCodes"]  # noqa: F405
 __all__ += ["ServerRows", "ServerTable", "server_index_definition", "server_index_error", "server_query"]  # noqa: F405
 
@@ -97,6 +95,7 @@ def open(
     timeout: float = 10.0,
     untrusted: bool = False,
     keep: int | timedelta | None = None,
+    memory: int | None = None,
 ) -> Database: ...
 def dumps(obj: Any, *, pickle: PicklePolicy | None = None) -> bytes: ...
 def loads(buffer: Buffer, /, *, pickle: PicklePolicy | None = None) -> Any: ...

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use pellucid_store::{Durability, Keep, Mode};
+use pellucid_store::{Durability, Keep, MEMORY_MIN, Mode};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt};
 
@@ -79,6 +79,24 @@ pub fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<Keep> {
         return Err(errors::value_error(format!("keep={} is no time from 0 on", keep.repr()?)));
     }
     Ok(if seconds == 0.0 { Keep::NOTHING } else { Keep { size: u64::MAX, seconds: seconds.ceil() as u64 } })
+}
+
+/// The argument `memory`, a number of bytes.
+pub fn memory_of(memory: &Bound<'_, PyAny>) -> PyResult<u64> {
+    if !memory.is_instance_of::<PyInt>() || memory.is_instance_of::<PyBool>() {
+        let kind = memory.get_type();
+        return Err(errors::type_error(format!("memory has to be an int, of bytes, not {}", kind.name()?)));
+    }
+    // What no machine has is as good as the most that there can be.
+    let is_large = memory.gt(u64::MAX)?;
+    let size = if is_large { u64::MAX } else { memory.extract().unwrap_or(0) };
+    if size < MEMORY_MIN {
+        return Err(errors::value_error(format!(
+            "memory={} is not enough; use {MEMORY_MIN} bytes (8 MiB) or more",
+            memory.repr()?
+        )));
+    }
+    Ok(size)
 }
 
 pub fn untrusted_flag(untrusted: &Bound<'_, PyAny>) -> PyResult<bool> {

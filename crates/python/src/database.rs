@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pellucid_store::{Durability, Mode, Store};
+use pellucid_store::{Durability, MEMORY_USUAL, Mode, Store};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
@@ -357,6 +357,8 @@ impl Database {
     ///     free_pages          pages among them that are empty and will be reused
     ///     map_size            address space reserved for the file; takes no memory and no disk
     ///     log_pending         commits in the log that are not in the file yet, in bytes
+    ///     log_size            size of the log on the disk
+    ///     log_limit           the size to which the log may grow now: see `memory=` of `open`
     ///     history_size        changes kept for watches, by `keep=`, in bytes
     ///     log_recovered       commits of a process that died, found in the log on opening
     ///     readers             reader slots in use now, in all processes: 1 or 2 with nothing open,
@@ -465,6 +467,10 @@ impl Database {
         arguments.set_item("durability", durability)?;
         arguments.set_item("timeout", this.core.timeout.as_secs_f64())?;
         arguments.set_item("untrusted", this.is_untrusted)?;
+        let memory = this.core.store.options().memory;
+        if memory != MEMORY_USUAL {
+            arguments.set_item("memory", memory)?;
+        }
         // The program that unpickles must decide anew whether stored values may run code.
         if !policy.is_allow {
             arguments.set_item("pickle", policy.object(py))?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pellucid_query::index::Expressions;
-use pellucid_store::{Mode, OpenOptions, Store, Warning};
+use pellucid_store::{MEMORY_USUAL, Mode, OpenOptions, Store, Warning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::arguments::{
-    checked_seconds, durability_of, durability_word, keep_of, mode_of, mode_word, path_of, seconds,
-    untrusted_flag,
+    checked_seconds, durability_of, durability_word, keep_of, memory_of, mode_of, mode_word, path_of,
+    seconds, untrusted_flag,
 };
 use crate::database::Database;
 use crate::errors;
@@ -86,6 +86,10 @@ fn is_of_server(target: &Bound<'_, PyAny>) -> bool {
 /// bytes of changes, or a `datetime.timedelta`. 0 keeps the last seconds, which costs nothing; None
 /// (the default) leaves the setting unchanged.
 ///
+/// `memory` is how many bytes of memory this process may take for commits that are in the log, but
+/// not in the file yet: 8 MiB at least, and 256 MiB by default. With more, a load under random keys
+/// writes less. The log is as long as the least of the processes that write allows.
+///
 /// Raises `FileNotFoundError`, `IsADirectoryError` and `PermissionError` as the built-in `open`
 /// does, and `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy` and `DatabaseError`.
 ///
@@ -97,8 +101,8 @@ fn is_of_server(target: &Bound<'_, PyAny>) -> bool {
 #[allow(clippy::too_many_arguments, reason = "they are what a user may say")]
 #[pyfunction]
 #[pyo3(
-    signature = (target, mode="c".to_owned(), *, durability="process".to_owned(), pickle=None, timeout=10.0, untrusted=false, keep=None),
-    text_signature = "(target, mode=\"c\", *, durability=\"process\", pickle=None, timeout=10.0, untrusted=False, keep=None)"
+    signature = (target, mode="c".to_owned(), *, durability="process".to_owned(), pickle=None, timeout=10.0, untrusted=false, keep=None, memory=None),
+    text_signature = "(target, mode=\"c\", *, durability=\"process\", pickle=None, timeout=10.0, untrusted=False, keep=None, memory=None)"
 )]
 pub fn open(
     py: Python<'_>,
@@ -109,6 +113,7 @@ pub fn open(
     #[pyo3(from_py_with = seconds)] timeout: f64,
     #[pyo3(from_py_with = untrusted_flag)] untrusted: bool,
     keep: Option<&Bound<'_, PyAny>>,
+    memory: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
     if is_of_server(target) {
         let keywords = PyDict::new(py);
@@ -117,6 +122,7 @@ pub fn open(
         keywords.set_item("timeout", timeout)?;
         keywords.set_item("untrusted", untrusted)?;
         keywords.set_item("keep", keep)?;
+        keywords.set_item("memory", memory)?;
         callbacks::code_may_run(py);
         let connect = py.import("pellucid.postgres")?.getattr("connect")?;
         return Ok(connect.call((target, mode), Some(&keywords))?.unbind());
@@ -125,6 +131,7 @@ pub fn open(
     let (mode, durability) = (mode_of(&mode)?, durability_of(&durability)?);
     let timeout = checked_seconds(timeout)?;
     let keep = keep.map(keep_of).transpose()?;
+    let memory = memory.map_or(Ok(MEMORY_USUAL), memory_of)?;
     if keep.is_some() && mode == Mode::Read {
         return Err(errors::value_error("keep= is written into the database; open it with \"w\" or \"c\""));
     }
@@ -150,6 +157,7 @@ pub fn open(
         is_untrusted: untrusted,
         keep,
         log_segment_size,
+        memory,
         index_memory: SORT_MEMORY.load(Ordering::Relaxed),
         deriver: Some(Arc::new(Expressions)),
         ..OpenOptions::default()

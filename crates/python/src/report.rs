@@ -62,6 +62,8 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         ("free_pages", stats.free_pages),
         ("map_size", stats.map_size),
         ("log_pending", stats.log_pending),
+        ("log_size", stats.log_size),
+        ("log_limit", stats.log_limit),
         ("history_size", stats.history_size),
         ("log_recovered", stats.log_recovered),
         ("readers", stats.readers),

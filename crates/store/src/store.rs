@@ -17,6 +17,7 @@ use crate::sys::latch::Latch;
 use crate::sys::os;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
+use crate::wal::MEMORY_USUAL;
 use crate::warning::Warning;
 
 /// The allowed operations, and whether the database is created: dbm's letters.
@@ -62,6 +63,9 @@ pub struct OpenOptions {
     /// Bytes of each segment of the log, to test one that is soon full; 0 is the default. A
     /// multiple of 64 KiB, and the same for all openers of the database.
     pub log_segment_size: usize,
+    /// Bytes of memory that commits may take which are in the log and not in the file yet: at least
+    /// [`MEMORY_MIN`](crate::MEMORY_MIN). The log is as long as the least of the processes that write allows.
+    pub memory: u64,
     /// The memory limit for the entries of an index that is being built, to test tables that are
     /// too large; 0 is the default.
     pub index_memory: usize,
@@ -79,6 +83,7 @@ impl Default for OpenOptions {
             keep: None,
             key_size_max: 0,
             log_segment_size: 0,
+            memory: MEMORY_USUAL,
             index_memory: 0,
             deriver: None,
         }

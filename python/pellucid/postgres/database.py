@@ -615,6 +615,7 @@ def connect(
     timeout: float = 10.0,
     untrusted: bool = False,
     keep: Any = None,
+    memory: Any = None,
 ) -> Database:
     """Open the database at a URL: what `pellucid.open` does for one that begins with "postgresql://"."""
     if mode not in MODES:
@@ -625,6 +626,8 @@ def connect(
         raise ValueError("untrusted=True is about files; of a server, each record is checked as it is read")
     if keep is not None:
         raise ValueError("keep= is about files")
+    if memory is not None:
+        raise ValueError("memory= is about files: a server has no log here; leave it out")
     if not timeout >= 0:
         raise ValueError(f"timeout={timeout} is no number of seconds from 0 on")
     return Database(parse(target, timeout), mode, durability=durability, pickle=pickle, timeout=timeout)

@@ -387,6 +387,11 @@ pub trait Engine: Send + Sync {
     /// When the engine cannot read its own books.
     fn reader_lag(&self) -> Result<u64, EngineError>;
 
+    /// Bytes of the file up to the last page of the newest version. 0 for an engine without a file.
+    fn size(&self) -> u64 {
+        0
+    }
+
     /// How much room the database takes, and its readers.
     ///
     /// # Errors
@@ -731,6 +736,10 @@ pub struct Usage {
     pub pending: u64,
     /// Commits that were found in the log at open, left by a process that died.
     pub recovered: u64,
+    /// Bytes that the log takes on the disk.
+    pub log: u64,
+    /// Bytes to which the log may grow at present.
+    pub log_limit: u64,
     /// Bytes of changes that are kept for watchers.
     pub history: u64,
     /// Entries in each tree, by [`Tree::index`].

@@ -21,11 +21,12 @@ use crate::sys::os;
 use crate::sys::reclaim::Reclaimer;
 use crate::txn::writer_lock::is_dead;
 use crate::verify::maintenance;
-use crate::wal::{self, LoggedEngine, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
+use crate::wal::{self, LoggedEngine, MEMORY_USUAL, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
 use crate::warning::Warning;
 
-/// Bytes of WAL records that each of the two segments holds.
-const SEGMENT_SIZE: usize = 32 << 20;
+/// Bytes of WAL records that each of the two segments can hold at most: address space, of which
+/// `wal/budget.rs` says how much is used.
+const SEGMENT_SIZE: usize = 1 << 30;
 /// Bytes of an empty log.
 const LOG_SIZE_LEAST: u64 = 40_960;
 
@@ -68,6 +69,8 @@ pub(crate) struct Manner {
     pub(crate) mark: u64,
     /// Bytes of a segment of the log, or 0 for the default.
     pub(crate) segment_size: usize,
+    /// Bytes of memory that memtables may take.
+    pub(crate) memory: u64,
     /// How long to wait for other processes that are opening it.
     pub(crate) timeout: Duration,
 }
@@ -122,6 +125,7 @@ pub(crate) fn attach(
         error => StoreError::from_engine(&log_name, error),
     };
     let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(told)?;
+    engine.set_memory(manner.memory);
     drop(joining);
     if opened.is_alone && manner.is_writable && manner.writes {
         engine.take_over().map_err(|error| not_written(path, error))?;
@@ -261,8 +265,15 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
         return Ok(None);
     }
     let timeout = Duration::ZERO;
-    let manner =
-        Manner { is_alone: false, is_writable: false, writes: false, mark: 0, segment_size, timeout };
+    let manner = Manner {
+        is_alone: false,
+        is_writable: false,
+        writes: false,
+        mark: 0,
+        segment_size,
+        memory: MEMORY_USUAL,
+        timeout,
+    };
     // With another data file, or none, the log's file was moved: its name was there before its
     // log's.
     if data.inode.is_some() && data.inode == map::newborn_of(&file) {
@@ -375,6 +386,7 @@ mod tests {
             writes: true,
             mark: 0,
             segment_size: 1 << 16,
+            memory: MEMORY_USUAL,
             timeout: Duration::ZERO,
         };
         let may_join = || map::begin_joining(&path, Duration::ZERO).is_ok();

@@ -352,6 +352,7 @@ fn open_engine(
         writes: options.mode != Mode::Read,
         mark,
         segment_size: options.log_segment_size,
+        memory: options.memory,
         timeout: options.timeout,
     };
     let opened = open_lmdb(opening, is_new, lmdb);

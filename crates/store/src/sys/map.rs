@@ -9,7 +9,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 use crate::file::opening::{is_denied, same_file};
 use crate::file::own_file::OwnFile;
 use crate::file::side_file;
+use crate::sys::memory;
 use crate::sys::os;
 use crate::sys::wait;
-use crate::wal::{self, GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
+use crate::wal::{self, GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, PUNCHED, SIZE_USUAL, Space, words_for};
 
 /// Bytes that are provided at once: a piece of a segment. Room is reserved in steps that double the
 /// log, and for no more than `CHUNKS_AT_ONCE` chunks.
@@ -29,6 +30,9 @@ const CHUNK_SIZE: usize = 1 << 16;
 const CHUNKS_AT_ONCE: usize = 16;
 /// No log is shorter.
 const HEAD_SIZE: u64 = 40_960;
+/// How much of a log is written when it is made, where room cannot be reserved, and mapped where the
+/// address space is limited.
+const WRITTEN_SIZE: u64 = HEAD_SIZE + 2 * SIZE_USUAL;
 /// Where the heads of the segments are.
 const SEGMENT_HEADS_AT: u64 = 4096;
 /// The offset of the bytes that openers lock: behind everything that is ever written.
@@ -101,10 +105,13 @@ pub(crate) struct FileSpace {
     /// The file's folder, and whether its name there is known to be on the disk.
     folder: PathBuf,
     is_named: AtomicBool,
-    /// Chunks behind the head that have room on the disk.
-    reserved: Vec<AtomicBool>,
-    /// Chunks whose pages are ready for this process.
-    provided: Vec<AtomicBool>,
+    /// How many words there can be; a map of fewer ends before.
+    capacity: usize,
+    /// Chunks behind the head that have room on the disk: one more than the number in the head
+    /// (`PUNCHED`) for which that holds.
+    reserved: Box<[AtomicU64]>,
+    /// The same, for chunks whose pages are ready for this process.
+    provided: Box<[AtomicU64]>,
     /// The size of the file when it was last read: the map must not be touched beyond it.
     size: AtomicU64,
     member: u64,
@@ -124,11 +131,26 @@ impl FileSpace {
         creates_for: Option<&Metadata>,
         is_writable: bool,
     ) -> io::Result<Self> {
+        // With a limit on the address space, map as much as a log usually has.
+        let is_short = cfg!(target_os = "linux") && memory::address_limit().is_some();
+        let mapped_max = if is_short { WRITTEN_SIZE } else { u64::MAX };
+        Self::open_mapped(path, count, creates_for, is_writable, mapped_max)
+    }
+
+    /// As `open`, with a map of at most so many bytes. What is behind it is read and written by
+    /// system calls.
+    pub(crate) fn open_mapped(
+        path: &Path,
+        count: usize,
+        creates_for: Option<&Metadata>,
+        is_writable: bool,
+        mapped_max: u64,
+    ) -> io::Result<Self> {
         let file = match creates_for {
             Some(database) => open_or_create(path, count as u64 * 8, database)?,
             None => side_file::open(path, is_writable)?,
         };
-        let count = count_of(&file).unwrap_or(count);
+        let count = count_in(&file, count)?;
         let size = count as u64 * 8;
         if !(HEAD_SIZE..=size).contains(&file.metadata()?.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -141,12 +163,13 @@ impl FileSpace {
             return Err(io::Error::other("another process replaced it meanwhile; open the database again"));
         }
         let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let mapped_size = size.min(mapped_max);
         // SAFETY: a new mapping at an address that the system chooses, of a file that is open and
         // has that size; no process makes it smaller while it is open.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                size as usize,
+                mapped_size as usize,
                 protection,
                 libc::MAP_SHARED,
                 mapped.as_raw_fd(),
@@ -158,15 +181,16 @@ impl FileSpace {
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let chunks = (size as usize).div_ceil(CHUNK_SIZE);
-        let flags = || std::iter::repeat_with(AtomicBool::default).take(chunks).collect();
+        let flags = || memory::zeros(chunks.max(1)).ok_or(io::ErrorKind::OutOfMemory);
         let mut space = Self {
             file: OwnFile::new(file),
-            words: Arc::new(Words { base, count, is_mapped: true }),
+            words: Arc::new(Words { base, count: mapped_size as usize / 8, is_mapped: true }),
+            capacity: count,
             folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
             is_named: AtomicBool::new(false),
             size: AtomicU64::new(0),
-            reserved: flags(),
-            provided: flags(),
+            reserved: flags()?,
+            provided: flags()?,
             member: 0,
             is_writable,
             asking: Mutex::new(()),
@@ -200,7 +224,8 @@ impl FileSpace {
         let file = self.own_file()?;
         let bytes = self.bytes_of(chunk);
         let is_new = os::is_hole(file, bytes.start, bytes.end);
-        self.reserve_chunk(file, chunk)?;
+        let punched = self.punched();
+        self.reserve_chunk(file, chunk, true)?;
         if is_new {
             // A page that is first touched through the map is read before it is written, though
             // nothing is there: five times the cost of writing zeros, and a third of the puts into
@@ -217,22 +242,30 @@ impl FileSpace {
             }
             let _ = self.touch(bytes.start as usize..bytes.end as usize);
         }
-        self.note_provided(chunk);
+        self.note_provided(chunk, punched);
         Ok(())
     }
 
     /// The bytes of a chunk.
     fn bytes_of(&self, chunk: usize) -> Range<u64> {
-        let start_of =
-            |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.words.len() * 8) as u64;
+        let start_of = |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.capacity * 8) as u64;
         start_of(chunk)..start_of(chunk + 1)
     }
 
-    /// Reserve room for a chunk, and for some chunks after it.
-    fn reserve_chunk(&self, file: &File, chunk: usize) -> io::Result<()> {
+    /// How often room was given back, twice; odd while that is done.
+    #[inline]
+    fn punched(&self) -> u64 {
+        // So that one more is never 0, whatever is in the file.
+        self.words.get(PUNCHED).map_or(0, |word| word.load(Ordering::Acquire) & (u64::MAX >> 1))
+    }
+
+    /// Reserve room for a chunk, and for some chunks after it. Only the writer may add what the file
+    /// system cannot reserve.
+    fn reserve_chunk(&self, file: &File, chunk: usize, is_writer: bool) -> io::Result<()> {
         if self.is_reserved(chunk) {
             return Ok(());
         }
+        let punched = self.punched();
         // Segments take chunks in turn. The chunks between are reserved too: each hole would be a
         // separate extent on the disk, to be freed separately. That was most of the time of closing
         // on disks that are told of freed blocks (`discard`).
@@ -250,25 +283,41 @@ impl FileSpace {
             (from, until) = (chunk, chunk + 1);
             reserve(from, until)
         })?;
-        if !can && file.metadata()?.len() < self.bytes_of(until).start {
-            // The process that was alone with the log wrote it in full, because room cannot be
+        let size = if can { u64::MAX } else { file.metadata()?.len() };
+        if size < self.bytes_of(until).start {
+            // The process that was alone with the log wrote this much, because room cannot be
             // reserved. Touching pages that do not exist would kill this process.
-            return Err(io::Error::other("the log was made shorter while it was open"));
+            if size < (self.capacity as u64 * 8).min(WRITTEN_SIZE) || !is_writer {
+                return Err(io::Error::other("the log was made shorter while it was open"));
+            }
+            (from, until) = (chunk, chunk + 1);
+            let mut at = size;
+            while at < self.bytes_of(until).start {
+                let more = (self.bytes_of(until).start - at).min(CHUNK_SIZE as u64);
+                file.write_all_at(ZEROS.get(..more as usize).unwrap_or_default(), at)?;
+                at += more;
+            }
         }
         for chunk in self.reserved.iter().take(until).skip(from) {
-            chunk.store(true, Ordering::Relaxed);
+            chunk.store(punched + 1, Ordering::Relaxed);
         }
         Ok(())
     }
 
     fn is_provided(&self, chunk: usize) -> bool {
-        self.provided.get(chunk).is_some_and(|provided| provided.load(Ordering::Relaxed))
+        self.holds(self.provided.get(chunk))
     }
 
-    fn note_provided(&self, chunk: usize) {
+    fn note_provided(&self, chunk: usize, punched: u64) {
         if let Some(provided) = self.provided.get(chunk) {
-            provided.store(true, Ordering::Relaxed);
+            provided.store(punched + 1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether what was noted for a chunk still holds.
+    #[inline]
+    fn holds(&self, noted: Option<&AtomicU64>) -> bool {
+        noted.is_some_and(|noted| noted.load(Ordering::Relaxed) == self.punched() + 1)
     }
 
     /// Map pages that are about to be written to, and return whether they are mapped. One call for
@@ -288,7 +337,7 @@ impl FileSpace {
     }
 
     fn is_reserved(&self, chunk: usize) -> bool {
-        self.reserved.get(chunk).is_some_and(|reserved| reserved.load(Ordering::Relaxed))
+        self.holds(self.reserved.get(chunk))
     }
 
     fn own_file(&self) -> io::Result<&File> {
@@ -356,6 +405,20 @@ pub(crate) fn namespace_of(file: &File) -> Option<u64> {
     Some(u64::from_le_bytes(word))
 }
 
+/// The size in words of a log that is open: that in its head, or else what its first opener would
+/// write there. Logs of old releases do not say their size, which is the usual one.
+fn count_in(file: &File, count: usize) -> io::Result<usize> {
+    if let Some(count) = count_of(file) {
+        return Ok(count);
+    }
+    let mut word = [0; 8];
+    let is_old = is_log(file) && file.read_exact_at(&mut word, SEGMENT_SIZE_AT).is_ok() && word == [0; 8];
+    // Without reserved room, a log is written in full when it is made.
+    let is_short =
+        is_old || file.metadata()?.len() < HEAD_SIZE || !os::reserve(file, 0, HEAD_SIZE).unwrap_or(true);
+    Ok(if is_short { count.min(words_for(SIZE_USUAL as usize)) } else { count })
+}
+
 /// Open or create the log of a database that this process has alone, with room for an empty log.
 fn open_or_create(path: &Path, size: u64, database: &Metadata) -> io::Result<File> {
     let (mut file, mut is_new) = side_file::open_or_create(path, Some(database))?;
@@ -407,6 +470,7 @@ fn make_room(file: &File, size: u64) -> io::Result<()> {
     if os::reserve(file, 0, HEAD_SIZE)? {
         return Ok(());
     }
+    let size = size.min(WRITTEN_SIZE.max(file.metadata()?.len()));
     for offset in (0..size).step_by(CHUNK_SIZE) {
         let mut chunk = vec![0; CHUNK_SIZE.min((size - offset) as usize)];
         let mut done = 0;
@@ -438,7 +502,7 @@ impl FileSpace {
         let page_size = os::page_size();
         let start = words.start * 8 / page_size * page_size;
         let written = (words.end * 8).saturating_sub(HEAD_SIZE as usize).next_multiple_of(CHUNK_SIZE);
-        start..(HEAD_SIZE as usize + written).min(self.words.count * 8).max(start)
+        start..(HEAD_SIZE as usize + written).min(self.capacity * 8).max(start)
     }
 }
 
@@ -452,8 +516,38 @@ impl Space for FileSpace {
         &self.words
     }
 
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn read(&self, start: usize, bytes: &mut [u8]) -> io::Result<()> {
+        self.own_file()?.read_exact_at(bytes, start as u64 * 8)
+    }
+
+    fn punch(&self, words: Range<usize>) -> io::Result<()> {
+        let file = self.own_file()?;
+        let first = (words.start * 8).saturating_sub(HEAD_SIZE as usize).div_ceil(CHUNK_SIZE);
+        let (start, end) = (self.bytes_of(first).start, file.metadata()?.len().min(words.end as u64 * 8));
+        let Some(word) = self.words.get(PUNCHED).filter(|_| start < end) else { return Ok(()) };
+        // Odd meanwhile: no thread takes a chunk for prepared that is about to be given back.
+        word.fetch_or(1, Ordering::AcqRel);
+        let punched = os::punch(file, start, end - start);
+        word.fetch_add(1, Ordering::AcqRel);
+        punched
+    }
+
+    fn size(&self) -> u64 {
+        self.own_file().and_then(File::metadata).map_or(0, |metadata| metadata.blocks() * 512)
+    }
+
     #[inline]
     fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()> {
+        if self.punched() % 2 == 1
+            && let Some(word) = self.words.get(PUNCHED)
+        {
+            // The process that gave room back died meanwhile: it had the writer lock.
+            word.fetch_add(1, Ordering::AcqRel);
+        }
         let (first, last) = (chunk_of(words.start * 8), chunk_of((words.end * 8).saturating_sub(1)));
         for chunk in first..=last {
             if !self.is_provided(chunk) {
@@ -470,14 +564,16 @@ impl Space for FileSpace {
     fn prepare(&self, words: Range<usize>) {
         let chunk = chunk_of(words.start * 8);
         let Ok(file) = self.own_file() else { return };
-        if self.is_provided(chunk) || self.reserve_chunk(file, chunk).is_err() {
+        // Room that is given back from here on is not noted as prepared.
+        let punched = self.punched();
+        if punched % 2 == 1 || self.is_provided(chunk) || self.reserve_chunk(file, chunk, false).is_err() {
             return;
         }
         // Do not write zeros here, since a writer may have written there by now. Touching the pages
         // takes longer, but no writer waits for it.
         let bytes = self.bytes_of(chunk);
         if self.touch(bytes.start as usize..bytes.end as usize) {
-            self.note_provided(chunk);
+            self.note_provided(chunk, punched);
         }
     }
 
@@ -526,6 +622,10 @@ impl Space for FileSpace {
         }
         self.own_file()?;
         let bytes = self.bytes_to_sync(&words);
+        if bytes.end > self.words.len() * 8 {
+            // The map ends before.
+            return self.sync();
+        }
         let (start, size) = (bytes.start, bytes.len());
         // SAFETY: the range is in the mapping, which lives as long as `self`; the call changes no
         // memory. On Linux it is `fdatasync` of that part of the file, including what other
@@ -584,8 +684,6 @@ impl Space for FileSpace {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     #[test]

@@ -382,6 +382,29 @@ pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
     }
 }
 
+/// Give back the room of a part of a file, which reads as zeros from then on. Does nothing where the
+/// file system does not support it.
+#[cfg(target_os = "linux")]
+pub(crate) fn punch(file: &File, offset: u64, size: u64) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: the descriptor is open while `file` is borrowed.
+    let failed = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset.cast_signed(), size.cast_signed()) };
+    if failed == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Other systems have no such call.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn punch(_file: &File, _offset: u64, _size: u64) -> io::Result<()> {
+    Ok(())
+}
+
 /// Write all parts, one behind the other, from an offset on.
 pub(crate) fn write_all_at(file: &File, mut parts: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
     const PARTS_MAX: libc::c_int = 16;

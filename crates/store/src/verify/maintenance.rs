@@ -57,6 +57,10 @@ pub struct Stats {
     pub map_size: u64,
     /// Bytes of commits in the log that no checkpoint has written into the file yet.
     pub log_pending: u64,
+    /// Bytes that the log takes on the disk.
+    pub log_size: u64,
+    /// Bytes to which the log may grow at present.
+    pub log_limit: u64,
     /// Bytes of the history of changes, besides what is in the log.
     pub history_size: u64,
     /// Commits that were found in the log when this process opened the database, because a process
@@ -113,6 +117,8 @@ impl Store {
             free_pages: usage.free_pages,
             map_size: usage.map_size,
             log_pending: usage.pending,
+            log_size: usage.log,
+            log_limit: usage.log_limit,
             history_size: usage.history,
             log_recovered: usage.recovered,
             readers: u64::from(usage.readers),

@@ -12,6 +12,7 @@ use crate::catalog::{Applied, table_key, with_more_rows};
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::pack::packing::Packing;
 use crate::sys::memory;
+use crate::wal::budget::SIZE_USUAL;
 use crate::wal::engine::{Shared, WriterLock};
 use crate::wal::extents::{Place, put_placed, settle_reserve};
 use crate::wal::history;
@@ -341,6 +342,7 @@ impl Shared {
         // Usually this process has a memtable of the segment already; it ends where the next
         // segment begins.
         let known = self.state().placed(head).filter(|placed| placed.end == end).map(Placed::read);
+        let is_known = known.is_some();
         let (memtable, sequence) = if let Some(known) = known {
             known
         } else {
@@ -378,6 +380,9 @@ impl Shared {
         txn.put(Tree::Meta, &key, &[&value])?;
         txn.commit()?;
         self.segments.set_applied(applied.position);
+        if is_known {
+            self.retire(memtable);
+        }
         Ok(Done::Applied(applied))
     }
 
@@ -514,7 +519,15 @@ pub(crate) fn wal_record_size_max(segments: &Segments) -> usize {
     // Small enough that little is written twice, large enough that a bulk commit is worth its two
     // syncs.
     const SHARE: u64 = 16;
-    ((segments.room() / SHARE) as usize).max(record::HEAD_SIZE + record::CHECK_SIZE)
+    let room = segments.room().min(SIZE_USUAL);
+    ((room / SHARE) as usize).max(record::HEAD_SIZE + record::CHECK_SIZE)
+}
+
+/// The same for a transaction whose rows are scattered over a large tree: the rows of several such
+/// transactions share the pages that a checkpoint writes.
+pub(crate) fn wal_record_size_wide(segments: &Segments) -> usize {
+    let beyond = segments.room().saturating_sub(SIZE_USUAL);
+    wal_record_size_max(segments).max((beyond / 2) as usize)
 }
 
 #[cfg(test)]
@@ -524,8 +537,8 @@ mod tests {
     use super::*;
     use crate::engine::memory::MemoryEngine;
     use crate::engine::{Contents, Engine, ReadTxn, Usage};
+    use crate::wal::death;
     use crate::wal::engine::{LoggedEngine, settle_tree};
-    use crate::wal::segments::death;
     use crate::wal::space::MemorySpace;
     use crate::wal::state::State;
 

@@ -1,15 +1,17 @@
 //! The checkpointer: a thread that keeps the log short and synced.
 //!
-//! Each process that has written runs one, from its first commit on. It does five things:
+//! Each process that has written runs one, from its first commit on. It does six things:
 //!
 //! - It syncs a newly created data file once.
 //! - Every second it syncs the WAL records that nothing else has synced.
-//! - It runs a checkpoint when the active segment is half full or its oldest WAL record is some
-//!   seconds old.
+//! - It runs a checkpoint when the active segment is so full that writers would soon find no room,
+//!   or its oldest WAL record is some seconds old.
+//! - It sets how long the log may be (`budget.rs`), and gives its room back when nothing is written.
 //! - It takes pages for large values ahead, and gives them back (`refill.rs`).
 //! - It prepares the log's next pieces, which took an eighth of the time of ten thousand puts.
 //!
-//! It waits for no writer, and a writer waits for it only if the log is full.
+//! It waits for no writer, and a writer waits for it only if the log is full. A large checkpoint has a
+//! thread of its own, so that the others are done meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +30,17 @@ use crate::wal::sync::Extent;
 const SYNC_INTERVAL: Duration = Duration::from_millis(900);
 /// The longest time that a WAL record stays out of the tree.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+/// The same while a load fills the log: then few bytes are not worth a checkpoint.
+const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(30);
+/// A checkpoint of so many bytes of WAL records is a load's, and takes its time.
+const LARGE: u64 = 16 << 20;
+/// Writers that are slower than that, in bytes a second, are no load.
+const LOAD: f64 = 1e6;
+/// The time over which the speed of writers is measured.
+const PACE_INTERVAL: Duration = Duration::from_millis(500);
+/// How long nothing is committed before the log's room is given back. Watchers that are slower get
+/// older commits from `keep=` alone, as after a checkpoint.
+const REST_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the thread looks how full the segment is.
 const TICK: Duration = Duration::from_millis(50);
 /// How often, and at which interval, the thread looks for the first commit.
@@ -102,9 +115,163 @@ fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Op
     since.filter(|_| matches!(done, Ok(Done::InTheWay)))
 }
 
+/// How fast the log is filled, and how long checkpoints take: they decide how full a segment is when
+/// it is sealed. The later that is, the more rows share a page that is written. But while it is
+/// written, the writers need the other segment.
+#[derive(Default)]
+struct Pace {
+    /// The tail at the last look, and when that was.
+    looked: Option<(u64, Instant)>,
+    bytes_per_second: f64,
+    /// How long the last checkpoint took for each byte. `None` before the first.
+    seconds_per_byte: Option<f64>,
+}
+
+/// Bytes of a log, which are far fewer than a float is exact for.
+#[expect(clippy::cast_precision_loss, reason = "the log has at most 2 GiB")]
+fn float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+impl Pace {
+    fn look(&mut self, tail: u64) {
+        let now = Instant::now();
+        match self.looked {
+            Some((_, then)) if now - then < PACE_INTERVAL => {}
+            Some((before, then)) => {
+                self.bytes_per_second = float(tail.saturating_sub(before)) / (now - then).as_secs_f64();
+                self.looked = Some((tail, now));
+            }
+            None => self.looked = Some((tail, now)),
+        }
+    }
+
+    fn note(&mut self, size: u64, took: Duration) {
+        if size > 0 {
+            self.seconds_per_byte = Some(took.as_secs_f64() / float(size));
+        }
+    }
+
+    /// How many bytes are pending when a checkpoint begins.
+    fn due_at(&self, room: u64) -> u64 {
+        let half = room / 2;
+        let Some(seconds_per_byte) = self.seconds_per_byte else { return half };
+        // What writers add while a full segment is written, and until this thread looks again.
+        let seconds = seconds_per_byte * float(room) * 1.25 + 4.0 * TICK.as_secs_f64();
+        #[expect(clippy::cast_sign_loss, reason = "bytes and seconds are not negative")]
+        let added = (self.bytes_per_second * seconds) as u64;
+        room.saturating_sub(added).clamp(half, room - room / 8)
+    }
+}
+
+/// What the thread knows between two looks.
+struct Watch {
+    synced: Instant,
+    unapplied_since: Option<Instant>,
+    pace: Pace,
+    /// The tail, and since when it has not changed.
+    quiet: Option<(u64, Instant)>,
+    /// Whether the log may have room that it does not need at rest.
+    is_awake: bool,
+}
+
+impl Watch {
+    /// What cannot wait for a long checkpoint.
+    fn look_after(&mut self, shared: &Arc<Shared>, ends: &AtomicBool) {
+        let mut has_prepared = true;
+        while has_prepared && !ends.load(Ordering::Relaxed) {
+            has_prepared = shared.segments.prepare();
+        }
+        if self.synced.elapsed() >= SYNC_INTERVAL {
+            self.synced = Instant::now();
+            // The error is seen by the next caller of `sync`, and by the checkpoint.
+            let _ = shared.sync(Extent::Whole);
+            shared.let_go();
+            shared.fit_log();
+        }
+        self.pace.look(shared.segments.tail());
+        shared.free_retired();
+    }
+
+    /// Run a checkpoint if it is time.
+    fn keep_short(&mut self, shared: &Arc<Shared>, ends: &AtomicBool) {
+        let (pending, room) = (shared.pending(), shared.segments.room());
+        if pending == 0 {
+            self.unapplied_since = None;
+        }
+        let since =
+            if pending == 0 { None } else { Some(*self.unapplied_since.get_or_insert_with(Instant::now)) };
+        // Under load a segment is sealed when it is full, so that it is worth the pages.
+        let is_loaded = pending >= LARGE && self.pace.bytes_per_second >= LOAD;
+        let age_max = if is_loaded { CHECKPOINT_INTERVAL_MAX } else { CHECKPOINT_INTERVAL };
+        let is_old = since.is_some_and(|since| since.elapsed() >= age_max);
+        let is_reserve_low = shared.is_reserve_low(None);
+        if pending < self.pace.due_at(room) && !is_old && !is_reserve_low {
+            return;
+        }
+        // A failed checkpoint is tried again, and the writer that finds no room gets its error.
+        let until = Instant::now() + TICK;
+        let begin = Instant::now();
+        let work = || {
+            if is_reserve_low {
+                shared.checkpoint_ahead(until)
+            } else {
+                shared.checkpoint_until(until, until, &mut || true)
+            }
+        };
+        let done = if pending < LARGE { work() } else { self.run_beside(shared, ends, &work) };
+        if matches!(done, Ok(Done::Applied(_))) {
+            self.pace.note(pending, begin.elapsed());
+            shared.fit_log();
+        }
+        self.unapplied_since = waiting_since(since, &done);
+    }
+
+    /// Run a checkpoint that takes some time on a thread of its own, since commits are to be on the
+    /// disk within a second meanwhile.
+    fn run_beside(
+        &mut self,
+        shared: &Arc<Shared>,
+        ends: &AtomicBool,
+        work: &(dyn Fn() -> Result<Done, EngineError> + Sync),
+    ) -> Result<Done, EngineError> {
+        let own = thread::current();
+        thread::scope(|scope| {
+            let beside = thread::Builder::new().name("pellucid-tree".to_owned());
+            let started = beside.spawn_scoped(scope, || {
+                let done = work();
+                own.unpark();
+                done
+            });
+            let Ok(started) = started else { return work() };
+            while !started.is_finished() {
+                thread::park_timeout(TICK);
+                self.look_after(shared, ends);
+            }
+            started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Give back the log's room after a while without a commit.
+    fn come_to_rest(&mut self, shared: &Arc<Shared>) {
+        let tail = shared.segments.tail();
+        match self.quiet {
+            Some((before, since)) if before == tail => {
+                if since.elapsed() >= REST_INTERVAL && self.is_awake && shared.pending() == 0 {
+                    self.is_awake = false;
+                    // What fails here is done by the last process that closes.
+                    let _ = shared.rest();
+                }
+            }
+            _ => {
+                self.quiet = Some((tail, Instant::now()));
+                self.is_awake = true;
+            }
+        }
+    }
+}
+
 fn keep(kept: &Kept) {
-    let mut synced = Instant::now();
-    let mut unapplied_since: Option<Instant> = None;
     // The thread was started for the first commit, which follows at once. Do not sync before it: if
     // the sync failed, that commit would be refused instead of being reported as possibly lost.
     for _ in 0..FIRST_LOOKS {
@@ -119,37 +286,20 @@ fn keep(kept: &Kept) {
         // Otherwise the next sync or close would have to wait for this. It also sees the error.
         let _ = shared.sync_newborn();
     }
+    let mut watch = Watch {
+        synced: Instant::now(),
+        unapplied_since: None,
+        pace: Pace::default(),
+        quiet: None,
+        is_awake: true,
+    };
     loop {
         thread::park_timeout(TICK);
         let place = kept.lock();
         let Some(shared) = &*place else { return };
-        let mut has_prepared = true;
-        while has_prepared && !kept.ends.load(Ordering::Relaxed) {
-            has_prepared = shared.segments.prepare();
-        }
-        if synced.elapsed() >= SYNC_INTERVAL {
-            synced = Instant::now();
-            // The error is seen by the next caller of `sync`, and by the checkpoint.
-            let _ = shared.sync(Extent::Whole);
-            shared.let_go();
-        }
-        let (pending, room) = (shared.pending(), shared.segments.room());
-        if pending == 0 {
-            unapplied_since = None;
-        }
-        let since = if pending == 0 { None } else { Some(*unapplied_since.get_or_insert_with(Instant::now)) };
-        let is_old = since.is_some_and(|since| since.elapsed() >= CHECKPOINT_INTERVAL);
-        let is_reserve_low = shared.is_reserve_low(None);
-        if pending >= room / 2 || is_old || is_reserve_low {
-            // A failed checkpoint is tried again, and the writer that finds no room gets its error.
-            let until = Instant::now() + TICK;
-            let done = if is_reserve_low {
-                shared.checkpoint_ahead(until)
-            } else {
-                shared.checkpoint_until(until, until, &mut || true)
-            };
-            unapplied_since = waiting_since(since, &done);
-        }
+        watch.look_after(shared, &kept.ends);
+        watch.keep_short(shared, &kept.ends);
+        watch.come_to_rest(shared);
         // What fails here is tried again, or done by the last one that closes.
         let _ = shared.give_back_reserve();
     }

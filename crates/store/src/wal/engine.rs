@@ -11,10 +11,12 @@ use crate::engine::{AtOnce, Choose, Engine, EngineError, HashedKey, ReadTxn, Tre
 use crate::sys::latch::{Held, Latch};
 use crate::sys::memory;
 use crate::sys::reclaim::Reclaimer;
+use crate::wal::budget::SIZE_AT_REST;
 use crate::wal::checkpoint;
 use crate::wal::checkpointer::Checkpointer;
 use crate::wal::history;
 use crate::wal::lock::{self, Taken};
+use crate::wal::memtable::Memtable;
 use crate::wal::read::LoggedRead;
 use crate::wal::refill::Ahead;
 use crate::wal::segments::{FORMAT, Foreign, Segments, words_for};
@@ -47,6 +49,9 @@ pub(crate) struct Shared {
     birth: Mutex<()>,
     /// The reserve for large values, as far as this process refills it.
     pub(super) ahead: Mutex<Ahead>,
+    /// Memtables that the tree has, for the checkpointer to free: to free a large one takes longer
+    /// than a put should.
+    retired: Mutex<Vec<Arc<Memtable>>>,
 }
 
 /// The circumstances in which a log is opened.
@@ -111,6 +116,7 @@ impl LoggedEngine {
         }
         if opened.joins {
             segments.introduce();
+            segments.show_memory(false);
             // We have only just joined: if our number stands in a word, a dead member with the same
             // number left it.
             lock::abandon(&segments);
@@ -130,6 +136,7 @@ impl LoggedEngine {
             recovered: if opened.is_alone { recovered } else { 0 },
             birth: Mutex::new(()),
             ahead: Mutex::default(),
+            retired: Mutex::default(),
         });
         let met = Met { lost, applied: applied.sequence };
         Ok((Self { checkpointer: Mutex::new(None), has_checkpointer: AtomicBool::new(false), shared }, met))
@@ -148,6 +155,11 @@ impl LoggedEngine {
         }
         self.shared.segments.forget_failure();
         Ok(())
+    }
+
+    /// Set how much memory this process may take for its memtables.
+    pub(crate) fn set_memory(&self, memory: u64) {
+        self.shared.segments.set_memory(memory);
     }
 
     /// Store the PID namespace of the log's processes. True if another namespace stood there
@@ -200,6 +212,9 @@ impl LoggedEngine {
         if checkpointer.is_none() {
             *checkpointer = Some(Checkpointer::start(&self.shared).map_err(EngineError::Io)?);
             self.shared.state().keeps = true;
+            self.shared.segments.show_memory(true);
+            self.shared.segments.learn_memory();
+            self.shared.segments.fit_to(&*self.shared.tree);
             self.has_checkpointer.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -343,6 +358,47 @@ impl Shared {
         if self.segments.has_failed() { Err(EngineError::Broken) } else { Ok(()) }
     }
 
+    /// Leave a memtable that the tree has to the checkpointer, if there is one.
+    pub(crate) fn retire(&self, memtable: Arc<Memtable>) {
+        if self.state().keeps {
+            self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(memtable);
+        }
+    }
+
+    /// Free the retired memtables that have no other user.
+    pub(crate) fn free_retired(&self) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = retired.extract_if(.., |memtable| Arc::strong_count(memtable) == 1);
+        let spent: Vec<_> = spent.collect();
+        drop(retired);
+        drop(spent);
+    }
+
+    /// Set the limit of the log for what is known now.
+    pub(crate) fn fit_log(&self) {
+        self.segments.learn_memory();
+        if let Some(last) = self.state().memtables.last() {
+            self.segments.weigh(&last.memtable, last.end - last.head.begin);
+        }
+        self.segments.fit_to(&*self.tree);
+    }
+
+    /// Give back what the log has taken under load. Does nothing if a commit is not in the tree yet,
+    /// or if a writer is at work.
+    pub(crate) fn rest(self: &Arc<Self>) -> Result<(), EngineError> {
+        {
+            let mut state = self.state();
+            state.catch_up(&*self.tree, &self.segments)?;
+            state.forget_applied(&*self.tree, &self.segments)?;
+        }
+        self.free_retired();
+        if self.segments.space().size() <= SIZE_AT_REST + SIZE_AT_REST / 2 {
+            return Ok(());
+        }
+        let Some(_lock) = self.lock(Some(Instant::now()))? else { return Ok(()) };
+        self.segments.shrink(newest(&*self.tree)?.1.position).map_err(EngineError::of_system)
+    }
+
     /// Close the cached read transaction of the tree: it would keep old pages from being used
     /// again.
     pub(crate) fn let_go(&self) {
@@ -405,6 +461,10 @@ impl Engine for LoggedEngine {
 
     fn version(&self) -> u64 {
         self.shared.segments.sequence()
+    }
+
+    fn size(&self) -> u64 {
+        self.shared.tree.size()
     }
 
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
@@ -492,6 +552,9 @@ impl Engine for LoggedEngine {
         let mut state = self.shared.state();
         state.keeps = false;
         state.let_go();
+        drop(state);
+        self.shared.segments.show_memory(false);
+        self.shared.free_retired();
         reclaimer
     }
 
@@ -546,6 +609,8 @@ impl Engine for LoggedEngine {
         }
         usage.pending = self.shared.pending();
         usage.recovered = self.shared.recovered;
+        usage.log = self.shared.segments.space().size();
+        usage.log_limit = words_for(self.shared.segments.room() as usize) as u64 * 8;
         usage.history = history::size(&*self.shared.tree.begin_read()?)?;
         Ok(usage)
     }

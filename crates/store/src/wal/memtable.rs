@@ -199,6 +199,11 @@ impl Memtable {
         self.versions.size()
     }
 
+    /// About how many bytes it takes with the hash index and what a checkpoint needs to sort it.
+    pub(crate) fn memory(&self) -> usize {
+        self.size() + self.newest.memory() + self.newest.len() * 2 * size_of::<u32>()
+    }
+
     /// Add the entries of the next WAL record. Returns whether any of them is of the catalog. Call
     /// in the order of the sequence numbers.
     ///

@@ -4,10 +4,13 @@
 //! records with the tree. A checkpoint copies them into the tree. The contract, with its numbered
 //! invariants, is `docs/internals/write-path.md`.
 
+mod budget;
 mod checkpoint;
 mod checkpointer;
 mod compaction;
 mod counted;
+#[cfg(test)]
+mod death;
 mod engine;
 mod extents;
 mod follow;
@@ -30,6 +33,8 @@ mod sync;
 mod write;
 mod write_batch;
 
+pub(crate) use budget::SIZE_USUAL;
+pub use budget::{MEMORY_MIN, MEMORY_USUAL};
 pub(crate) use checkpoint::unapplied;
 pub use engine::LoggedEngine;
 pub(crate) use engine::{Met, OF_ANOTHER, Opened};
@@ -38,5 +43,5 @@ pub(crate) use history::CHUNK as CHUNK_KEY;
 pub(crate) use history::Chunk;
 #[cfg(test)]
 pub(crate) use history::Kind as ChunkKind;
-pub(crate) use segments::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, segment_size_of, words_for};
+pub(crate) use segments::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, PUNCHED, segment_size_of, words_for};
 pub(crate) use space::{GONE, MEMBER_MAX, MemorySpace, Space};

@@ -60,6 +60,11 @@ impl Newest {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// How many bytes the tables take. The earlier ones stay too, each half as large as the next.
+    pub(crate) fn memory(&self) -> usize {
+        2 * size_of_val(self.slots())
+    }
+
     /// The version with this hash for which `is_it` is true, if any, and the slot where the search
     /// ended.
     #[inline]

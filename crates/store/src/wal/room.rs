@@ -62,11 +62,13 @@ pub(crate) struct Room {
     used: AtomicU64,
     /// Bytes of its free pages.
     spare: AtomicU64,
+    /// Bytes of all its pages some time ago.
+    bound: AtomicU64,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Self { used: AtomicU64::new(u64::MAX), spare: AtomicU64::new(0) }
+        Self { used: AtomicU64::new(u64::MAX), spare: AtomicU64::new(0), bound: AtomicU64::new(u64::MAX) }
     }
 }
 
@@ -75,6 +77,13 @@ impl Room {
     pub(crate) fn learn(&self, usage: &Usage) {
         self.used.store(usage.pages.saturating_sub(usage.free_pages) * usage.page_size, Ordering::Relaxed);
         self.spare.store(usage.free_pages * usage.page_size, Ordering::Relaxed);
+    }
+
+    /// Store how long the tree's file is: it has no more used pages, besides those of the last
+    /// checkpoint.
+    pub(crate) fn bound(&self, size: u64) {
+        const GROWTH: u64 = 2;
+        self.bound.store(size.saturating_mul(GROWTH), Ordering::Relaxed);
     }
 
     /// Forget it, since the tree has changed.
@@ -90,6 +99,7 @@ impl Room {
     /// `Reserved` if there would be no room for its checkpoint or, after a put, none for deletes.
     pub(crate) fn check(&self, free: u64, pending: u64, piece: u64, bytes: &[u8]) -> io::Result<()> {
         let (used, spare) = (self.used.load(Ordering::Relaxed), self.spare.load(Ordering::Relaxed));
+        let used = used.min(self.bound.load(Ordering::Relaxed));
         // Some of the file's free pages are still read by older snapshots.
         let room = free.saturating_add(spare / 2);
         let needed = cost(pending + piece.max(bytes.len() as u64), used).saturating_add(cost(piece, used));

@@ -6,6 +6,8 @@
 //!                               17    active, the segment that is appended to
 //!                               18    1 when WAL records were found after a death, until the
 //!                                     segment is sealed
+//!                               19    punched, twice the number of times that room was given back;
+//!                                     odd while that is done
 //! word 2       identity         24    writer, the member that holds the writer lock, or 0
 //!                               25    wanted, a member that waits for it
 //!                               32    applied, the position up to which the tree has
@@ -20,7 +22,7 @@
 //! word 4       the PID namespace of the log's creator
 //! word 5       newborn: the data file's inode until the new file has been synced, then 0
 //! word 6       u32 size of a segment, u32 low half of its hash
-//! word 512     segment 0: begin, salt, check; 520  segment 1
+//! word 512     segment 0: begin, salt, check; 520  segment 1; 524 on: see `budget.rs`
 //! word 1,024   u32 PID and u32 number of its PID namespace, of the members 0 to 4,095
 //! word 5,120   WAL records, in pieces of 64 KiB that belong to segment 0 and 1 in turn
 //! ```
@@ -32,7 +34,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::thread::Thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,6 +44,9 @@ use crate::engine::{Engine, Extents, FileSize};
 use crate::sys::latch::Latch;
 use crate::sys::map::Words;
 use crate::sys::os;
+use crate::wal::budget::Budget;
+#[cfg(test)]
+use crate::wal::death;
 use crate::wal::record;
 use crate::wal::room::Room;
 use crate::wal::space::Space;
@@ -59,6 +64,7 @@ const SEQUENCE: usize = 8;
 pub(super) const TAIL: usize = 16;
 const ACTIVE: usize = 17;
 const FOUND: usize = 18;
+pub(crate) const PUNCHED: usize = 19;
 pub(super) const WRITER: usize = 24;
 const WANTED: usize = 25;
 const APPLIED: usize = 32;
@@ -81,9 +87,10 @@ pub(crate) struct Segments {
     space: Box<dyn Space>,
     words: Arc<Words>,
     seed: u64,
-    /// Words of a segment, and of each of its pieces.
+    /// Words of a segment at most, and of each of its pieces.
     segment_words: usize,
     piece_words: usize,
+    pub(super) budget: Budget,
     pub(super) pace: Pace,
     /// Whether this process's last sync was for a commit (`Extent::Commits`), not of the whole log.
     pub(super) is_synced_often: AtomicBool,
@@ -91,9 +98,10 @@ pub(crate) struct Segments {
     pub(super) left_at: AtomicU64,
     /// The position behind the last WAL record that this process acknowledged.
     pub(super) own_end: AtomicU64,
-    /// The number, from 1 on, of the piece that was last written to; all of it is reserved. Asking
-    /// the space about each WAL record took as long as writing one.
-    piece: AtomicUsize,
+    /// The number, from 1 on, of the piece that was last written to, in the lower half; all of it is
+    /// reserved. The upper half has `punched` at that time. Asking the space about each WAL record
+    /// took as long as writing one.
+    piece: AtomicU64,
     pub(super) room: Room,
     /// The thread that prepares pieces before they are written to.
     checkpointer: Latch<Option<Thread>>,
@@ -143,7 +151,7 @@ impl Segments {
     /// The log in a space, for the database with this identity.
     pub(crate) fn new(space: Box<dyn Space>, identity: [u8; 16]) -> Self {
         let words = Arc::clone(space.words());
-        let segment_words = words.len().saturating_sub(HEAD_WORDS) / 2;
+        let segment_words = space.capacity().saturating_sub(HEAD_WORDS) / 2;
         let piece_words = PIECE_WORDS.min(segment_words);
         Self {
             space,
@@ -151,11 +159,12 @@ impl Segments {
             seed: xxh3_64_with_seed(&identity, MAGIC),
             segment_words,
             piece_words,
+            budget: Budget::default(),
             pace: Pace::default(),
             is_synced_often: AtomicBool::new(false),
             left_at: AtomicU64::new(u64::MAX),
             own_end: AtomicU64::new(0),
-            piece: AtomicUsize::new(0),
+            piece: AtomicU64::new(0),
             room: Room::default(),
             checkpointer: Latch::new(None),
             extents: None,
@@ -298,15 +307,26 @@ impl Segments {
         self.head(segment).is_none() && (at..at + 3).any(|index| self.load(index) != 0)
     }
 
-    /// The size of a segment in bytes.
-    pub(crate) fn room(&self) -> u64 {
+    /// How many bytes a segment can have at most.
+    pub(crate) fn capacity(&self) -> u64 {
         self.segment_words as u64 * 8
+    }
+
+    #[cfg(test)]
+    pub(crate) fn words_mapped(&self) -> usize {
+        self.words.len()
+    }
+
+    /// How many bytes a segment may have at present.
+    #[inline]
+    pub(crate) fn room(&self) -> u64 {
+        self.budget.limit().min(self.capacity())
     }
 
     /// The sequence number of a segment's first WAL record, if it has one.
     pub(crate) fn first_wal_record(&self, segment: usize, head: SegmentHead) -> Option<u64> {
         let at = self.word_at(segment, 1);
-        let sequence = if self.space.has(at + 1) { self.load(at) } else { return None };
+        let sequence = if self.space.has(at + 1) { self.load_far(at) } else { return None };
         self.wal_record(segment, head, head.begin, sequence, head.salt, &mut Vec::new()).map(|_| sequence)
     }
 
@@ -326,7 +346,7 @@ impl Segments {
         if offset >= self.segment_words || !self.space.has(self.word_at(segment, offset) + 1) {
             return None;
         }
-        let size = (self.load(self.word_at(segment, offset)) & u64::from(u32::MAX)) as usize;
+        let size = (self.load_far(self.word_at(segment, offset)) & u64::from(u32::MAX)) as usize;
         if size < record::HEAD_SIZE + record::CHECK_SIZE
             || !size.is_multiple_of(8)
             || size > (self.segment_words - offset) * 8
@@ -334,12 +354,19 @@ impl Segments {
             return None;
         }
         bytes.resize(size, 0);
-        let mut chunks = bytes.as_chunks_mut::<8>().0.iter_mut();
+        let mut rest = &mut bytes[..];
         for words in self.parts(segment, offset..offset + size / 8) {
             if !self.space.has(words.end) {
                 return None;
             }
-            for (word, chunk) in self.words.get(words)?.iter().zip(chunks.by_ref()) {
+            let (here, behind) = rest.split_at_mut_checked(words.len() * 8)?;
+            rest = behind;
+            let Some(words) = self.words.get(words.clone()) else {
+                // The map ends before.
+                self.space.read(words.start, here).ok()?;
+                continue;
+            };
+            for (word, chunk) in words.iter().zip(here.as_chunks_mut::<8>().0) {
                 *chunk = word.load(Ordering::Relaxed).to_le_bytes();
             }
         }
@@ -364,7 +391,7 @@ impl Segments {
         let piece = 2 * number + segment;
         if place + bytes.len() / 8 <= self.piece_words {
             // Nearly every WAL record is in one piece.
-            if self.piece.load(Ordering::Relaxed) != piece + 1 {
+            if self.piece.load(Ordering::Relaxed) != self.mark_of(piece) {
                 self.check_room(bytes)?;
                 self.reserve_piece(piece)?;
             }
@@ -396,10 +423,16 @@ impl Segments {
         piece < 2 || self.is_synced_often.load(Ordering::Relaxed)
     }
 
+    /// What `piece` is while this piece is the last one.
+    #[inline]
+    fn mark_of(&self, piece: usize) -> u64 {
+        (piece as u64 + 1) | self.load(PUNCHED) << 32
+    }
+
     #[cold]
     fn reserve_piece(&self, piece: usize) -> std::io::Result<()> {
         self.space.reserve(self.words_of(piece), self.has_small_pages(piece))?;
-        self.piece.store(piece + 1, Ordering::Relaxed);
+        self.piece.store(self.mark_of(piece), Ordering::Relaxed);
         // Wake the checkpointer early, and not for each piece: waking a thread costs a fifth of
         // what it saves.
         let ahead = self.pieces_ahead();
@@ -415,7 +448,7 @@ impl Segments {
     /// The words of a piece. The last piece of a segment may be shorter.
     fn words_of(&self, piece: usize) -> Range<usize> {
         let start = HEAD_WORDS + piece * self.piece_words;
-        start..(start + self.piece_words).min(self.words.len())
+        start..(start + self.piece_words).min(HEAD_WORDS + 2 * self.segment_words)
     }
 
     fn is_ready(&self, piece: usize) -> bool {
@@ -427,7 +460,8 @@ impl Segments {
     /// piece, and wants small pages.
     fn pieces_ahead(&self) -> Vec<usize> {
         const AHEAD_MAX: usize = 8;
-        let Some(last) = self.piece.load(Ordering::Relaxed).checked_sub(1) else { return Vec::new() };
+        let last = (self.piece.load(Ordering::Relaxed) & u64::from(u32::MAX)) as usize;
+        let Some(last) = last.checked_sub(1) else { return Vec::new() };
         let ahead = if self.has_small_pages(last) { 0 } else { (last / 2).min(AHEAD_MAX) };
         let is_there = |piece: &usize| self.words_of(*piece).start < self.words.len();
         (1..=ahead).map(|number| last + 2 * number).take_while(is_there).collect()
@@ -442,7 +476,6 @@ impl Segments {
         self.is_ready(piece)
     }
 
-    /// Set or clear the thread that prepares pieces.
     /// Have the checkpointer look now.
     pub(crate) fn wake_checkpointer(&self) {
         if let Some(checkpointer) = self.checkpointer.try_lock()
@@ -452,6 +485,7 @@ impl Segments {
         }
     }
 
+    /// Set or clear the thread that prepares pieces.
     pub(crate) fn set_checkpointer(&self, checkpointer: Option<Thread>) {
         *self.checkpointer.lock() = checkpointer;
     }
@@ -492,7 +526,11 @@ impl Segments {
         if is_clean && self.space.write(part.start, bytes)? {
             return Ok(());
         }
-        let words = self.words.get(part).unwrap_or_default();
+        let Some(words) = self.words.get(part.clone()) else {
+            // The map ends before.
+            let is_written = self.space.write(part.start, bytes)?;
+            return if is_written { Ok(()) } else { Err(std::io::ErrorKind::OutOfMemory.into()) };
+        };
         for (word, chunk) in words.iter().zip(bytes.as_chunks().0) {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
@@ -707,45 +745,19 @@ impl Segments {
         self.word(index).load(Ordering::Relaxed)
     }
 
+    /// As `load`, for a word that may be behind the map.
+    fn load_far(&self, index: usize) -> u64 {
+        let mut bytes = [0; 8];
+        match self.words.get(index) {
+            Some(word) => word.load(Ordering::Relaxed),
+            None => self.space.read(index, &mut bytes).map_or(0, |()| u64::from_le_bytes(bytes)),
+        }
+    }
+
     #[inline]
     pub(super) fn store(&self, index: usize, value: u64) {
         Self::step();
         self.word(index).store(value, Ordering::Relaxed);
-    }
-}
-
-/// Makes a process die between two stores into a log, for tests.
-#[cfg(test)]
-pub(crate) mod death {
-    use std::cell::Cell;
-    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
-    thread_local! {
-        /// Steps that this thread may still take.
-        static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
-    }
-
-    struct Death;
-
-    pub(super) fn step() {
-        let left = LEFT.get();
-        if left == 0 {
-            LEFT.set(u64::MAX);
-            resume_unwind(Box::new(Death));
-        }
-        LEFT.set(left.saturating_sub(u64::from(left != u64::MAX)));
-    }
-
-    /// Run `act`, which dies before the step with this number. `None` if it died.
-    pub(crate) fn at<T>(step: u64, act: impl FnOnce() -> T) -> Option<T> {
-        LEFT.set(step);
-        let done = catch_unwind(AssertUnwindSafe(act));
-        LEFT.set(u64::MAX);
-        match done {
-            Ok(done) => Some(done),
-            Err(death) if death.is::<Death>() => None,
-            Err(other) => resume_unwind(other),
-        }
     }
 }
 

@@ -12,11 +12,40 @@ use std::time::Duration;
 use crate::sys::wait;
 
 use crate::sys::map::Words;
+use crate::wal::segments::words_for;
 
 /// Words that processes share.
 pub(crate) trait Space: Send + Sync {
-    /// All words, reserved or not. Always the same slice.
+    /// The words in memory, reserved or not: all of them, or the first ones if the address space has
+    /// no room for more. Always the same slice.
     fn words(&self) -> &Arc<Words>;
+
+    /// How many words there can be.
+    fn capacity(&self) -> usize {
+        self.words().len()
+    }
+
+    /// Read words from `start` on with a system call: those behind `words()`, which may not exist.
+    ///
+    /// # Errors
+    /// Any error of the operating system.
+    fn read(&self, _start: usize, _bytes: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Give back the room of these words, which read as zeros from then on. The caller holds the
+    /// writer lock, and no process needs their content. Does nothing if that is not supported.
+    ///
+    /// # Errors
+    /// Any error of the operating system.
+    fn punch(&self, _words: Range<usize>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// How many bytes on the disk it takes.
+    fn size(&self) -> u64 {
+        self.words().len() as u64 * 8
+    }
 
     /// Reserve these words, so that they can be written without running out of disk space.
     /// `in_small_pages` is a hint for commits that wait for the disk one by one: the system should
@@ -99,6 +128,7 @@ pub(crate) const GONE: u64 = MEMBER_MAX + 1;
 /// A space in this process's memory, for tests of the layers above.
 pub(crate) struct MemorySpace {
     words: Arc<Words>,
+    capacity: usize,
 }
 
 impl MemorySpace {
@@ -115,17 +145,32 @@ impl MemorySpace {
         // After the first missing word no other is asked for: each would cost a system call.
         let there = words.iter().enumerate().take_while(|(number, _)| space.has(number + 1));
         let there = there.map(|(_, word)| AtomicU64::new(word.load(Ordering::Relaxed)));
-        Self::of(there.chain(std::iter::repeat_with(AtomicU64::default)).take(words.len()))
+        let is_behind = |number: &usize| space.has(number + 1);
+        let behind = (words.len()..space.capacity()).take_while(is_behind).map(|number| {
+            let mut bytes = [0; 8];
+            let read = space.read(number, &mut bytes);
+            AtomicU64::new(read.map_or(0, |()| u64::from_le_bytes(bytes)))
+        });
+        // What is missing is not asked for, except the head.
+        let least = words_for(0).min(words.len());
+        let mut all: Vec<_> = there.chain(behind).collect();
+        all.resize_with(all.len().max(least), AtomicU64::default);
+        Self { capacity: space.capacity(), ..Self::of(all.into_iter()) }
     }
 
     fn of(words: impl Iterator<Item = AtomicU64>) -> Self {
-        Self { words: Arc::new(Words::in_memory(words.collect())) }
+        let words: Box<[_]> = words.collect();
+        Self { capacity: words.len(), words: Arc::new(Words::in_memory(words)) }
     }
 }
 
 impl Space for MemorySpace {
     fn words(&self) -> &Arc<Words> {
         &self.words
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
     }
 
     fn reserve(&self, words: Range<usize>, _in_small_pages: bool) -> io::Result<()> {

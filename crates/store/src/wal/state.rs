@@ -206,6 +206,22 @@ impl State {
         }
     }
 
+    /// Drop the memtables of WAL records that the tree has.
+    pub(crate) fn forget_applied(
+        &mut self,
+        tree: &dyn Engine,
+        segments: &Segments,
+    ) -> Result<(), EngineError> {
+        let is_applied = self.memtables.last().is_some_and(|last| last.end <= self.applied.position);
+        if is_applied && self.enter_next_segment(tree, segments)? {
+            self.take_tree(tree)?;
+        }
+        if !self.keeps {
+            self.kept = None;
+        }
+        Ok(())
+    }
+
     /// Drop the cached tree. It stays open only while a snapshot reads it.
     pub(crate) fn let_go(&mut self) {
         self.kept = None;

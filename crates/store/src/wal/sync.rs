@@ -257,7 +257,7 @@ impl Segments {
         let segment = self.active();
         let head = self.head(segment)?;
         // Strictly behind the begin, so the log was synced since the segment was begun.
-        if synced <= head.begin || tail <= synced || tail - head.begin > self.room() {
+        if synced <= head.begin || tail <= synced || tail - head.begin > self.capacity() {
             return None;
         }
         let words = [synced, tail].map(|position| (position - head.begin) as usize / 8);

@@ -4,7 +4,7 @@
 //! grows too large for the log becomes a bulk transaction: everything pending is written to the
 //! tree first, to keep the order, then the batch, and all further changes go into the tree.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::catalog::row_key::TableId;
@@ -13,7 +13,9 @@ use crate::engine::{
     Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, TakeRow, Tree, WriteTxn,
 };
 use crate::sys::os;
-use crate::wal::checkpoint::{Done, TreeLock, in_a_while, wal_record_size_max, write_said};
+use crate::wal::checkpoint::{
+    Done, TreeLock, in_a_while, wal_record_size_max, wal_record_size_wide, write_said,
+};
 use crate::wal::engine::{Shared, WriterLock};
 use crate::wal::extents::{Place, SIZE_MIN, Taken};
 use crate::wal::merge::Over;
@@ -33,8 +35,9 @@ pub(crate) struct LoggedWrite {
     /// The tree and key of the last `find` that found a value. Empty if there was none.
     found: Vec<u8>,
     owner: u64,
-    /// The largest WAL record.
+    /// The largest WAL record; and the largest if the rows are scattered, once that was looked up.
     size_max: usize,
+    size_wide: OnceLock<usize>,
     key_size_max: usize,
     lock: WriterLock,
     /// How long it waits for another process that writes the tree.
@@ -75,6 +78,7 @@ impl LoggedWrite {
             found: Vec::new(),
             owner: os::thread_number(),
             size_max: wal_record_size_max(&shared.segments),
+            size_wide: OnceLock::new(),
             key_size_max: shared.tree.key_size_max(),
             lock,
             patience,
@@ -86,7 +90,39 @@ impl LoggedWrite {
     fn has_room(&self, size: u64) -> bool {
         let segments = &self.shared.segments;
         let used = segments.tail().saturating_sub(segments.begin_of(segments.active()));
-        used + size <= segments.room()
+        // The limit may have become smaller since the transaction began.
+        used + size <= segments.room() || used == 0 && size <= segments.capacity()
+    }
+
+    /// The largest WAL record, for a write batch that is about to have this size.
+    fn size_max(&self, size: usize) -> usize {
+        if size <= self.size_max { self.size_max } else { *self.size_wide.get_or_init(|| self.size_wide()) }
+    }
+
+    /// The largest WAL record, now that the batch is as large as one usually may be.
+    fn size_wide(&self) -> usize {
+        self.shared.segments.fit_to(&*self.shared.tree);
+        let wide = wal_record_size_wide(&self.shared.segments);
+        if wide > self.size_max && self.is_scattered() { wide } else { self.size_max }
+    }
+
+    /// Whether the rows of the batch are in no order, or have others between them. Rows that follow
+    /// each other fill the pages of the tree by themselves.
+    fn is_scattered(&self) -> bool {
+        let rows = self.write_batch.changes().filter(|(tree, _)| *tree == Tree::Rows);
+        let keys: Vec<&[u8]> = rows.map(|(_, (key, _))| key).collect();
+        if !keys.is_sorted() {
+            return true;
+        }
+        // Two places are enough to tell.
+        let is_apart = |pair: &[&[u8]]| {
+            let [one, next] = pair else { return false };
+            let start = [one, &[0][..]].concat();
+            let found = self.base.first_under(Tree::Rows, Start::At(&start), Direction::Forward, None);
+            found.is_ok_and(|found| found.is_some_and(|(key, _)| key < *next))
+        };
+        let middle = keys.len() / 2;
+        [0, middle].iter().any(|at| keys.get(*at..at + 2).is_some_and(is_apart))
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
@@ -99,7 +135,8 @@ impl LoggedWrite {
 
     /// Become a bulk transaction if this many more bytes would be too many for a WAL record.
     fn make_room(&mut self, size: usize) -> Result<(), EngineError> {
-        if self.bulk.is_none() && self.write_batch.size() + size > self.size_max {
+        let size = self.write_batch.size() + size;
+        if self.bulk.is_none() && size > self.size_max(size) {
             self.go_into_tree()?;
         }
         Ok(())
@@ -326,8 +363,10 @@ impl WriteTxn for LoggedWrite {
     }
 
     fn room_in_log(&self) -> Option<usize> {
-        let size_max = if self.bulk.is_some() { 0 } else { self.size_max };
-        Some(size_max.saturating_sub(self.write_batch.size()))
+        // A row of this size goes its own way.
+        let size = self.write_batch.size();
+        let size_max = if self.bulk.is_some() { 0 } else { self.size_max(size + SIZE_MIN) };
+        Some(size_max.saturating_sub(size))
     }
 
     fn take_rows(&mut self, take: &mut TakeRow<'_>) -> Result<(), EngineError> {
@@ -413,7 +452,10 @@ impl WriteTxn for LoggedWrite {
         // A long key, or a change that goes into the tree, takes the general path.
         let size = self.write_batch.size() + Self::size_of(key.bytes, &parts);
         let is_large = size >= SIZE_MIN && parts.iter().map(|part| part.len()).sum::<usize>() >= SIZE_MIN;
-        if self.bulk.is_some() || size > self.size_max && !is_large || key.bytes.len() > self.key_size_max {
+        if self.bulk.is_some()
+            || size > self.size_max(size) && !is_large
+            || key.bytes.len() > self.key_size_max
+        {
             return Ok(None);
         }
         let old = match self.write_batch.find_hashed(Tree::Rows, key) {
@@ -428,7 +470,7 @@ impl WriteTxn for LoggedWrite {
             self.found.clear();
             return Ok(Some(was_there));
         }
-        if self.bulk.is_some() || size > self.size_max {
+        if self.bulk.is_some() || size > self.size_max(size) {
             return Ok(None);
         }
         self.write_batch.put_row(key, parts, !was_there);

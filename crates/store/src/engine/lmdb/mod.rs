@@ -297,7 +297,7 @@ fn map_sizes_for(open_count: usize, path: &CStr) -> (usize, usize) {
     /// The log's map, and a reserve for small allocations.
     const BESIDE: u64 = (64 << 20) + 2 * memory::HEADROOM as u64;
     /// About the most that memtables, and pages that are being written, take.
-    const HEAP_MOST: u64 = 256 << 20;
+    const HEAP_MOST: u64 = 768 << 20;
     let share = MAP_SIZE_MAX.checked_shr((open_count / MAP_LOT) as u32).unwrap_or(0).max(MAP_SIZE_MANY);
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
     let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -657,6 +657,13 @@ impl Engine for LmdbEngine {
         Ok(oldest.map_or(0, |oldest| self.version().saturating_sub(oldest)))
     }
 
+    fn size(&self) -> u64 {
+        if !self.environment.is_ours() {
+            return 0;
+        }
+        (self.environment.info().me_last_pgno as u64 + 1) * self.environment.page_size as u64
+    }
+
     fn usage(&self) -> Result<Usage, EngineError> {
         let read = LmdbRead::begin(Arc::clone(&self.environment))?;
         let info = self.environment.info();
@@ -671,6 +678,8 @@ impl Engine for LmdbEngine {
             reader_lag: oldest_reader.map_or(0, |oldest| self.version().saturating_sub(oldest)),
             pending: 0,
             recovered: 0,
+            log: 0,
+            log_limit: 0,
             history: 0,
             entries: read.entry_counts()?,
         })

@@ -1,0 +1,331 @@
+//! How long the log may be: as long as the write load, the tree and the memory of the writers allow.
+//!
+//! A checkpoint of few commits rewrites a page of the tree for almost each row, one of many rewrites
+//! it once for several rows. So a segment may grow to a few times the size of the tree. What is in
+//! the two segments is also in a memtable of each process, so the two together take at most the
+//! `memory=` of the process that has the least, of those that write. The disk limits them too.
+//!
+//! The limit is this process's alone, and a hint: processes that disagree only run their checkpoints
+//! at other moments. What a segment can hold at most is in the log's head.
+//!
+//! ```text
+//! word 524 on  a byte for each member, from 1 to 4,000: 0, or the memory that it may take if it
+//!              writes, in steps of an eighth of a power of two
+//! ```
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::engine::Engine;
+use crate::wal::memtable::Memtable;
+use crate::wal::segments::Segments;
+use crate::wal::space::MEMBER_MAX;
+
+/// The memory that a process gives to its memtables unless it says otherwise.
+pub const MEMORY_USUAL: u64 = 256 << 20;
+/// The least that it can say.
+pub const MEMORY_MIN: u64 = 8 << 20;
+/// What a segment may have over any tree. More than that depends on the tree and the disk.
+pub(crate) const SIZE_USUAL: u64 = 32 << 20;
+/// A segment of more than this many times the tree has each page rewritten once per checkpoint at
+/// any rate.
+const TREE_SHARE: u64 = 4;
+/// The share of the free disk that a segment may take.
+const DISK_SHARE: u64 = 8;
+/// How much a memtable takes for 16 bytes of WAL records: at the begin, at least, and at most.
+const WEIGHT_FIRST: u32 = 20;
+const WEIGHT_MIN: u32 = 17;
+const WEIGHT_MAX: u32 = 64;
+/// Memtables of fewer WAL records say little about the next.
+const WEIGHED_SIZE: u64 = 4 << 20;
+
+/// What a log keeps of its room when nothing was written for a while.
+pub(crate) const SIZE_AT_REST: u64 = 16 << 20;
+
+/// The first word of the members' memory, and how many members are in a word.
+const SHARES: usize = 524;
+const PER_WORD: u64 = 8;
+const WORD_COUNT: usize = MEMBER_MAX.div_ceil(PER_WORD) as usize;
+
+/// What this process knows about the log's limit.
+pub(crate) struct Budget {
+    /// Its own memory.
+    memory: AtomicU64,
+    /// The least memory of the processes that write.
+    least: AtomicU64,
+    /// Bytes of WAL records that a segment may have at present.
+    limit: AtomicU64,
+    weight: AtomicU32,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            memory: AtomicU64::new(MEMORY_USUAL),
+            least: AtomicU64::new(MEMORY_USUAL),
+            limit: AtomicU64::new(SIZE_USUAL),
+            weight: AtomicU32::new(WEIGHT_FIRST),
+        }
+    }
+}
+
+/// The byte for so much memory, rounded down.
+fn byte_of(memory: u64) -> u8 {
+    let memory = memory.clamp(1 << 20, 1 << 50);
+    let power = memory.ilog2() - 20;
+    (1 + 8 * power + ((memory >> (17 + power)) & 7) as u32) as u8
+}
+
+/// The memory that a byte stands for. `None` if its member does not write.
+fn memory_of(byte: u8) -> Option<u64> {
+    let eighths = u64::from(byte.checked_sub(1)?);
+    Some((8 + eighths % 8) << (17 + eighths / 8))
+}
+
+/// Where the byte of a member is: the word, and how far to shift it.
+fn place_of(member: u64) -> Option<(usize, u64)> {
+    let number = member.checked_sub(1).filter(|number| *number < MEMBER_MAX)?;
+    Some((SHARES + (number / PER_WORD) as usize, number % PER_WORD * 8))
+}
+
+impl Budget {
+    #[inline]
+    pub(super) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+}
+
+impl Segments {
+    /// Set how much memory this process may take for its memtables.
+    pub(crate) fn set_memory(&self, memory: u64) {
+        self.budget.memory.store(memory.max(MEMORY_MIN), Ordering::Relaxed);
+        self.budget.least.store(memory.max(MEMORY_MIN), Ordering::Relaxed);
+        self.fit(0);
+    }
+
+    /// Show the other processes that this one writes, or no longer writes.
+    pub(crate) fn show_memory(&self, writes: bool) {
+        let byte = if writes { byte_of(self.budget.memory.load(Ordering::Relaxed)) } else { 0 };
+        self.set_memory_of(self.space().member(), byte);
+    }
+
+    fn set_memory_of(&self, member: u64, byte: u8) {
+        let Some((word, shift)) = place_of(member) else { return };
+        let with = |old: u64| Some(old & !(0xFF << shift) | u64::from(byte) << shift);
+        let _ = self.word(word).fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
+    }
+
+    /// Find out which of the processes that write has the least memory.
+    pub(crate) fn learn_memory(&self) {
+        let own = self.budget.memory.load(Ordering::Relaxed);
+        let least = loop {
+            let Some((member, memory)) = self.least_of_others().filter(|(_, memory)| *memory < own) else {
+                break own;
+            };
+            // A dead process left it.
+            if !self.space().if_gone(member, &mut || self.set_memory_of(member, 0)) {
+                break memory;
+            }
+        };
+        self.budget.least.store(least.max(MEMORY_MIN), Ordering::Relaxed);
+    }
+
+    fn least_of_others(&self) -> Option<(u64, u64)> {
+        let own = self.space().member();
+        let words = (SHARES..SHARES + WORD_COUNT).map(|word| self.load(word)).enumerate();
+        let used = words.filter(|(_, word)| *word != 0);
+        let bytes = used.flat_map(|(index, word)| {
+            (1..).zip(word.to_le_bytes()).map(move |(at, byte)| (index as u64 * PER_WORD + at, byte))
+        });
+        let members = bytes.filter_map(|(member, byte)| Some((member, memory_of(byte)?)));
+        members.filter(|(member, _)| *member != own).min_by_key(|(_, memory)| *memory)
+    }
+
+    /// Learn how much memory WAL records take, from a memtable of so many bytes of them.
+    pub(crate) fn weigh(&self, memtable: &Memtable, size: u64) {
+        if size >= WEIGHED_SIZE {
+            let weight = (memtable.memory() as u64).saturating_mul(16).div_ceil(size);
+            let weight = weight.clamp(WEIGHT_MIN.into(), WEIGHT_MAX.into());
+            self.budget.weight.store(weight as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Set the limit for a tree of this many bytes.
+    pub(crate) fn fit(&self, tree_size: u64) {
+        let (least, weight) = (&self.budget.least, u64::from(self.budget.weight.load(Ordering::Relaxed)));
+        let for_memory = least.load(Ordering::Relaxed) / 2 * 16 / weight.max(1);
+        let mut wanted = tree_size.saturating_mul(TREE_SHARE).max(SIZE_USUAL);
+        if wanted > SIZE_USUAL {
+            let free = self.space().disk_room().unwrap_or(u64::MAX);
+            wanted = wanted.min((free / DISK_SHARE).max(SIZE_USUAL));
+        }
+        let limit = wanted.min(for_memory).min(self.capacity()) / 8 * 8;
+        self.budget.limit.store(limit, Ordering::Relaxed);
+        self.room.bound(tree_size);
+    }
+
+    /// Give back the room behind what a log at rest has. The caller holds the writer lock; the tree
+    /// has everything up to `applied`.
+    pub(crate) fn shrink(&self, applied: u64) -> std::io::Result<()> {
+        let is_empty = self.tail() <= applied && self.tail() == self.begin_of(self.active());
+        if is_empty && !self.has_found() {
+            let end = self.space().capacity();
+            self.space().punch((SIZE_AT_REST / 8) as usize..end)?;
+        }
+        Ok(())
+    }
+
+    /// Set the limit for a tree as it is now.
+    pub(crate) fn fit_to(&self, tree: &dyn Engine) {
+        self.fit(tree.size());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::Tree;
+    use crate::sys::map::FileSpace;
+    use crate::wal::record;
+    use crate::wal::segments::{PUNCHED, words_for};
+    use crate::wal::space::MemorySpace;
+
+    fn segments_of(capacity: usize) -> Segments {
+        let segments = Segments::new(Box::new(MemorySpace::new(words_for(capacity))), [0; 16]);
+        segments.create(0, 0, 0).unwrap();
+        segments
+    }
+
+    #[test]
+    fn memory_is_kept_in_a_byte_and_rounded_down() {
+        for memory in [1 << 20, MEMORY_MIN, MEMORY_USUAL, 9 << 20, 15 << 30, 1 << 50] {
+            assert_eq!(memory_of(byte_of(memory)), Some(memory));
+        }
+        for memory in [(8 << 20) + 1, 100 << 20, 12_345_678_901] {
+            let kept = memory_of(byte_of(memory)).unwrap();
+            assert!(kept <= memory && memory - kept <= memory / 8, "{memory}: {kept}");
+        }
+        assert_eq!((memory_of(0), byte_of(0), byte_of(u64::MAX)), (None, 1, byte_of(1 << 50)));
+        assert!((1..=u8::MAX).all(|byte| memory_of(byte).is_some()), "no byte of a file is too much");
+    }
+
+    #[test]
+    fn the_smallest_memory_of_the_living_limits_the_log() {
+        let segments = segments_of(1 << 20);
+        segments.set_memory(MEMORY_USUAL);
+        let least = || {
+            segments.learn_memory();
+            segments.budget.least.load(Ordering::Relaxed)
+        };
+        segments.show_memory(true);
+        assert_eq!(least(), MEMORY_USUAL, "its own");
+        // A member that a `MemorySpace` takes for alive.
+        segments.set_memory_of(9, byte_of(16 << 20));
+        segments.set_memory_of(MEMBER_MAX, byte_of(64 << 20));
+        assert_eq!(least(), 16 << 20);
+        segments.set_memory_of(9, 0);
+        assert_eq!(least(), 64 << 20);
+        // More than its own does not matter, nor does less than any process may say.
+        segments.set_memory_of(MEMBER_MAX, byte_of(1 << 40));
+        assert_eq!(least(), MEMORY_USUAL);
+        segments.set_memory_of(MEMBER_MAX, 1);
+        assert_eq!(least(), MEMORY_MIN);
+        for member in [0, MEMBER_MAX + 1, u64::MAX] {
+            segments.set_memory_of(member, 1);
+        }
+    }
+
+    #[test]
+    fn a_segment_grows_with_the_tree_up_to_half_of_the_memory() {
+        let segments = segments_of(8 << 20);
+        let limit_of = |tree_size| {
+            segments.fit(tree_size);
+            segments.budget.limit()
+        };
+        assert_eq!(limit_of(1 << 40), 8 << 20, "it has no more");
+        segments.set_memory(MEMORY_MIN);
+        assert_eq!(limit_of(1 << 40), (4 << 20) * 16 / u64::from(WEIGHT_FIRST) / 8 * 8);
+        assert!(segments.room() >= 1 << 20);
+    }
+
+    /// The log at a path, with a map of at most so many bytes.
+    fn log_at(path: &Path, mapped_max: u64) -> Segments {
+        let data = std::env::temp_dir().metadata().unwrap();
+        let space = FileSpace::open_mapped(path, words_for(1 << 20), Some(&data), true, mapped_max);
+        Segments::new(Box::new(space.unwrap()), [7; 16])
+    }
+
+    /// Append a WAL record of about so many bytes, and return its end and check.
+    fn append(segments: &Segments, at: (u64, u64, u64), size: usize) -> (u64, u64) {
+        let (position, sequence, seed) = at;
+        let mut bytes = record::begin(0);
+        record::push_put(&mut bytes, Tree::Rows, &sequence.to_be_bytes(), &[&vec![7; size]]);
+        let check = record::finish(&mut bytes, 1, sequence, seed);
+        segments.write(0, segments.head(0).unwrap(), position, &bytes).unwrap();
+        (position + bytes.len() as u64, check)
+    }
+
+    #[test]
+    fn what_lies_behind_a_short_map_is_written_and_read_all_the_same() {
+        let path = std::env::temp_dir().join(format!("pellucid-far-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let whole = log_at(&path, u64::MAX);
+        whole.create(0, 0, 0).unwrap();
+        // The map ends in the middle of a piece.
+        let short = log_at(&path, 40_960 + 100_000 / 4096 * 4096);
+        assert!(short.words_mapped() < whole.words_mapped() && short.capacity() == whole.capacity());
+        let head = whole.head(0).unwrap();
+        let (mut position, mut seed, mut bytes) = (0, head.salt, Vec::new());
+        for sequence in 1..200 {
+            let (one, other) = if sequence % 3 == 0 { (&short, &whole) } else { (&whole, &short) };
+            let (end, check) = append(one, (position, sequence, seed), 4000);
+            for reader in [one, other] {
+                let read = reader.wal_record(0, head, position, sequence, seed, &mut bytes);
+                assert_eq!((read, bytes.len() as u64), (Some(check), end - position), "record {sequence}");
+                assert_eq!(reader.wal_record(0, head, end, sequence + 1, check, &mut bytes), None);
+            }
+            (position, seed) = (end, check);
+        }
+        assert_eq!(short.first_wal_record(0, head), Some(1));
+        let copy = Segments::new(Box::new(MemorySpace::copy_of(short.space())), [7; 16]);
+        assert_eq!(copy.capacity(), whole.capacity());
+        assert!(copy.wal_record(0, head, 0, 1, head.salt, &mut bytes).is_some());
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn room_that_was_given_back_is_reserved_again_before_it_is_written_to() {
+        let path = std::env::temp_dir().join(format!("pellucid-shrunk-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let one = log_at(&path, u64::MAX);
+        one.create(0, 0, 0).unwrap();
+        let other = log_at(&path, u64::MAX);
+        let salt = one.head(0).unwrap().salt;
+        let fill = |segments: &Segments| {
+            let (mut at, mut seed) = (0, salt);
+            for sequence in 1..200 {
+                (at, seed) = append(segments, (at, sequence, seed), 4000);
+            }
+        };
+        let size = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        for (round, (writer, beside)) in
+            [(&one, &other), (&other, &one), (&one, &other)].into_iter().enumerate()
+        {
+            fill(writer);
+            let before = size();
+            beside.space().punch(words_for(0) + (1 << 13)..writer.space().capacity()).unwrap();
+            assert!(size() < before / 2, "round {round}: {} of {before}", size());
+            if round == 1 {
+                // As if the process had died in the middle.
+                writer.word(PUNCHED).fetch_or(1, Ordering::Relaxed);
+                assert!(!writer.prepare());
+            }
+            fill(writer);
+            assert_eq!(size(), before, "all of it has room again");
+            assert_eq!(writer.word(PUNCHED).load(Ordering::Relaxed) % 2, 0);
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}
