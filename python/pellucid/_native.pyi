@@ -75,7 +75,7 @@ __all__ = [
     "view",
 ]
 __all__ += ["_compress_all", "_limit_log", "_limit_sorts"]
-__all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerGate", "ServerIndexCodes"]  # noqa: F405
+__all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerGate", "ServerIndexCodes", "ServerIndexes"]  # noqa: F405
 __all__ += ["ServerRows", "ServerTable", "server_index_definition", "server_index_error", "server_query"]  # noqa: F405
 
 __version__: str
