@@ -235,3 +235,25 @@ def test_long_values_are_found_and_in_order(url: str) -> None:
             for text in sorted(texts[:8], reverse=True):
                 other.table("fresh").append({"s": text})
             assert [row.s for row in fresh.where(F.s >= "y").order_by(F.s).limit(2)] == sorted(texts[:8])[:2]
+
+
+def test_a_dropped_table_leaves_no_relation(url: str) -> None:
+    schema = url.partition("schema=")[2].partition("&")[0]
+    query = (
+        f"SELECT relname::text FROM pg_class WHERE relnamespace = '{schema}'::regnamespace AND relkind = 'r'"
+    )
+    with pellucid.open(url) as db:
+        relations: Any = db
+
+        def found() -> set[str]:
+            with relations._connections.lent() as session:
+                return {name for (name,) in session.rows(query.encode())}
+
+        db.table("other")["key"] = {"n": 1}
+        before = found()
+        for name, (by, options) in DEFINITIONS.items():
+            db.table("t").create_index(name, by, **options)
+        db.table("t").extend(record(number) for number in range(10))
+        assert len(found()) > len(before) + 2
+        db.drop_table("t")
+        assert found() == before

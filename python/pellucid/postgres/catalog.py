@@ -304,12 +304,14 @@ class Catalog:
         if layout is None:
             return None
         sql = self.statements(layout)
+        each = [quoted(self.schema, f"e{index.id}") for index in layout.indexes if index.has_each]
         session.batch(
             [
                 (self._sql("UPDATE {schema}.catalog SET name = NULL WHERE id = $1"), [layout.id]),
                 (self._sql("DELETE FROM {schema}.counters WHERE id = $1"), [layout.id]),
                 *([(formed("DROP VIEW {view}", view=sql.view), [])] if layout.is_queryable else []),
                 (formed("DROP TABLE {rows}, {large}", rows=sql.rows, large=sql.large), []),
+                *((formed("DROP TABLE IF EXISTS {entries}", entries=entries), []) for entries in each),
             ]
         )
         return layout
