@@ -21,7 +21,8 @@ FIGURES = (
         "shapes",
         "file_size",
     ),
-    *("page_size", "pages", "free_pages", "map_size", "log_pending", "history_size", "log_recovered"),
+    *("page_size", "pages", "free_pages", "map_size", "log_pending", "log_size", "log_limit"),
+    *("history_size", "log_recovered"),
     *("readers", "reader_slots", "oldest_reader_lag"),
 )
 
