@@ -189,7 +189,10 @@ def test_a_full_disk_keeps_the_old_dataset_and_shows_the_new_figures(tmp_path: P
     assert not list(tmp_path.glob("*.part"))
 
 
-@pytest.mark.parametrize("name", [name for name in INTERPRETERS if name in FIRST_OF_A_KIND])
+# PyPy sometimes loses a signal that comes just then, and goes on: Ctrl-C has to be pressed again there.
+@pytest.mark.parametrize(
+    "name", [name for name in INTERPRETERS if name in FIRST_OF_A_KIND and "PyPy" not in name]
+)
 def test_ctrl_c_keeps_what_was_measured(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     arguments = ["pickle", "--quick", "--json", str(out), "--rounds", "3", "--sizes", "1", "100000"]
