@@ -245,9 +245,14 @@ def read(opened: Opened, count: int, size: int) -> dict[str, float]:
 
 
 def viewed(db: Any, count: int, size: int) -> dict[str, float]:
-    """Sum NumPy arrays of a snapshot's records, views of the file, and arrays of the same size in memory."""
-    import numpy
+    """Sum NumPy arrays of a snapshot's records, views of the file, and arrays of the same size in memory.
 
+    Without NumPy there are no such figures.
+    """
+    try:
+        import numpy
+    except ImportError:
+        return {}
     values, table = Values(size), db.table("arrays")
     copies = [numpy.frombuffer(values.value(number), "u8", size // 8).copy() for number in range(count)]
     for number, array in enumerate(copies):
@@ -309,6 +314,8 @@ def run(run: Run) -> None:
     with_arrays = measures["numpy view"]
     with_arrays.results = [result for result in with_arrays.results if result.is_ours]
     with_arrays.results.append(Result(IN_MEMORY, library="numpy"))
+    if not run.rivals.find("numpy"):
+        with_arrays.results = [Result(IN_MEMORY, error=run.rivals.missing["numpy"], library="numpy")]
     failed: set[str] = set()
     for _, name in in_turn(found, run.pace.rounds_of(1)):
         if name not in failed:
@@ -316,7 +323,7 @@ def run(run: Run) -> None:
             results = {
                 key: one.results[found.index(name)] for key, one in measures.items() if one is not with_arrays
             }
-            if name == "pellucid":
+            if name == "pellucid" and len(with_arrays.results) == 2:
                 results["numpy view"], results["numpy memory"] = with_arrays.results
             whole = Result(name)
             with kept(whole):
