@@ -53,6 +53,8 @@ TASKS = {
     "each": "a field of each inner dict in a buffer",
     "fetch": "the buffer alone",
 }
+BINARY = "pellucid (psycopg, binary)"
+"""Our way with which those are compared that get text from psycopg, which is not the text of a bytea."""
 SERVER = Path(__file__).parents[3] / "tools/postgres_server.py"
 
 
@@ -70,6 +72,8 @@ class Way(NamedTuple):
 
     name: str
     tasks: dict[str, Callable[[Any], Any]]
+    like: str = ""
+    """Our contender with which it is compared: the one that gets its bytes in the same way."""
 
 
 def codecs(modules: dict[str, Any]) -> dict[str, Codec]:
@@ -181,7 +185,9 @@ class Server:
             for name in [name for name in ("pickle", "pellucid", "msgpack") if name in self.known]:
                 get = self.blob(name, driver, binary, column)
                 tasks = {**tasks_of(self.known[name], get), "fetch": get}
-                ways.append(Way(f"{name} ({label})", tasks))
+                ways.append(
+                    Way(f"{name} ({label})", tasks, "" if name == "pellucid" else f"pellucid ({label})")
+                )
         return ways + self.json_ways()
 
     def json_ways(self) -> list[Way]:
@@ -198,9 +204,11 @@ class Server:
                     return self.fetch("psycopg", statement, entries)
 
                 label = "jsonb" if table == "documents" else "text"
-                ways.append(Way(f"{label}, {name} (psycopg)", {**tasks_of(codec, get), "fetch": get}))
-        ways.append(Way("jsonb (psycopg2)", tasks_of(same, self.document)))
-        return [*ways, Way("jsonb, on the server", {"one": self.one_on_server, "each": self.each_on_server})]
+                tasks = {**tasks_of(codec, get), "fetch": get}
+                ways.append(Way(f"{label}, {name} (psycopg)", tasks, BINARY))
+        ways.append(Way("jsonb (psycopg2)", tasks_of(same, self.document), "pellucid (psycopg2)"))
+        on_server: dict[str, Callable[[Any], Any]] = {"one": self.one_on_server, "each": self.each_on_server}
+        return [*ways, Way("jsonb, on the server", on_server, BINARY)]
 
     def document(self, entries: int) -> Any:
         """Return what psycopg2 makes of jsonb: it decodes it with the standard library."""
@@ -298,6 +306,7 @@ def measured(run: Run, place: str, ways: list[Way], entries: int, value: Any) ->
                 1,
                 repeat_seconds=run.pace.sample_seconds,
                 is_ours=way.name.startswith("pellucid"),
+                like=way.like,
             )
             for way in taking
         ]
