@@ -188,18 +188,43 @@ def _figures(runs: Sequence[Dataset]) -> list[Figure]:
 
 
 def _common_title(titles: Sequence[str], group: str) -> str:
-    """Return what the titles of all sizes begin with, or the group's name if that is too little."""
-    start = _common_start(titles)
+    """Return what the titles of all sizes have in common, or the group's name if that is too little.
+
+    >>> _common_title(["get of 1,000 rows (server)", "get of 10,000 rows (server)"], "get")
+    'get of \u2026 rows (server)'
+    >>> _common_title(["100 single writes", "300 single writes"], "write")
+    'single writes'
+    """
+    start, end = _common_ends(titles)
     if len(set(titles)) > 1:
-        # A prefix may end in the middle of a number, as that of "get of 1,000" and "get of 10,000".
-        start = re.sub(r"[\s,:;(]*(\b(of|with|at|for|from)\s+)?[\d,.]*$", "", start)
+        # Both ends may be within a number, as those of "get of 1,000 rows" and "get of 10,000 rows".
+        start = re.sub(r"[\d,.]*$", "", start)
+        end = re.sub(r"^[\d,.]*", "", end)
+        end = end if re.match(r"\W", end) else end.partition(" ")[2]
+        if re.search(r"[,:;(]\s*$", start):
+            # The number has a part of its own, which goes with the word that it counts.
+            start, end = re.sub(r"[\s,:;(]+$", "", start), re.sub(r"^\s*\w+", "", end)
+        elif not end.strip():
+            start = re.sub(r"\s+((of|with|at|for|from|after)\s*)?$", "", start)
+        gap = " \u2026 " if start.strip() and re.match(r"\s*\w", end) else " "
+        gap = "" if end.startswith(",") else gap
+        start = f"{start.strip()}{gap}{end.strip()}".strip()
     return start if len(start) > 3 else group.replace("-", " ")
+
+
+def _common_ends(titles: Sequence[str]) -> tuple[str, str]:
+    """Return the longest common start, and the longest common end of what follows it."""
+    start = _common_start(titles)
+    rest = [title[len(start) :][::-1] for title in titles]
+    return start, _common_start(rest)[::-1]
 
 
 def _common_start(titles: Sequence[str]) -> str:
     lowest, highest = min(titles), max(titles)
     pairs = enumerate(zip(lowest, highest, strict=False))
-    return lowest[: next((index for index, (one, two) in pairs if one != two), len(lowest))]
+    return lowest[
+        : next((index for index, (one, two) in pairs if one != two), min(len(lowest), len(highest)))
+    ]
 
 
 def _figure(measure: Measure, sizes: Sequence[float | None]) -> Figure:
