@@ -149,6 +149,30 @@ def test_without_rivals_every_measure_has_a_row_for_each(
     ]
 
 
+def test_without_numpy_only_the_arrays_are_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError(\"No module named 'numpy'\")")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    bench("megabyte", "--quick", "--json", str(tmp_path / "run.json"), "--directory", str(tmp_path))
+    [found] = read(tmp_path / "run.json")
+    rows = {measure.group: measure.results for measure in found.measures}
+    assert [one.error for one in rows.pop("numpy-view")] == ["not installed: No module named 'numpy'"]
+    assert not [one.error for results in rows.values() for one in results if one.ours and one.error]
+
+
+def test_the_name_of_a_folder_is_not_taken_out_of_other_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lmdb.py").write_text("raise ModuleNotFoundError(\"No module named 'lmdb'\")")
+    (tmp_path / "db").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    bench("dict", "--quick", "--only", "100 single", "--directory", "db", "--json", "run.json")
+    [found] = read(tmp_path / "run.json")
+    assert found.missing["lmdb"] == "not installed: No module named 'lmdb'"
+
+
 def made_measure(chosen: command.Options, name: str, measure_id: str) -> Any:
     chosen.names = [name]
     [made] = command.measured(chosen)
@@ -308,6 +332,9 @@ def test_isolated_contenders_have_the_same_rows(tmp_path: Path) -> None:
     ]
     assert rows[0] == rows[1]
     assert isolation.NOTE in apart.dataset.notes
+    hindered = compare.obstacle(together.dataset, apart.dataset)
+    assert hindered is not None
+    assert "other settings (isolate)" in hindered
 
 
 def test_a_contender_that_crashes_has_a_row_that_says_so(

@@ -142,16 +142,18 @@ def measured(options: Options, console: Any = None) -> Iterator[Made]:
 
 def _common(options: Options) -> dict[str, Any]:
     """Return the settings that all experiments have, if they were given."""
-    return {"rounds": options.rounds} if options.rounds else {}
+    common: dict[str, Any] = {"rounds": options.rounds} if options.rounds else {}
+    return {**common, "isolate": True} if options.isolate else common
 
 
 @contextlib.contextmanager
 def _folder(parent: Path | None) -> Iterator[Path]:
     """Make a folder for databases, and remove it with all that is in it."""
+    # Names are taken out of texts by the whole path: `db` alone is also a part of `lmdb`.
+    where = (parent or Path(tempfile.gettempdir())).resolve()
     try:
-        made = tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=parent, ignore_cleanup_errors=True)
+        made = tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=where, ignore_cleanup_errors=True)
     except OSError as error:
-        where = parent or tempfile.gettempdir()
         raise DatasetError(
             f"cannot make a folder in {where}: {error.strerror}; name another with --directory"
         ) from error

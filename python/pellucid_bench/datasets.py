@@ -103,11 +103,13 @@ def _again(
         return found
     titles = frozenset(one.measure.title for one in suspects)
     print(f"{after.experiment}: measuring again: {'; '.join(sorted(titles))}", flush=True)
-    settings = {name: value for name, value in after.settings.items() if name != "rounds"}
+    common = ("rounds", "isolate")
+    settings = {name: value for name, value in after.settings.items() if name not in common}
     options = command.Options(
         names=[after.experiment],
         command=after.command,
         rounds=after.settings.get("rounds"),
+        isolate=after.settings.get("isolate", False),
         settings=settings,
         titles=titles,
     )
