@@ -48,6 +48,11 @@ bench *args: build
     @tools/rivals.sh
     @python -m pellucid_bench "$@"
 
+# Write the plots and tables of the documentation from the datasets in bench/results: publish [folder]
+publish *args: build
+    @tools/rivals.sh
+    @python tools/publish.py "$@"
+
 # Read the standard library's own source into a database and show what that is good for
 demo *args: build
     @python -m pellucid.demo "$@"

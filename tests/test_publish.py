@@ -1,0 +1,131 @@
+"""Does `./dev publish` put what was measured into the documentation, and change nothing else?"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pellucid_bench import experiments
+from pellucid_bench.dataset import Dataset, Interpreter, Machine, Measure, Result, Target, write
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def the_tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("publish", ROOT / "tools/publish.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["publish"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+publish = the_tool()
+OTHER = Machine("Other processor", 1, 1 << 30, "Linux", "6.1", "ext4", 0.1, "two")
+
+
+def result(name: str, median: float, **more: Any) -> Result:
+    samples = [median * 0.9, median, median * 1.2]
+    return Result(name, name, samples=samples, median=median, interval=(samples[0], samples[2]), **more)
+
+
+def a_run(**more: Any) -> Dataset:
+    ours, theirs = result("pellucid", 4e5, ours=True), result("json.loads of each line", 8e5)
+    measures = [
+        Measure(
+            f"json-lines/{verb}/2000",
+            f"{verb} of 2,000 rows",
+            verb,
+            2000,
+            "rows/s",
+            "higher",
+            results=[ours, theirs],
+            targets=[Target("at least 500.0 k/s", 5e5, 4e5, False)],
+        )
+        for verb in ("import", "export")
+    ]
+    fields: dict[str, Any] = {
+        "created": "2026-11-28T00:00:00+00:00",
+        "command": "pellucid bench json-lines",
+        "experiment": "json-lines",
+        "machine": Machine("Some processor", 2, 24 << 30, "Linux", "6.1", "ext4", 0.5, "one"),
+        "python": Interpreter("CPython", "3.11.7", "GCC"),
+        "measures": measures,
+    }
+    return Dataset(**{**fields, **more})
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A copy of the pages, and a folder for datasets."""
+    made = tmp_path / "root"
+    (made / "results").mkdir(parents=True)
+    shutil.copytree(ROOT / "docs/benchmarks", made / "docs/benchmarks")
+    shutil.copy(ROOT / "docs/benchmarks.md", made / "docs")
+    shutil.copy(ROOT / "README.md", made)
+    return made
+
+
+def outside(text: str, name: str) -> tuple[str, str]:
+    return text.split(f"<!-- {name}: begin -->")[0], text.split(f"<!-- {name}: end -->")[1]
+
+
+def test_every_experiment_has_a_plot_and_a_part_of_each_page(root: Path) -> None:
+    assert set(publish.PLOTS) == set(experiments.NAMES)
+    for name in experiments.NAMES:
+        publish.put(root / f"docs/benchmarks/{name}.md", "results", "x")
+        publish.put(root / "docs/benchmarks.md", name, "x")
+    publish.put(root / "README.md", "benchmarks", "x")
+
+
+def test_the_parts_of_a_dataset_are_written_and_nothing_else(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(root / "results/json-lines.json", [a_run()])
+    pages = {path: path.read_text("utf-8") for path in (root / "docs").rglob("*.md")}
+    publish.publish(root / "results", root)
+    assert (root / "docs/benchmarks/json-lines.svg").read_bytes().startswith(b"<?xml")
+    page = root / "docs/benchmarks/json-lines.md"
+    text = page.read_text("utf-8")
+    assert "![Plot of the experiment json-lines](json-lines.svg)" in text
+    assert "2 comparisons with other libraries; they were better in 2, in *export of 2,000 rows*" in text
+    assert "- *import of 2,000 rows*: at least 500.0 k/s, measured 400 k/s" in text
+    assert "[The dataset](../../results/json-lines.json)" in text
+    assert outside(text, "results") == outside(pages.pop(page), "results")
+    overview = root / "docs/benchmarks.md"
+    assert "(benchmarks/json-lines.svg)" in overview.read_text("utf-8")
+    before = pages.pop(overview)
+    assert outside(overview.read_text("utf-8"), "json-lines") == outside(before, "json-lines")
+    assert all(path.read_text("utf-8") == text for path, text in pages.items())
+    assert "no dataset of records" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"quick": True}, "figures mean nothing"),
+        (
+            {"experiment": "dict", "machine": Machine("B", 1, 1, "Linux", "6", "ext4", 0.1, "two")},
+            "different",
+        ),
+    ],
+)
+def test_runs_that_do_not_belong_together_are_refused(
+    more: dict[str, Any], text: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(root / "results/one.json", [a_run()])
+    write(root / "results/two.json", [a_run(**more)])
+    assert publish.main([str(root / "results"), "--root", str(root)]) == 1
+    assert text in capsys.readouterr().err
+
+
+def test_a_page_without_its_part_is_refused(root: Path) -> None:
+    (root / "README.md").write_text("no part")
+    with pytest.raises(publish.PublishError, match="benchmarks: begin"):
+        publish.put(root / "README.md", "benchmarks", "x")

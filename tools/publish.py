@@ -1,0 +1,406 @@
+"""Write the plots and tables of the documentation from the datasets in `bench/results`: `./dev publish`.
+
+    docs/benchmarks/NAME.svg    one plot for each experiment, of the measures that PLOTS chooses
+    docs/benchmarks/NAME.md     all results, in the part that is marked `results`
+    docs/benchmarks.md          the plot and a summary, in a part for each experiment
+    README.md                   the table of benchmarks, with the rows that ROWS chooses
+
+A part begins with `<!-- NAME: begin -->` and ends with `<!-- NAME: end -->`. What is outside of it stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pellucid_bench import experiments
+from pellucid_bench.dataset import Dataset, DatasetError, Measure, Target, read
+from pellucid_bench.report import table, units, write
+from pellucid_bench.report.figures import compared_with, machine_line, usable
+
+ROOT = Path(__file__).resolve().parents[1]
+TITLE_LOSSES = 3
+"""So many measures are named in which others are better."""
+
+LARGEST = "/largest"
+# The measures of an experiment's plot, by patterns of their ids. All sizes of a measure are a curve, and
+# LARGEST stands for the largest of them.
+PLOTS = {
+    "records": [
+        "records/bytes-at-hand-read-one-field-uniform",
+        "records/a-record-at-hand-read-one-field-uniform",
+        "records/loop-over-all-records-adding-one-field-uniform",
+        "records/bulk-load-of-many-records-uniform",
+    ],
+    "dict": ["dict/write/*", "dict/read/*"],
+    "writes": [
+        "writes/rec.age-+-1-each-a-commit",
+        "writes/until-another-process-sees-a-put-median",
+        "writes/transactions-of-10-puts-in-full-*",
+    ],
+    "query": [
+        "query/count-where-one-field-is-above-a-number",
+        "query/sum-and-mean-in-100-groups",
+        "query/loop-over-the-rows-that-pass-one-in-ten",
+        "query/one-field-of-all-rows-as-an-array-of-numpy",
+    ],
+    "pickle": ["pickle/dump/largest", "pickle/memo/largest"],
+    "buffers": ["buffers/client-one/*", "buffers/client-whole/*", "buffers/server-one/*"],
+    "compressed": ["compressed/size/*", "compressed/loop-*", "compressed/one-field-*"],
+    "scale": [
+        "scale/load-random/*",
+        "scale/get-random/*",
+        "scale/put-median-random/*",
+        "scale/load-file-random/*",
+    ],
+    "megabyte": ["megabyte/write/*", "megabyte/cold-read/*", "megabyte/warm-read/*", "megabyte/file/*"],
+    "dropins": ["dropins/shelve-both/*", "dropins/dbm-both/*"],
+    "json-lines": ["json-lines/*"],
+    "postgres": [
+        "postgres/bulk-load-*",
+        "postgres/the-sum-of-a-nested-field",
+        "postgres/one-row-by-its-key",
+        "postgres/one-row-by-an-index-*",
+    ],
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the README's table: one of our results, and those of others."""
+
+    operation: str
+    measure: str
+    others: dict[str, str]
+    """The name of each in the table, by its contender."""
+    ours: str = "pellucid"
+
+    @property
+    def experiment(self) -> str:
+        """Return the experiment of the measure."""
+        return self.measure.partition("/")[0]
+
+
+SQLITE = "sqlite3, columns"
+ROWS = [
+    Row(
+        "read one field of packed bytes",
+        "records/bytes-at-hand-read-one-field-uniform",
+        {
+            "orjson": "orjson",
+            "ujson": "ujson",
+            "pickle": "pickle",
+            "msgspec msgpack, Struct of one field": "msgspec (a Struct of that field)",
+        },
+    ),
+    Row(
+        "read one field of a record that you hold",
+        "records/a-record-at-hand-read-one-field-uniform",
+        {"dict": '`d["age"]` on a dict', "object with __slots__": "an object with `__slots__`"},
+        "pellucid, stored record",
+    ),
+    Row(
+        "loop over all records and read a field, for each",
+        "records/loop-over-all-records-adding-one-field-uniform",
+        {
+            "list of live dicts": "the same over a list of live dicts",
+            SQLITE: "sqlite3",
+            "duckdb, columns": "duckdb",
+            "lmdb + orjson": "lmdb + orjson",
+        },
+    ),
+    Row(
+        '`table.sum("age")`, for each record',
+        "records/sum-of-one-field-over-all-records-uniform",
+        {"loop over live dicts": "a loop over live dicts", SQLITE: "sqlite3", "duckdb, columns": "duckdb"},
+    ),
+    Row(
+        "read a field by key, 200 keys repeatedly",
+        "records/stored-records-read-one-field-of-one-by-its-key-uniform",
+        {"lmdb + orjson": "lmdb + orjson", SQLITE: "sqlite3", "list of live dicts": "a live list"},
+    ),
+    Row(
+        "bulk load, for each record",
+        "records/bulk-load-of-many-records-uniform",
+        {"lmdb + orjson": "lmdb + orjson", "sqlite3, JSON": "sqlite3"},
+    ),
+    Row(
+        "count with a filter on a field, for each row scanned",
+        "query/count-where-one-field-is-above-a-number",
+        {
+            "list of live dicts": "a list of live dicts",
+            SQLITE: "sqlite3",
+            "duckdb": "duckdb",
+            "polars, in memory": "polars",
+        },
+    ),
+    Row(
+        "read small values by random key, right after a million puts",
+        "dict/read/1000000",
+        {
+            "dbm.gnu": "dbm.gnu",
+            "lmdb, a transaction for each, sync off": "lmdb",
+            "rocksdict": "rocksdict",
+            "plyvel": "plyvel",
+        },
+    ),
+    Row(
+        "one put that survives `kill -9`, 10,000 keys",
+        "dict/write/10000",
+        {
+            "dbm.gnu": "dbm.gnu",
+            "plyvel": "plyvel",
+            "rocksdict": "rocksdict",
+            "lmdb, a transaction for each, sync off": "lmdb",
+            "sqlite3, file, WAL, INSERT and commit": "sqlite3 (WAL)",
+            "diskcache": "diskcache",
+        },
+    ),
+    Row(
+        "one put that survives a power cut",
+        "dict/write/10000",
+        {"lmdb, a transaction for each": "lmdb", "sqlite3, file, INSERT and commit": "sqlite3"},
+        "pellucid, full",
+    ),
+    Row(
+        "ten puts that survive a power cut, eight threads",
+        "writes/transactions-of-10-puts-in-full-eight-writers",
+        {
+            "plyvel + orjson, threads": "plyvel",
+            "sqlite3, WAL, threads": "sqlite3 (WAL)",
+            "lmdb + orjson, threads": "lmdb",
+        },
+        "pellucid, threads",
+    ),
+    Row(
+        "`rec.age += 1`, a commit each",
+        "writes/rec.age-+-1-each-a-commit",
+        {
+            "plyvel + orjson": "plyvel + orjson",
+            "lmdb + orjson": "lmdb + orjson",
+            "sqlite3, WAL": "sqlite3 (WAL)",
+        },
+    ),
+    Row(
+        "a shelf of 10,000 values: one write and one read, with open and close",
+        "dropins/shelve-both/10000",
+        {"dbm.gnu": "shelve on dbm.gnu", "dbm.sqlite3": "on dbm.sqlite3", "dbm.dumb": "on dbm.dumb"},
+    ),
+    Row(
+        "read a value of 1 MB, cold",
+        "megabyte/cold-read/*",
+        {"plain files": "plain files", "lmdb": "lmdb", "diskcache": "diskcache", "shelve": "shelve"},
+    ),
+    Row(
+        "`dumps` of a list of small dicts, for each",
+        "records/dumps-of-a-list-of-*-small-dicts",
+        {"orjson": "orjson", "msgspec msgpack": "msgspec (msgpack)", "pickle": "pickle"},
+    ),
+    Row(
+        "`dumps` of a list of mixed records, for each",
+        "records/dumps-of-a-list-of-*-mixed-records",
+        {"orjson": "orjson", "msgspec msgpack": "msgspec (msgpack)", "pickle": "pickle"},
+    ),
+]
+
+
+class PublishError(Exception):
+    """The documentation cannot be written from these datasets, for a reason that the message tells."""
+
+
+def newest(folder: Path, *, with_quick: bool = False) -> dict[str, tuple[Path, Dataset]]:
+    """Return the newest run of each experiment that a folder has, with its file."""
+    found: dict[str, tuple[Path, Dataset]] = {}
+    for path in sorted(folder.glob("*.json")):
+        for run in read(path):
+            if run.quick and not with_quick:
+                raise PublishError(f"{path} is of a quick run, whose figures mean nothing")
+            before = found.get(run.experiment)
+            if before is None or (run.complete, run.created) > (before[1].complete, before[1].created):
+                found[run.experiment] = path, run
+    if not found:
+        raise PublishError(f"{folder} has no dataset")
+    machines = {run.machine.id: machine_line(run) for _, run in found.values()}
+    if len(machines) > 1:
+        raise PublishError(f"the newest runs are of different machines: {'; '.join(machines.values())}")
+    return {name: found[name] for name in experiments.NAMES if name in found}
+
+
+def put(path: Path, name: str, content: str) -> None:
+    """Replace a part of a page."""
+    text = path.read_text("utf-8")
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise PublishError(f"{path} has not one part from {begin.strip()} to {end.strip()}")
+    start, rest = text.split(begin)
+    path.write_text(f"{start}{begin}{content.strip()}\n{end}{rest.split(end)[1]}", "utf-8")
+
+
+def chosen(run: Dataset) -> Dataset:
+    """Return a run with the measures of its plot alone."""
+    some: list[Measure] = []
+    for pattern in PLOTS[run.experiment]:
+        many = pattern.removesuffix(LARGEST) + "/*" if pattern.endswith(LARGEST) else pattern
+        found = [one for one in run.measures if fnmatchcase(one.id, many)]
+        if not found:
+            raise PublishError(f"{run.experiment}: no measure has an id like {pattern}")
+        some += [max(found, key=lambda one: one.size or 0)] if many != pattern else found
+    return dataclasses.replace(run, measures=some)
+
+
+def summary(run: Dataset) -> str:
+    """Return what a run comes to: comparisons, losses and targets."""
+    lost = sorted(losses(run))
+    compared = sum(
+        usable(result) is not None
+        and (ours := compared_with(measure, result)) is not None
+        and bool(usable(ours))
+        for measure in run.measures
+        for result in measure.results
+    )
+    text = f"{compared} comparisons with other libraries; they were better in {len(lost)}"
+    worst: dict[str, str] = {}
+    for ratio, title, name in lost:
+        worst.setdefault(title, f"*{title}* ({name} {units.times(ratio)})")
+    if worst:
+        most = " most of all" if len(worst) > TITLE_LOSSES else ""
+        text += f",{most} in {', '.join(list(worst.values())[:TITLE_LOSSES])}"
+    verdicts = [
+        target.met for measure in run.measures for target in measure.targets if target.met is not None
+    ]
+    if verdicts:
+        text += f". {sum(verdicts)} of {len(verdicts)} targets were met"
+    shaky = sum(result.unstable for measure in run.measures for result in measure.results)
+    if shaky:
+        text += f". {shaky} results are unstable"
+    return text + "."
+
+
+def losses(run: Dataset) -> Iterator[tuple[float, str, str]]:
+    """Yield the results that are better than ours: the ratio, the measure and the contender."""
+    for measure in run.measures:
+        for result in measure.results:
+            ours = compared_with(measure, result)
+            if ours is not None:
+                ratio = ratio_of(measure, usable(result), usable(ours))
+                if ratio is not None and ratio < 1:
+                    yield ratio, measure.title, result.contender
+
+
+def ratio_of(measure: Measure, theirs: float | None, ours: float | None) -> float | None:
+    """Return how many times our cost another one has."""
+    if theirs is None or ours is None:
+        return None
+    return units.ratio(theirs, ours) if measure.better == "lower" else units.ratio(ours, theirs)
+
+
+def page_of(run: Dataset, source: str) -> str:
+    """Return the part `results` of an experiment's page."""
+    missed = [
+        f"- *{measure.title}*: {target.text}, measured {_measured(target, measure)}"
+        for measure in run.measures
+        for target in measure.targets
+        if target.met is False
+    ]
+    parts = [
+        f"![Plot of the experiment {run.experiment}]({run.experiment}.svg)",
+        summary(run),
+        *(["Targets that were missed:", "\n".join(missed)] if missed else []),
+        table(run).strip(),
+        f"[The dataset](../../{source}) has all samples and versions.",
+    ]
+    return "\n\n".join(parts)
+
+
+def _measured(target: Target, measure: Measure) -> str:
+    if target.measured is None:
+        return "nothing"
+    is_figure = target.text.partition(": ")[2].startswith("at ") or target.text.startswith("at ")
+    return units.figure(target.measured, measure.unit) if is_figure else units.times(target.measured)
+
+
+def readme(runs: dict[str, tuple[Path, Dataset]]) -> str:
+    """Return the README's table."""
+    lines = ["| Operation | pellucid | Others |", "| --- | --- | --- |"]
+    lines += [line for row in ROWS if (line := _line(row, runs))]
+    machine = machine_line(next(iter(runs.values()))[1])
+    return "\n".join([*lines, "", f"The machine: {machine}."])
+
+
+def _line(row: Row, runs: dict[str, tuple[Path, Dataset]]) -> str | None:
+    run = runs[row.experiment][1]
+    measure = next((one for one in run.measures if fnmatchcase(one.id, row.measure)), None)
+    ours = measure.result(row.ours) if measure else None
+    base = usable(ours) if ours else None
+    if measure is None or base is None:
+        if run.quick:
+            return None
+        raise PublishError(f"{run.experiment}: there is no figure of {row.ours} in {row.measure}")
+    found = []
+    for contender, label in row.others.items():
+        theirs = measure.result(contender)
+        if theirs is None:
+            raise PublishError(f"{measure.id} has no contender {contender!r}")
+        ratio = ratio_of(measure, usable(theirs), base)
+        found.append((ratio is None, ratio or 0.0, label))
+    others = ", ".join(
+        f"{label}: not measured"
+        if is_missing
+        else f"**{label} {times}**"
+        if ratio < 1
+        else f"{label} {times}"
+        for is_missing, ratio, label in sorted(found)
+        for times in [units.times(ratio)]
+    )
+    figure = units.figure(base, "seconds") if measure.unit == "seconds" else units.figure(1 / base, "seconds")
+    return f"| {row.operation} | {figure} | {others} |"
+
+
+def publish(folder: Path, root: Path, *, with_quick: bool = False) -> None:
+    """Write all plots and parts."""
+    runs = newest(folder, with_quick=with_quick)
+    for name, (path, run) in runs.items():
+        image = f"benchmarks/{name}.svg"
+        write([chosen(run)], root / "docs" / image)
+        put(root / f"docs/benchmarks/{name}.md", "results", page_of(run, _relative(path, root)))
+        part = f"![Plot of the experiment {name}]({image})\n\n{summary(run)}"
+        put(root / "docs/benchmarks.md", name, part)
+    without = [name for name in experiments.NAMES if name not in runs]
+    if without:
+        print(f"no dataset of {', '.join(without)}: their parts stay as they are", file=sys.stderr)
+    if any(row.experiment in without for row in ROWS):
+        print("README.md stays as it is: its table is of several experiments", file=sys.stderr)
+    else:
+        put(root / "README.md", "benchmarks", readme(runs))
+
+
+def _relative(path: Path, root: Path) -> str:
+    path = path.resolve()
+    return str(path.relative_to(root)) if path.is_relative_to(root) else path.name
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="publish", description="Write the documentation's plots and tables from datasets."
+    )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=ROOT / "bench/results", help="default: bench/results"
+    )
+    parser.add_argument("--root", type=Path, default=ROOT, help="the folder with README.md and docs")
+    parser.add_argument("--quick", action="store_true", help="take quick runs, too, to try this out")
+    options = parser.parse_args(arguments)
+    try:
+        publish(options.folder, options.root.resolve(), with_quick=options.quick)
+    except (DatasetError, PublishError) as error:
+        print(f"publish: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
