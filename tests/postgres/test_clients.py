@@ -17,6 +17,7 @@ from typing import Any
 
 import pellucid
 import pytest
+from pellucid import F
 from servers import driver
 from servers import url as url_of
 
@@ -332,6 +333,51 @@ def test_a_schema_of_another_program_is_left_alone(url: str, connect: Connect, s
     assert connection.execute(
         "SELECT count(*) FROM pg_tables WHERE schemaname = %s", [schema]
     ).fetchone() == (2,)
+
+
+def test_a_relation_of_another_program_is_named(url: str, connect: Connect) -> None:
+    with pellucid.open(url) as db:
+        connection = connect()
+        table = db.table("t")
+        works = {
+            "t1_1": lambda: table.__setitem__("a", {"n": 1, "tags": ["x"]}),
+            "t1_2": lambda: table.create_index("n", F.n),
+            "e2": lambda: table.create_index("tags", F.tags.each()),
+        }
+        if not db._catalog.has_citus:
+            works["changes"] = lambda: db.watch(timeout=0)
+        for name, work in works.items():
+            connection.execute(f"CREATE TABLE {name} (x int)")
+            with pytest.raises(pellucid.DatabaseError, match="another program has"):
+                work()
+            assert connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,)
+            connection.execute(f"DROP TABLE {name}")
+            work()
+        assert table.where(F.n == 1).first() == {"n": 1, "tags": ["x"]}
+        assert table.index("tags").get("x").n == 1
+
+
+def test_a_damaged_catalog_is_said(url: str, connect: Connect) -> None:
+    with pellucid.open(url) as db:
+        db.table("t")["a"] = {"n": 1}
+        db.table("t").create_index("n", F.n)
+        connection = connect()
+        connection.execute("UPDATE indexes SET definition = %s", [b"\xff"])
+        with pellucid.open(url) as other, pytest.raises(pellucid.DatabaseCorrupt, match="definition"):
+            other.table("t")
+        connection.execute("UPDATE catalog SET name = %s", [b"\xff"])
+        with pytest.raises(pellucid.DatabaseCorrupt, match="name of a table"):
+            db.tables()
+
+
+def test_a_schema_that_is_dropped_meanwhile_is_an_error(url: str, connect: Connect) -> None:
+    with pellucid.open(url) as db:
+        db["a"] = {"n": 1}
+        schema = url.partition("schema=")[2].partition("&")[0]
+        connect().execute(f"DROP SCHEMA {schema} CASCADE")
+        for work in (lambda: db["a"], db.tables, lambda: db.table("other")):
+            with pytest.raises(pellucid.DatabaseError, match="another program has dropped"):
+                work()
 
 
 def test_a_database_of_a_newer_release_is_refused(url: str, connect: Connect) -> None:

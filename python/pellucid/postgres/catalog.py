@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable
 from typing import TypeVar
 
-from pellucid.errors import DatabaseError, NewerFormat, NotADatabase
+from pellucid.errors import DatabaseCorrupt, DatabaseError, NewerFormat, NotADatabase
 from pellucid.postgres import failures, triggers
 from pellucid.postgres.connections import Session
 from pellucid.postgres.statements import IndexInfo, Layout, Making, Statements, quoted
@@ -175,7 +175,15 @@ class Catalog:
         rows = session.rows(
             self._sql("SELECT name FROM {schema}.catalog WHERE name IS NOT NULL ORDER BY name")
         )
-        return [bytes(name).decode() for (name,) in rows]
+        return [self._text(name, "name of a table") for (name,) in rows]
+
+    def _text(self, stored: bytes, what: str) -> str:
+        try:
+            return bytes(stored).decode()
+        except UnicodeDecodeError:
+            raise DatabaseCorrupt(
+                f"the {what} in the schema {self.schema!r} is damaged: {bytes(stored)!r} is no UTF-8"
+            ) from None
 
     def named(self, session: Session, name: str) -> Layout | None:
         """Return the layout of the table with this name; None if there is none."""
@@ -198,13 +206,18 @@ class Catalog:
             return None
         number, name, generation = rows[0][:3]
         indexes = tuple(
-            IndexInfo(row[3], bytes(row[4]).decode(), bytes(row[5]).decode(), *row[6:10])
+            IndexInfo(
+                row[3],
+                self._text(row[4], "name of an index"),
+                self._text(row[5], "definition of an index"),
+                *row[6:10],
+            )
             for row in rows
             if row[3] is not None
         )
         layout = Layout(
             number,
-            bytes(name).decode(),
+            self._text(name, "name of a table"),
             generation,
             indexes,
             rows[0][10] is not None,

@@ -40,8 +40,11 @@ CONFLICT = (
 ENDED = "an earlier error has ended this transaction; leave its block and begin another one"
 
 
-class LayoutChanged(Exception):
-    """A relation that the statement names is not there: another client has changed or dropped the table."""
+class LayoutChanged(DatabaseError):
+    """A relation that the statement names is not there: another client has changed or dropped the table.
+
+    Tables read the catalog again. A caller gets it if it is the catalog that is gone.
+    """
 
 
 def sqlstate(error: BaseException | None) -> str:
@@ -99,7 +102,7 @@ def of_statement(error: BaseException, place: Place, user: str) -> Exception:
     """Return the exception for a statement that the server has refused."""
     state, text = sqlstate(error), said(error)
     if state in NO_RELATION:
-        return LayoutChanged(text)
+        return LayoutChanged(f"{place.shown}: {text}: another program has dropped or changed it")
     if state in CONFLICTS:
         return Busy(
             f"another client has changed the same rows meanwhile ({text}); nothing was stored: run the "
@@ -119,6 +122,11 @@ def of_statement(error: BaseException, place: Place, user: str) -> Exception:
             f"{place.shown}: {text}; a connection pooler between does not keep prepared statements: add "
             "prepare=false "
             "to the URL"
+        )
+    if state == "42P07":
+        return DatabaseError(
+            f"{place.shown}: {text}: another program has made it, and pellucid needs this name; rename it "
+            "there, or name another schema with ?schema= in the URL"
         )
     if state == "42501":
         return ReadOnly(f"{text}; {_missing_grant(text, place.schema, user)}")
