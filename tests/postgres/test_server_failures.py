@@ -1,8 +1,9 @@
-"""What does a caller learn of a server that restarts, or whose disk is full, and is anything lost?"""
+"""What does a caller learn of a server that stops and starts, or whose disk is full, and is anything lost?"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import servers
 from pellucid.errors import Busy, CommitUnknown, DatabaseError, DiskFull
 
 SECONDS = 6
+STOPS = 3
 WRITERS = 4
 
 
@@ -39,8 +41,9 @@ def crash(server: str) -> Callable[[], None]:
 class Writer:
     """What one client has written, by what it was told of it."""
 
-    def __init__(self, db: Any, number: int, until: float) -> None:
+    def __init__(self, db: Any, number: int, until: float, *, is_distributed: bool = False) -> None:
         self.db = db
+        self.table = db.table("t", distributed=True) if is_distributed else db.table("t")
         self.number = number
         self.until = until
         self.stored: set[int] = set()
@@ -67,7 +70,7 @@ class Writer:
 
     def store(self, turn: int) -> None:
         """Store one row, or two in a transaction, or two by changes of fields."""
-        table = self.db.table("t")
+        table = self.table
         if turn % 3 == 0:
             table[self.number, turn, 0] = {"n": turn}
             return
@@ -116,6 +119,92 @@ def test_a_restart_under_load_loses_nothing_that_was_acknowledged(
         assert kills == 2
         assert reads == sorted(reads)
         rows = dict(writers[0].db.table("t").items())
+        for writer in writers:
+            writer.check(rows)
+        assert any(writer.not_stored or writer.unknown for writer in writers)
+        assert writers[0].db.check() == []
+
+
+class Worker:
+    """A server of a Citus cluster that has rows, on this machine."""
+
+    def __init__(self, connection: Any, host: str, port: int) -> None:
+        self.address = {"host": host, "port": port}
+        at = servers.driver("psycopg").conninfo.make_conninfo(connection.info.dsn, **self.address)
+        with servers.driver("psycopg").connect(at) as own:
+            data = Path(own.execute("SHOW data_directory").fetchone()[0])
+        self.process = int((data / "postmaster.pid").read_text().split()[0])
+        self.command = Path(f"/proc/{self.process}/cmdline").read_bytes().split(b"\0")[:-1]
+        self.data = data
+
+    def stop(self) -> None:
+        """End it at once, as if its machine had failed, and return when it is gone."""
+        os.kill(self.process, signal.SIGQUIT)
+        while (self.data / "postmaster.pid").exists():
+            time.sleep(0.01)
+
+    def start(self) -> None:
+        """Start it again. It outlives the tests, as it did before."""
+        owner = self.data.stat()
+        started = subprocess.Popen(
+            self.command,
+            cwd=self.data,
+            user=owner.st_uid if os.geteuid() == 0 else None,
+            group=owner.st_gid if os.geteuid() == 0 else None,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.process = started.pid
+        # Nobody waits for its end.
+        started.returncode = 0
+
+
+def wait_for(writers: list[Writer], count: int) -> None:
+    """Return when each writer has stored so many times, or cannot go on."""
+    while any(len(writer.stored) < count and not writer.others for writer in writers):
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def worker(server: str, crash: Callable[[], None]) -> Worker:
+    """A worker of the Citus cluster, which may be stopped and started."""
+    servers.needs_citus(server)
+    with servers.driver("psycopg").connect(server) as connection:
+        nodes = connection.execute(
+            "SELECT nodename, nodeport FROM pg_dist_node WHERE groupid > 0 ORDER BY groupid"
+        ).fetchall()
+        if not nodes or nodes[0][0] not in ("localhost", "127.0.0.1", "::1"):
+            servers.pass_over("the workers of this Citus are on other machines")
+        return Worker(connection, *nodes[0])
+
+
+def test_a_worker_of_citus_that_stops_and_starts_loses_nothing(url: str, worker: Worker, server: str) -> None:
+    with contextlib.ExitStack() as stack:
+        with pellucid.open(url) as db:
+            db.table("t", distributed=True)["first"] = {"n": 0}
+        writers = [
+            Writer(stack.enter_context(pellucid.open(url, timeout=20)), number, math.inf, is_distributed=True)
+            for number in range(WRITERS)
+        ]
+        threads = [threading.Thread(target=writer.write) for writer in writers]
+        for thread in threads:
+            thread.start()
+        for stop in range(STOPS):
+            wait_for(writers, 10 * (stop + 1))
+            worker.stop()
+            time.sleep(0.5)
+            worker.start()
+        wait_for(writers, 10 * (STOPS + 1))
+        for writer in writers:
+            writer.until = 0
+        for thread in threads:
+            thread.join()
+        # What a worker has prepared for a commit waits for this, or for the server's own look once a minute.
+        with servers.driver("psycopg").connect(server, autocommit=True) as connection:
+            connection.execute("SELECT recover_prepared_transactions()")
+        rows = dict(writers[0].table.items())
         for writer in writers:
             writer.check(rows)
         assert any(writer.not_stored or writer.unknown for writer in writers)
