@@ -5,8 +5,8 @@
     pellucid bench postgres --scan-gigabytes 2             # a larger table for the measure of memory
 
 All contenders are in one process and on one server. Each first gives its answer, and these must be equal.
-A row is a dict of ten dicts, 600 bytes as a pickle. On Citus, `--distributed` distributes all tables by their
-keys.
+A row is a dict of ten dicts, 600 bytes as a pickle. On Citus, a distributed table is measured beside one that
+is on the coordinator alone; with `--distributed`, all tables are distributed by their keys.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ ABOUT = About(
 KEEPER = Path(__file__).parents[3] / "tools/postgres_server.py"
 PARTS = 10
 OURS, PICKLE, JSONB, SQL = "pellucid", "psycopg, pickle in bytea", "psycopg, jsonb", "the server, jsonb"
+DISTRIBUTED, ONE_SERVER = "pellucid, distributed", "pellucid, on the coordinator alone"
 RANGE = 1_000
 WAYS = 200
 MEMORY_MAX = 100_000_000
@@ -400,6 +401,71 @@ def updates(run: Run, place: Place) -> None:
             raise WrongAnswerError("a field was not stored")
 
 
+def many_servers(run: Run, place: Place) -> None:
+    """Measure a table that Citus distributes over several servers, beside one on the coordinator alone."""
+    size = min(RANGE, place.rows // 2)
+    load_title = f"Citus: bulk load of {place.rows:,} rows"
+    titles = {
+        "get": "Citus: one row by its key",
+        "range": f"Citus: a range of {size:,} rows by their keys",
+        "sum": "Citus: the sum of a nested field",
+    }
+    if place.is_distributed or not any(map(run.wants, (load_title, *titles.values()))):
+        return
+    if not place.db._catalog.has_citus:
+        run.absent = {DISTRIBUTED: "the server has no Citus: name one that has with --dsn"}
+        for title in filter(run.wants, (load_title, *titles.values())):
+            run.add(Measure(title, Unit.RATE, []))
+        run.absent = {}
+        return
+    rows = [row(number) for number in range(place.rows)]
+    names = {DISTRIBUTED: "distributed", ONE_SERVER: "single"}
+
+    def loaded(name: str) -> float:
+        if names[name] in place.db.tables():
+            place.db.drop_table(names[name])
+        table = place.db.table(names[name], distributed=name == DISTRIBUTED)
+        started = time.perf_counter()
+        table.extend(rows)
+        return (time.perf_counter() - started) / place.rows
+
+    loaders = [Contender(name, partial(loaded, name), is_ours=name == DISTRIBUTED) for name in names]
+    if not run.wants(load_title):
+        for one in loaders:
+            one.sample()
+    run.measure(load_title, Unit.RATE, loaders, rounds=run.pace.bulk_rounds)
+    wanted = random.Random(5).sample(range(place.rows), min(WAYS, place.rows))
+    starts = random.Random(6).sample(range(place.rows - size), 5)
+
+    def get(table: Any, first: int) -> int:
+        return sum(table[first + number].part3.num for number in wanted)
+
+    def ranges(table: Any, first: int) -> int:
+        found = (table.range(first + start, first + start + size) for start in starts)
+        return sum(one.part7.num for some in found for one in some)
+
+    def total(table: Any, _first: int) -> int:
+        return int(table.sum("part3.num"))
+
+    works: dict[str, tuple[Callable[[Any, int], int], int]] = {
+        "get": (get, len(wanted)),
+        "range": (ranges, len(starts)),
+        "sum": (total, place.rows),
+    }
+    for kind, (work, count) in works.items():
+        contenders = []
+        for name, own in names.items():
+            table = place.db.table(own)
+            call = partial(work, table, next(iter(table)))
+            is_ours = name == DISTRIBUTED
+            contenders.append(
+                timed(name, call, count, is_ours=is_ours, repeat_seconds=run.pace.repeat_seconds)
+            )
+        run.measure(titles[kind], Unit.RATE, contenders)
+    for own in names.values():
+        place.db.drop_table(own)
+
+
 def memory(run: Run, place: Place) -> None:
     """Measure the memory of the client while it scans a table that is larger than what it may need."""
     title = f"anonymous memory of a client that scans {run.settings.scan_gigabytes:g} GB"
@@ -428,7 +494,7 @@ def run(run: Run) -> None:
         place = Place(dsn, settings.rows, is_distributed=settings.distributed)
         run.rivals.versions["PostgreSQL"] = place.version.split(" on ")[0].removeprefix("PostgreSQL ")
         try:
-            for part in (load, reads, pushed, gets, indexed, updates, memory):
+            for part in (load, reads, pushed, gets, indexed, updates, many_servers, memory):
                 part(run, place)
         finally:
             place.close()
