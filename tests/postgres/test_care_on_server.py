@@ -54,3 +54,39 @@ def test_rows_that_cannot_be_read_are_listed(url: str) -> None:
         assert [key for key, _ in found] == [1, 2, 3]
         assert all(isinstance(error, pellucid.CorruptRecord) for _, error in found)
         assert db.unreadable() == []
+
+
+def test_check_finds_what_indexes_and_json_have_and_records_have_not(url: str) -> None:
+    with pellucid.open(url) as db:
+        table = db.table("t", queryable=True)
+        table.update({number: {"n": number, "tags": ["a", str(number)]} for number in range(300)})
+        table["long"] = {"n": "x" * 3000, "tags": ["y" * 3000, "large" * 10_000]}
+        table["odd" * 1000] = {"n": 1 + 2j, "tags": 5}
+        table.create_index("n", F.n)
+        table.create_index("tags", F.tags.each())
+        table.create_index("both", [F.n, F.tags])
+        table["after"] = {"n": 1, "tags": ["z"]}
+        assert db.check() == []
+        sql: Any = table._statements()
+        rows, entries = sql.rows.decode(), sql.entries(sql.layout.indexes[1]).decode()
+        code = {number: table._key(number)[0] for number in range(10)}
+        with db._connections.lent() as session:
+            for statement, number in (
+                (f"UPDATE {rows} SET i1 = NULL WHERE k = $1", 1),
+                (f"UPDATE {rows} SET i3 = '\\x00' WHERE k = $1", 2),
+                (f"DELETE FROM {entries} WHERE k = $1", 3),
+                (f"UPDATE {rows} SET value = '{{\"n\": 4.0}}' WHERE k = $1", 4),
+                (f"DELETE FROM {rows} WHERE k = $1", 5),
+            ):
+                session.execute(statement.encode(), [code[number]])
+        assert db.check() == [
+            "table 't', key 1: index 'n' has another entry; rebuild_index mends it",
+            "table 't', key 2: index 'both' has another entry; rebuild_index mends it",
+            "table 't', key 3: index 'tags' has other entries; rebuild_index mends it",
+            "table 't', key 4: its JSON is another value; store the row again",
+            "table 't': index 'tags' has 2 entries without rows; rebuild_index mends it",
+        ]
+        for name in ("n", "both", "tags"):
+            table.rebuild_index(name)
+        table[4] = table[4].copy()
+        assert db.check() == []

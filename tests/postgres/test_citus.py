@@ -129,7 +129,7 @@ def test_a_scan_pages_by_key(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_index_of_many_entries_lies_beside_the_rows(cluster: Any) -> None:
-    table = cluster.table("t", distributed=True)
+    table = cluster.table("t", distributed=True, queryable=True)
     table.update({number: {"tags": [f"a{number % 3}", "all"]} for number in range(30)})
     table.create_index("tags", F.tags.each())
     assert sorted(row.tags[0] for row in table.index("tags").get_all("a1")) == ["a1"] * 10
@@ -245,6 +245,7 @@ def test_indexes_of_a_table_that_is_distributed_by_a_part(cluster: Any) -> None:
         for record in table.range(prefix=("b",)):
             record.n += 1000
     assert sorted(row.n for row in table.where(F.n >= 100)) == [100, 200, *range(1000, 1009)]
+    assert cluster.check() == []
     assert table.sum("n") == 100 + 200 + sum(range(1, 9)) + 2 * sum(range(9)) + 9000
     with pytest.raises(ValueError, match="Make the value the key"):
         table.create_index("unique", F.n, unique=True)

@@ -316,7 +316,10 @@ class Builder:
                     formed("UPDATE {indexes} SET place = NULL WHERE id = $1", indexes=self.indexes),
                     [index.id],
                 )
-                self._filled(session, self.known(self._layout(session)), index, progress)
+                sql = self.known(self._layout(session))
+                self._filled(session, sql, index, progress)
+                if index.has_each:
+                    session.execute(*sql.swept_beside(index))
             if index.state != "ready":
                 self._published(session, index)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import TransactionError
 from pellucid.postgres.catalog import formed
-from pellucid.postgres.statements import quoted
+from pellucid.postgres.connections import Rows
+from pellucid.postgres.entries import columns, stored_entries, whole
+from pellucid.postgres.failures import LayoutChanged
+from pellucid.postgres.standing import LAYOUT_ATTEMPTS
+from pellucid.postgres.statements import Statements, quoted
 
 # Those that only a file has are 0.
 FIGURES = (
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def check(database: Database) -> list[str]:
-    """Return a line for each damaged row and each large value that is missing."""
+    """Return a line for each damaged row, each large value that is missing, and each wrong entry."""
     return [fault for name in database.tables() for fault in check_table(database.table(name))]
 
 
@@ -42,15 +49,82 @@ def check_table(table: Table) -> list[str]:
     for page in table._pages():
         damaged = dict(table._faults(page))
         faults += [f"table {table.name!r}, key code {key.hex()}: {fault}" for key, fault in damaged.items()]
-        for row in page:
-            if row[0] in damaged:
-                continue
+        whole_rows = [row for row in page if row[0] not in damaged]
+        for row in whole_rows:
             code = table._whole_code(row)
             for number in table._large_ids_of(row[2]):
                 if table._large(code, number) is None:
                     key = table._keys([row])[0]
                     faults.append(f"table {table.name!r}, key {key!r}: a large value is missing")
-    return faults
+        faults += _in_layout(table, functools.partial(_wrong_entries, table, whole_rows))
+    return faults + _in_layout(table, functools.partial(_without_rows, table))
+
+
+def _in_layout(table: Table, find: Callable[[Statements], Iterator[str]]) -> list[str]:
+    """Return what is found in the layout that the table has, and again if that changes meanwhile."""
+    for _ in range(LAYOUT_ATTEMPTS):
+        sql = table._statements()
+        if sql is None or not sql.layout.has_derived:
+            return []
+        try:
+            return list(find(sql))
+        except LayoutChanged as error:
+            table._changed(sql, error)
+    raise table._restless()
+
+
+def _wrong_entries(table: Table, page: Rows, sql: Statements) -> Iterator[str]:
+    """Yield a line for each row whose entries in an index, or whose JSON, are not those of its record.
+
+    A row that another client has changed since the page was read is passed over.
+    """
+    wanted = [row[0] for row in page]
+    indexes = [index for index in sql.layout.indexes if index.state == "ready"]
+    beside: dict[int, dict[bytes, Rows]] = {}
+    for index in indexes:
+        if index.has_each:
+            found = sorted(table._source._read(*sql.entries_beside(index, wanted)))
+            groups = itertools.groupby(found, lambda row: row[0])
+            beside[index.id] = {key: [row[1:] for row in rows] for key, rows in groups}
+    # After those: a row that has the same version now had it when they were read.
+    stored = {row[0]: row[1:] for row in table._source._read(*sql.derived(wanted))}
+    same = [row for row in page if row[0] in stored and stored[row[0]][0] == row[3]]
+
+    def line(row: tuple[Any, ...], fault: str) -> str:
+        return f"table {table.name!r}, key {table._keys([row])[0]!r}: {fault}"
+
+    for row in same:
+        every = table._entries_of(sql, whole(row[0], row[1]), row[2])
+        made = columns(sql, every)
+        single = [index for index in sql.layout.indexes if not index.has_each]
+        for place, index in enumerate(single):
+            if index in indexes and tuple(made[2 * place :][:2]) != stored[row[0]][1 + 2 * place :][:2]:
+                yield line(row, f"index {index.name!r} has another entry; rebuild_index mends it")
+        for index, own in zip(sql.layout.indexes, every, strict=True):
+            if index.id in beside:
+                expected = sorted(zip(*stored_entries(own), strict=True))
+                if expected != beside[index.id].get(row[0], []):
+                    yield line(row, f"index {index.name!r} has other entries; rebuild_index mends it")
+    if sql.layout.is_queryable and same:
+        texts = (
+            [table._json_key(*whole(row[0], row[1])) for row in same],
+            [table._json(row[2]) for row in same],
+        )
+        names, values = ([None if text is None else text.decode() for text in some] for some in texts)
+        given = [row[0] for row in same], [row[3] for row in same], names, values
+        others = {key for (key,) in table._source._read(*sql.other_json(*given))}
+        wrong = [row for row in same if row[0] in others]
+        yield from (line(row, "its JSON is another value; store the row again") for row in wrong)
+
+
+def _without_rows(table: Table, sql: Statements) -> Iterator[str]:
+    """Yield a line for each index with entries of rows that are not there."""
+    for index in sql.layout.indexes:
+        if index.has_each and index.state == "ready":
+            count = int(table._source._read(*sql.without_rows(index))[0][0])
+            if count:
+                where = f"table {table.name!r}: index {index.name!r}"
+                yield f"{where} has {count} entries without rows; rebuild_index mends it"
 
 
 def stats(database: Database, *, pickles: bool) -> dict[str, int]:

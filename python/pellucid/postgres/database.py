@@ -566,7 +566,7 @@ def settings_within(place: Place, durability: str, timeout: float, has_citus: bo
         settings.append("SET LOCAL citus.propagate_set_commands = 'local'")
     if has_citus or not place.prepares:
         settings.append(f"SET LOCAL lock_timeout = {milliseconds_of(timeout)}")
-    if not place.prepares and durability == "full":
+    if (has_citus or not place.prepares) and durability == "full":
         settings.append("SET LOCAL synchronous_commit = on")
     return "".join(f";{setting}" for setting in settings).encode()
 

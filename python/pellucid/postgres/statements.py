@@ -232,12 +232,12 @@ class Statements:
 
     def cleared_beside(self) -> list[Statement]:
         """Delete the entries of all rows that are not there any more."""
+        return [self.swept_beside(index) for index in self.layout.indexes if index.has_each]
+
+    def swept_beside(self, index: IndexInfo) -> Statement:
+        """Delete the entries of one index whose rows are not there any more."""
         text = "DELETE FROM {entries} AS e WHERE NOT EXISTS (SELECT FROM {rows} WHERE k = e.k)"
-        return [
-            (self._made(text, entries=self.entries(index)), ())
-            for index in self.layout.indexes
-            if index.has_each
-        ]
+        return self._made(text, entries=self.entries(index)), ()
 
     def after(self, count: int) -> bytes:
         """`$1` is a key; give the rows that come after it, up to a count."""
@@ -351,6 +351,33 @@ class Statements:
         if index.has_each:
             return self._made("SELECT count(*) FROM {entries}", entries=self.entries(index))
         return self._made(f"SELECT count(i{index.id}) FROM {{rows}}")
+
+    def derived(self, rows: list[bytes]) -> Statement:
+        """Give k and ver of rows, and their entries that are columns."""
+        columns = ", ".join(["k", "ver", *self._entries])
+        return self._made(f"SELECT {columns} FROM {{rows}} WHERE k = ANY($1::bytea[])"), (rows,)
+
+    def entries_beside(self, index: IndexInfo, rows: list[bytes]) -> Statement:
+        """Give k, p and s of the entries of rows that are not columns."""
+        text = "SELECT k, p, s FROM {entries} WHERE k = ANY($1::bytea[])"
+        return self._made(text, entries=self.entries(index)), (rows,)
+
+    def without_rows(self, index: IndexInfo) -> Statement:
+        """Give the number of entries beside the rows that have no row."""
+        text = "SELECT count(*) FROM {entries} AS e WHERE NOT EXISTS (SELECT FROM {rows} WHERE k = e.k)"
+        return self._made(text, entries=self.entries(index)), ()
+
+    def other_json(
+        self, rows: list[bytes], versions: list[int], names: list[str | None], values: list[str | None]
+    ) -> Statement:
+        """Give k of rows whose JSON is another one."""
+        text = (
+            "SELECT t.k FROM {rows} AS t JOIN unnest($1::bytea[], $2::bigint[], $3::text[], $4::text[]) "
+            "AS n (k, ver, key, value) ON t.k = n.k AND t.ver = n.ver WHERE "
+            "t.key::text IS DISTINCT FROM n.key::jsonb::text OR "
+            "t.value::text IS DISTINCT FROM n.value::jsonb::text"
+        )
+        return self._made(text), (rows, [big_int(version) for version in versions], names, values)
 
     def note_long(self, index: IndexInfo) -> Statement:
         """Note that an index has a code that is too long to be in order."""
