@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
+import postgres_server
 import pytest
 import servers
 from pellucid import F
@@ -74,9 +75,10 @@ def pooled(url: str, server: str) -> Iterator[str]:
     host = str(known.get("host", ""))
     place = Path(tempfile.mkdtemp(prefix="pellucid-pooler-", dir="/tmp"))
     words = [program, place / "pgbouncer.ini"]
-    if os.geteuid() == 0:
-        # It does not run as root. A server's socket may be in a directory of its owner alone.
-        owner = os.stat(host).st_uid if host.startswith("/") else pwd.getpwnam("nobody").pw_uid
+    account = postgres_server.account()
+    if account is not None:
+        # It does not run as root, and a server's socket may be in a directory of its owner alone.
+        owner = os.stat(host).st_uid if host.startswith("/") else account.pw_uid
         os.chown(place, owner, -1)
         words += ["-u", pwd.getpwuid(owner).pw_name]
     target = " ".join(f"{name}='{value}'" for name, value in known.items() if name in TARGET)

@@ -157,7 +157,7 @@ class Worker:
             stderr=subprocess.DEVNULL,
         )
         self.process = started.pid
-        # Nobody waits for its end.
+        # The tests do not wait for its end.
         started.returncode = 0
 
 
