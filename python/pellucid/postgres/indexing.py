@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from pellucid._native import (
 from pellucid.errors import Error
 from pellucid.postgres import keys
 from pellucid.postgres.building import Builder, Progress
+from pellucid.postgres.connections import Statement
 from pellucid.postgres.entries import whole
 from pellucid.postgres.queries import Column, Where
 from pellucid.postgres.querying import Querying
@@ -25,6 +27,7 @@ from pellucid.postgres.saving import Saving
 from pellucid.postgres.statements import IndexInfo, Statements
 
 NAME_SIZE_MAX = 255
+CODES_KEPT = 256
 
 
 class Indexed:
@@ -110,6 +113,16 @@ class Indexing(Querying, Saving):
         raise server_index_error("missing", self.name, name, others)
 
 
+def codes_of(info: IndexInfo) -> ServerIndexCodes:
+    """Return what makes the codes of an index."""
+    return _codes_of(info.name, info.definition)
+
+
+@functools.lru_cache(CODES_KEPT)
+def _codes_of(name: str, definition: str) -> ServerIndexCodes:
+    return ServerIndexCodes(name, definition)
+
+
 def checked_name(name: Any) -> str:
     """Return the name of an index. Raises `TypeError` and `ValueError` for what cannot be one."""
     if not isinstance(name, str):
@@ -177,9 +190,21 @@ class Index:
 
     def get(self, value: Any, default: Any = None, /) -> Any:
         """Return the first row with this value, in the order of the index; `default` if there is none."""
-        for row in self._rows(self._equal(value), limit=1):
-            return row
-        return default
+        table = self._table
+        codes = [keys.stored(code) for code in self._equal(value)[1]]
+        if not codes:
+            return default
+
+        def ask(sql: Statements) -> Statement:
+            table._check_one_state(sql)
+            info = next((index for index in sql.layout.indexes if index.name == self._name), None)
+            return sql.first_entered(info or self._missing(), len(codes)), codes
+
+        page = table._ask(ask)
+        if not page:
+            return default
+        table._known(page)
+        return table._values(page, table._source._gate())[0]
 
     def get_all(self, value: Any, /, *, reverse: bool = False) -> Iterator[Any]:
         """Return all rows with this value, in the order of their keys."""
@@ -241,7 +266,7 @@ class Index:
             )
         if info.state != "ready":
             raise server_index_error("building", self._table.name, self._name, [])
-        return info, ServerIndexCodes(info.name, info.definition)
+        return info, codes_of(info)
 
     def _missing(self) -> Any:
         raise server_index_error("missing", self._table.name, self._name, [])

@@ -71,8 +71,12 @@ class Where:
         """Return the condition that a column has one of these codes."""
         if len(codes) <= POINTS_APART_MAX:
             # An array, of which the plan of a prepared statement knows nothing, may make the server walk over
-            # the whole index, in the hope of an early match.
-            return _any([f"{column} = {self.parameter(stored(code))}" for code in codes])
+            # the whole index, in the hope of an early match. A number has two codes, and OR would search for
+            # each alone and join what it finds.
+            places = [self.parameter(stored(code)) for code in codes]
+            if len(places) > 1:
+                return f"{column} IN ({', '.join(places)})"
+            return f"{column} = {places[0]}" if places else "false"
         return f"{column} = ANY({self.parameter([stored(code) for code in codes])}::bytea[])"
 
     def within(self, column: str, ranges: Sequence[Range]) -> str:

@@ -126,6 +126,7 @@ class Statements:
         self.layout = layout
         # The indexes in which another client has stored a code that is too long to be in order.
         self.disordered: set[int] = set()
+        self._first_entered: dict[tuple[int, int], bytes] = {}
         self.rows = quoted(schema, layout.relation)
         self.large = quoted(schema, f"large{layout.id}")
         # In a table that is distributed by `d`: what names the server with a row, whose number `bound` gives
@@ -169,6 +170,20 @@ class Statements:
     def deriving(self) -> ServerIndexes:
         """What derives the entries of rows."""
         return ServerIndexes([index.definition for index in self.layout.indexes])
+
+    def first_entered(self, index: IndexInfo, count: int) -> bytes:
+        """The parameters are `count` stored codes of entries; gives the first row that has one of them."""
+        text = self._first_entered.get((index.id, count))
+        if text is None:
+            places = ", ".join(f"${number}" for number in range(1, count + 1))
+            code = "e.p" if index.has_each else f"t.i{index.id}"
+            beside = " JOIN {entries} AS e ON e.k = t.k" if index.has_each else ""
+            asked = (
+                f"SELECT t.k, t.s, t.v, t.ver FROM {{rows}} AS t{beside} WHERE {code} IN ({places}) "
+                f"ORDER BY {code}, t.k LIMIT 1"
+            )
+            text = self._first_entered[index.id, count] = self._made(asked, entries=self.entries(index))
+        return text
 
     def index_name(self, index: IndexInfo) -> str:
         """Return the name of PostgreSQL's own index for an index."""
