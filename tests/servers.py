@@ -93,12 +93,17 @@ def pass_over(why: str) -> None:
     pytest.skip(why)
 
 
-def needs_citus(dsn: str) -> None:
-    """Pass the test over where the server has no Citus."""
+def has_citus(dsn: str) -> bool:
+    """Return whether the server distributes tables."""
     with driver("psycopg").connect(dsn) as connection:
         found = connection.execute("SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')")
-        if not found.fetchone()[0]:
-            pytest.skip("the server has no Citus; PELLUCID_TEST_DSN names one that has")
+        return bool(found.fetchone()[0])
+
+
+def needs_citus(dsn: str) -> None:
+    """Pass the test over where the server has no Citus."""
+    if not has_citus(dsn):
+        pytest.skip("the server has no Citus; PELLUCID_TEST_DSN names one that has")
 
 
 @contextlib.contextmanager

@@ -86,6 +86,20 @@ def test_no_snapshot_and_no_unique_index(cluster: Any) -> None:
             list(snapshot.table("t").values())
 
 
+def test_a_watch_is_refused(cluster: Any) -> None:
+    for source in (cluster, cluster.table("t")):
+        with pytest.raises(pellucid.DatabaseError, match="no order holds for all"):
+            source.watch()
+    assert "changes" not in relations(cluster)
+
+
+def relations(db: Any) -> set[str]:
+    """The relations in the schema of a database."""
+    asked = b"SELECT relname::text FROM pg_class WHERE relnamespace = $1::text::regnamespace"
+    with db._connections.lent() as session:
+        return {name for (name,) in session.rows(asked, [db._place.schema])}
+
+
 def test_transactions_over_servers_are_whole(cluster: Any) -> None:
     table = cluster.table("t", distributed=True)
     table.update({number: {"n": 0} for number in range(20)})

@@ -17,6 +17,12 @@ import servers
 from pellucid import F
 
 
+@pytest.fixture(autouse=True)
+def _without_citus(server: str) -> None:
+    if servers.has_citus(server):
+        servers.pass_over("on Citus a watch is refused: see test_citus.py")
+
+
 def seen(watch: Any) -> list[tuple[Any, ...]]:
     return [(c.table, c.kind, c.key, c.value) for c in watch]
 
