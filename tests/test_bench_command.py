@@ -257,6 +257,15 @@ def test_a_run_that_ends_early_keeps_what_it_has(
     assert len(made.dataset.measures) == 1
 
 
+def test_a_disk_without_room_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command.shutil, "disk_usage", lambda _path: SimpleNamespace(free=3 << 20))
+    assert command.main(["json-lines", "--quick", "--directory", str(tmp_path)]) == 1
+    assert f"{tmp_path} has 3 MiB left" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
 def test_ctrl_c_writes_the_dataset(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     words = [sys.executable, "-m", "pellucid_bench", "dict", "--writes", "3000", "--json", str(out)]

@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import errno
 import shlex
+import shutil
 import sys
 import tempfile
 import traceback
@@ -25,6 +26,8 @@ from pellucid_bench.run import Run, Unavailable
 from pellucid_bench.runner import Pace
 
 PROGRAM = "pellucid bench"
+ROOM_MIN = 64 << 20
+"""No experiment begins with less room on the disk."""
 STOPPED = 130
 """The exit code after Ctrl-C."""
 
@@ -152,6 +155,13 @@ def _folder(parent: Path | None) -> Iterator[Path]:
     # Names are taken out of texts by the whole path: `db` alone is also a part of `lmdb`.
     where = (parent or Path(tempfile.gettempdir())).resolve()
     try:
+        free = shutil.disk_usage(where).free
+        if free < ROOM_MIN:
+            # A library that maps files into memory is killed on a full disk, and this process with it.
+            raise DatasetError(
+                f"{where} has {free >> 20} MiB left, and an experiment needs {ROOM_MIN >> 20} or more; "
+                "make room there, or name another folder with --directory"
+            )
         made = tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=where, ignore_cleanup_errors=True)
     except OSError as error:
         raise DatasetError(
