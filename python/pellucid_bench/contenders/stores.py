@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -324,17 +325,22 @@ class SqliteJson(_Sqlite):
 
 
 class DuckDb(InFile):
-    """DuckDB with columns, loaded from Python lists in batches. This is its fastest way without Arrow."""
+    """DuckDB with columns, loaded in batches: from tables of Arrow, or else from lists, which is slower."""
 
     name = "duckdb, columns"
     suffix = ".duckdb"
     batch_size = 20_000
 
     def __init__(
-        self, population: Population, directory: Path, duckdb: Any, dumps: Callable[[object], str]
+        self,
+        population: Population,
+        directory: Path,
+        duckdb: Any,
+        pyarrow: Any,
+        dumps: Callable[[object], str],
     ) -> None:
         super().__init__(population, directory)
-        self._duckdb, self._dumps = duckdb, dumps
+        self._duckdb, self._pyarrow, self._dumps = duckdb, pyarrow, dumps
         self._connection: Any = None
 
     def fill(self, records: Sequence[Record]) -> None:
@@ -344,14 +350,33 @@ class DuckDb(InFile):
             "CREATE TABLE people (k BIGINT PRIMARY KEY, name VARCHAR, age DOUBLE, amt DOUBLE, "
             "last VARCHAR, rest VARCHAR)"
         )
-        types = ("BIGINT", "VARCHAR", "DOUBLE", "DOUBLE", "VARCHAR", "VARCHAR")
-        line = "INSERT INTO people SELECT " + ", ".join(f"unnest(?::{kind}[])" for kind in types)
         self._connection.execute("BEGIN")
-        rows = list(column_rows(records, self._dumps))
-        for start in range(0, len(rows), self.batch_size):
-            columns = zip(*rows[start : start + self.batch_size], strict=True)
-            self._connection.execute(line, [list(column) for column in columns])
+        rows = iter(column_rows(records, self._dumps))
+        while batch := list(islice(rows, self.batch_size)):
+            self._insert([list(column) for column in zip(*batch, strict=True)])
         self._connection.execute("COMMIT")
+
+    def _insert(self, columns: list[list[Any]]) -> None:
+        if self._pyarrow is None:
+            types = ("BIGINT", "VARCHAR", "DOUBLE", "DOUBLE", "VARCHAR", "VARCHAR")
+            line = ", ".join(f"unnest(?::{kind}[])" for kind in types)
+            self._connection.execute(f"INSERT INTO people SELECT {line}", columns)
+        else:
+            arrow = self._pyarrow
+            types = (
+                arrow.int64(),
+                arrow.string(),
+                arrow.float64(),
+                arrow.float64(),
+                arrow.string(),
+                arrow.string(),
+            )
+            arrays = [arrow.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+            self._connection.register(
+                "batch", arrow.table(arrays, names=[f"c{place}" for place in range(len(arrays))])
+            )
+            self._connection.execute("INSERT INTO people SELECT * FROM batch")
+            self._connection.unregister("batch")
 
     def loop_sum(self) -> Callable[[], Number]:
         names = {"execute": self._connection.execute}
@@ -396,7 +421,7 @@ def stores(rivals: Rivals, population: Population, directory: Path) -> list[Stor
     rivals.find("sqlite3")
     found += [SqliteColumns(population, directory, dumps), SqliteJson(population, directory, dumps)]
     if duckdb := rivals.find("duckdb"):
-        found.append(DuckDb(population, directory, duckdb, dumps))
+        found.append(DuckDb(population, directory, duckdb, rivals.find("pyarrow"), dumps))
     return found
 
 

@@ -175,7 +175,7 @@ def loaders(rivals: Rivals, directory: Path) -> list[tuple[Any, bool]]:
         (SqliteJson(VARIED, directory, dumps), False),
     ]
     if duckdb := rivals.find("duckdb"):
-        found.append((_Duck(VARIED, directory, duckdb, dumps), True))
+        found.append((_Duck(VARIED, directory, duckdb, None, dumps), True))
     if polars := polars_of(rivals):
         found.append((_Frame(*polars), True))
     return found
