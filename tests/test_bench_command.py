@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pellucid
 import pytest
 from pellucid_bench import child, command, compare, experiments, isolation, machine, names, rivals
 from pellucid_bench.about import About, Setting
@@ -99,6 +100,7 @@ def test_a_quick_run_measures_everything(name: str, tmp_path: Path) -> None:
     assert (found.experiment, found.quick, found.complete) == (name, True, True)
     assert found.command.startswith(f"pellucid bench {name} --quick --json run.json --directory")
     assert found.machine.processor in shown
+    assert found.versions["pellucid"] == pellucid.__version__
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 

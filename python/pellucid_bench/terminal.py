@@ -119,8 +119,9 @@ def _measure_table(measure: Measure) -> Table:
     ratio_title = "its size / ours" if measure.unit in (Unit.BYTES, Unit.FACTOR) else "its time / ours"
     title = escape(measure.title) + (f" ({', '.join(measure.labels)})" if measure.labels else "")
     table = _table(title, "", "median", "best", ratio_title, "", *facts, *["note"] * has_notes)
-    # The reason for which a contender has no figures may be long.
-    table.columns[4].no_wrap = False
+    # The reason for which a contender has no figures may be long, and so may facts.
+    for column in table.columns[4:]:
+        column.no_wrap = False
     for group in _groups(measure):
         for result in group:
             style = "bold cyan" if result.is_ours else "dim" if result.is_reference else ""

@@ -63,7 +63,9 @@ def run(run: Run) -> None:
             run.absent[name] = run.rivals.missing[name] = f"not installed: no Python here has {module}"
             continue
         found[name] = python
-        run.rivals.versions[name] = version_of(python)
+        if name != "pellucid":
+            # The backends are parts of their Python, and have no other version.
+            run.rivals.versions[name] = version_of(python)
     kills = kill_all(run, found) if run.wants("shelve") else {}
     for kind, counts in (("shelve", run.settings.shelve_counts), ("dbm", run.settings.dbm_counts)):
         for count in counts:
