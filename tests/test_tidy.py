@@ -27,6 +27,8 @@ SOURCE_SUFFIXES = {".rs", ".py", ".pyi", ".sh", ".toml", ""}
 FILE_LINES_MAX = 800
 TEST_FILE_LINES_MAX = 1200
 FUNCTION_LINES_MAX = 70
+# The report of our benchmarks is one page, with the script that draws its plots.
+FILE_BYTES_MAX = {"bench/results/report.html": 3_000_000}
 
 # The ratchet: functions that were too long when the rule came, and how long they may stay. An entry may
 # shrink or go, and none is added: the next long function is split instead.
@@ -413,8 +415,8 @@ def test_rooms_of_the_binding_import_what_is_below(room: str) -> None:
 
 
 def test_no_file_is_a_blob() -> None:
-    large = {name: size for name in files() if (size := (ROOT / name).stat().st_size) > 1_000_000}
-    assert not large
+    sizes = {name: (ROOT / name).stat().st_size for name in files()}
+    assert not {name: size for name, size in sizes.items() if size > FILE_BYTES_MAX.get(name, 1_000_000)}
 
 
 def is_text(name: str) -> bool:
