@@ -163,15 +163,10 @@ impl Segments {
         self.room.bound(tree_size);
     }
 
-    /// Give back the room behind what a log at rest has. The caller holds the writer lock; the tree
-    /// has everything up to `applied`.
-    pub(crate) fn shrink(&self, applied: u64) -> std::io::Result<()> {
-        let is_empty = self.tail() <= applied && self.tail() == self.begin_of(self.active());
-        if is_empty && !self.has_found() {
-            let end = self.space().capacity();
-            self.space().punch((SIZE_AT_REST / 8) as usize..end)?;
-        }
-        Ok(())
+    /// Give back the room behind what a log at rest has. The caller holds the writer lock, and
+    /// neither segment has a WAL record that the tree lacks.
+    pub(crate) fn shrink(&self) -> std::io::Result<()> {
+        self.space().punch((SIZE_AT_REST / 8) as usize..self.space().capacity())
     }
 
     /// Set the limit for a tree as it is now.
@@ -317,6 +312,10 @@ mod tests {
             let before = size();
             beside.space().punch(words_for(0) + (1 << 13)..writer.space().capacity()).unwrap();
             assert!(size() < before / 2, "round {round}: {} of {before}", size());
+            for segments in [writer, beside] {
+                assert!(!segments.prepare(), "it is not known which piece comes next");
+            }
+            assert!(size() < before / 2, "round {round}: it is not taken again without a commit");
             if round == 1 {
                 // As if the process had died in the middle.
                 writer.word(PUNCHED).fetch_or(1, Ordering::Relaxed);

@@ -429,7 +429,7 @@ impl Shared {
 
     /// Make sure that one segment is sealed, so that writers go on in the other. False if there is
     /// nothing to seal.
-    fn seal(&self, _lock: &WriterLock) -> Result<bool, EngineError> {
+    pub(super) fn seal(&self, _lock: &WriterLock) -> Result<bool, EngineError> {
         let applied = newest(&*self.tree)?.1;
         self.tell_applied(applied)?;
         if self.sealed(applied).is_some() {

@@ -169,13 +169,16 @@ struct Watch {
     synced: Instant,
     unapplied_since: Option<Instant>,
     pace: Pace,
-    /// The tail, and since when it has not changed.
-    quiet: Option<(u64, Instant)>,
-    /// Whether the log may have room that it does not need at rest.
-    is_awake: bool,
+    /// The tail, and when the log's room is given back if the tail does not change until then.
+    /// `None` after that.
+    rests: Option<(u64, Option<Instant>)>,
 }
 
 impl Watch {
+    fn new() -> Self {
+        Self { synced: Instant::now(), unapplied_since: None, pace: Pace::default(), rests: None }
+    }
+
     /// What cannot wait for a long checkpoint.
     fn look_after(&mut self, shared: &Arc<Shared>, ends: &AtomicBool) {
         let mut has_prepared = true;
@@ -254,20 +257,16 @@ impl Watch {
 
     /// Give back the log's room after a while without a commit.
     fn come_to_rest(&mut self, shared: &Arc<Shared>) {
-        let tail = shared.segments.tail();
-        match self.quiet {
-            Some((before, since)) if before == tail => {
-                if since.elapsed() >= REST_INTERVAL && self.is_awake && shared.pending() == 0 {
-                    self.is_awake = false;
-                    // What fails here is done by the last process that closes.
-                    let _ = shared.rest();
-                }
-            }
-            _ => {
-                self.quiet = Some((tail, Instant::now()));
-                self.is_awake = true;
-            }
-        }
+        let (tail, now) = (shared.segments.tail(), Instant::now());
+        let due = match self.rests {
+            Some((before, due)) if before == tail => due,
+            _ => Some(now + REST_INTERVAL),
+        };
+        let comes = due.is_some_and(|due| now >= due) && shared.pending() == 0;
+        // A writer may be in the way. What fails for good is done by the last process that closes.
+        let is_done = comes && matches!(shared.rest(), Ok(true));
+        let due = if comes { (!is_done).then_some(now + REST_INTERVAL) } else { due };
+        self.rests = Some((tail, due));
     }
 }
 
@@ -286,13 +285,7 @@ fn keep(kept: &Kept) {
         // Otherwise the next sync or close would have to wait for this. It also sees the error.
         let _ = shared.sync_newborn();
     }
-    let mut watch = Watch {
-        synced: Instant::now(),
-        unapplied_since: None,
-        pace: Pace::default(),
-        quiet: None,
-        is_awake: true,
-    };
+    let mut watch = Watch::new();
     loop {
         thread::park_timeout(TICK);
         let place = kept.lock();
@@ -310,6 +303,7 @@ mod tests {
     use super::*;
     use crate::engine::memory::MemoryEngine;
     use crate::engine::{Engine, Tree};
+    use crate::wal::budget::SIZE_AT_REST;
     use crate::wal::engine::{LoggedEngine, Opened};
     use crate::wal::segments::words_for;
     use crate::wal::space::MemorySpace;
@@ -381,6 +375,30 @@ mod tests {
         assert!(prepared.contains(&12) && prepared.iter().all(|piece| *piece <= 2 * (5 + 5)), "{prepared:?}");
         assert_eq!(prepared_by(1, false, None), [], "nobody knows whether a second piece will be needed");
         assert_eq!(prepared_by(12, true, None), [], "to wait for the disk takes longer");
+    }
+
+    #[test]
+    fn a_writer_in_the_way_puts_the_rest_of_the_log_off() {
+        let tree = Box::new(MemoryEngine::new());
+        let engine = LoggedEngine::in_memory(tree, SIZE_AT_REST as usize).unwrap();
+        let (shared, tail) = (&engine.shared, engine.shared.segments.tail());
+        let mut watch = Watch::new();
+        let mut is_done_when_due = || {
+            watch.rests = Some((tail, Some(Instant::now())));
+            watch.come_to_rest(shared);
+            matches!(watch.rests, Some((_, None)))
+        };
+        let lock = shared.lock(None).unwrap();
+        assert!(lock.is_some() && !is_done_when_due());
+        drop(lock);
+        // What a dead process has left in a segment is no reason to keep it.
+        shared.segments.set_found(true);
+        assert!(is_done_when_due() && !shared.segments.has_found());
+        watch.come_to_rest(shared);
+        assert!(matches!(watch.rests, Some((_, None))), "it is done once");
+        watch.rests = Some((tail + 1, None));
+        watch.come_to_rest(shared);
+        assert!(matches!(watch.rests, Some((_, Some(_)))), "there was a commit");
     }
 
     #[test]

@@ -383,9 +383,9 @@ impl Shared {
         self.segments.fit_to(&*self.tree);
     }
 
-    /// Give back what the log has taken under load. Does nothing if a commit is not in the tree yet,
-    /// or if a writer is at work.
-    pub(crate) fn rest(self: &Arc<Self>) -> Result<(), EngineError> {
+    /// Give back what the log has taken under load. Returns false, and does nothing, if a commit is
+    /// not in the tree yet or a writer is at work.
+    pub(crate) fn rest(self: &Arc<Self>) -> Result<bool, EngineError> {
         {
             let mut state = self.state();
             state.catch_up(&*self.tree, &self.segments)?;
@@ -393,10 +393,15 @@ impl Shared {
         }
         self.free_retired();
         if self.segments.space().size() <= SIZE_AT_REST + SIZE_AT_REST / 2 {
-            return Ok(());
+            return Ok(true);
         }
-        let Some(_lock) = self.lock(Some(Instant::now()))? else { return Ok(()) };
-        self.segments.shrink(newest(&*self.tree)?.1.position).map_err(EngineError::of_system)
+        let Some(lock) = self.lock(Some(Instant::now()))? else { return Ok(false) };
+        // What was found after a death is in the tree by now, but still in the segment as well.
+        if self.pending() > 0 || self.seal(&lock)? {
+            return Ok(false);
+        }
+        self.segments.shrink().map_err(EngineError::of_system)?;
+        Ok(true)
     }
 
     /// Close the cached read transaction of the tree: it would keep old pages from being used

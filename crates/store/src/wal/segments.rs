@@ -456,12 +456,14 @@ impl Segments {
     }
 
     /// The pieces that will be written to next: as many as the segment has used so far, up to a
-    /// maximum. None if commits wait for the disk one by one: that takes longer than to prepare a
+    /// maximum. None if the log's room was given back since, or if commits wait for the disk one by one: that takes longer than to prepare a
     /// piece, and wants small pages.
     fn pieces_ahead(&self) -> Vec<usize> {
         const AHEAD_MAX: usize = 8;
-        let last = (self.piece.load(Ordering::Relaxed) & u64::from(u32::MAX)) as usize;
-        let Some(last) = last.checked_sub(1) else { return Vec::new() };
+        let mark = self.piece.load(Ordering::Relaxed);
+        let last = ((mark & u64::from(u32::MAX)) as usize).checked_sub(1);
+        // After room was given back, it is not known where the next writer goes on.
+        let Some(last) = last.filter(|last| self.mark_of(*last) == mark) else { return Vec::new() };
         let ahead = if self.has_small_pages(last) { 0 } else { (last / 2).min(AHEAD_MAX) };
         let is_there = |piece: &usize| self.words_of(*piece).start < self.words.len();
         (1..=ahead).map(|number| last + 2 * number).take_while(is_there).collect()
