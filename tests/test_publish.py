@@ -125,6 +125,19 @@ def test_runs_that_do_not_belong_together_are_refused(
     assert text in capsys.readouterr().err
 
 
+def test_a_run_that_was_stopped_gives_what_it_has(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run(experiment="megabyte", complete=False)
+    run.measures[0].id = "megabyte/write/2000"
+    write(root / "results/one.json", [run])
+    publish.publish(root / "results", root)
+    assert "left out: megabyte: no measure has an id like megabyte/file/*" in capsys.readouterr().err
+    assert "stopped before its end" in (root / "docs/benchmarks/megabyte.md").read_text("utf-8")
+    run.complete = True
+    write(root / "results/one.json", [run])
+    with pytest.raises(publish.PublishError, match="no measure has an id like"):
+        publish.publish(root / "results", root)
+
+
 def test_a_page_without_its_part_is_refused(root: Path) -> None:
     (root / "README.md").write_text("no part")
     with pytest.raises(publish.PublishError, match="benchmarks: begin"):

@@ -247,9 +247,17 @@ def chosen(run: Dataset) -> Dataset:
         many = pattern.removesuffix(LARGEST) + "/*" if pattern.endswith(LARGEST) else pattern
         found = [one for one in run.measures if fnmatchcase(one.id, many)]
         if not found:
-            raise PublishError(f"{run.experiment}: no measure has an id like {pattern}")
+            _lacking(run, f"no measure has an id like {pattern}")
+            continue
         some += [max(found, key=lambda one: one.size or 0)] if many != pattern else found
     return dataclasses.replace(run, measures=some)
+
+
+def _lacking(run: Dataset, what: str) -> None:
+    """Refuse a run that lacks something, unless it is one from which not everything is expected."""
+    if run.complete and not run.quick:
+        raise PublishError(f"{run.experiment}: {what}")
+    print(f"left out: {run.experiment}: {what}", file=sys.stderr)
 
 
 def summary(run: Dataset) -> str:
@@ -337,9 +345,8 @@ def _line(row: Row, runs: dict[str, tuple[Path, Dataset]]) -> str | None:
     ours = measure.result(row.ours) if measure else None
     base = usable(ours) if ours else None
     if measure is None or base is None:
-        if run.quick:
-            return None
-        raise PublishError(f"{run.experiment}: there is no figure of {row.ours} in {row.measure}")
+        _lacking(run, f"there is no figure of {row.ours} in {row.measure}")
+        return None
     found = []
     for contender, label in row.others.items():
         theirs = measure.result(contender)

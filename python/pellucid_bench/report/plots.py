@@ -147,8 +147,9 @@ def _panel(one: Experiment, figure: Figure, run: int, axes: Axes) -> None:
     rows = _rows(one, figure, run)
     labels = f" ({', '.join(figure.labels)})" if figure.labels else ""
     letter = one.name_of_run(run)
-    size = "" if _is_curve(figure) or not rows else size_text(figure.sizes[rows[0].variant])
-    parts = [figure.title + labels, size if len(figure.sizes) > 1 else "", f"run {letter}" if letter else ""]
+    # Of several sizes, one is shown if they are not a curve: its title has it.
+    title = figure.title if _is_curve(figure) or not rows else figure.measures[run, rows[0].variant].title
+    parts = [title + labels, f"run {letter}" if letter else ""]
     axes.set_title(_literal(_short(", ".join(part for part in parts if part), 90)))
     if _is_curve(figure):
         _curves(one, figure, rows, axes)
