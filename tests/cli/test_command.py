@@ -15,6 +15,7 @@ import pellucid
 import pytest
 from click.testing import CliRunner, Result
 from pellucid.cli import app
+from pellucid.cli.app import Refused
 from pellucid.cli.parameters import named, pieces, read_key
 
 ROWS = (
@@ -125,6 +126,8 @@ def test_a_word_becomes_a_key(word: str, key: Any) -> None:
 
 def test_lists_are_split_outside_of_quotes_and_brackets() -> None:
     assert pieces("a, f(b, c) as x, 'd, e', g[1]") == ["a", "f(b, c) as x", "'d, e'", "g[1]"]
+    with pytest.raises(Refused, match=r"column 3: expected an expression\n  a,,b\n    \^"):
+        pieces("a,,b")
     assert list(map(named, ["a as b", "a", "x == ' as '"])) == [
         ("a", "b"),
         ("a", "a"),
@@ -307,7 +310,12 @@ def test_export_and_copy(people: Run, tmp_path: Path) -> None:
     with pellucid.open("p.pel") as one, pellucid.open("c.pel") as other:
         assert one.table("people") == other.table("people")
         assert [index.name for index in other.table("people").indexes()] == ["by_age"]
-    assert "has a table 'people' already" in people("copy", "p.pel", "c.pel").stderr
+    refused = people("copy", "p.pel", "c.pel").stderr
+    assert "has a table 'people' already" in refused
+    assert refused.endswith("or pass --existing replace, merge or resume\n")
+    people("del", "c.pel", "people", "0")
+    assert people("copy", "p.pel", "c.pel", "--existing", "replace").exit_code == 0
+    assert people("query", "c.pel", "--count").stdout == people("query", "p.pel", "--count").stdout
 
 
 def test_backup_and_restore(people: Run, tmp_path: Path) -> None:

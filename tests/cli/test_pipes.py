@@ -48,6 +48,14 @@ def test_a_reader_that_leaves_ends_the_command_quietly(words: list[str], large: 
     assert ran.returncode == 141
 
 
+def test_a_help_text_that_cannot_be_written_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (ran.returncode, ran.stderr) == (1, "pellucid: the output: No space left on device\n")
+
+
 def test_rows_flow_through_pipes(large: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.pel"
     with subprocess.Popen(

@@ -5,6 +5,7 @@ It needs click and rich, which the extra `pellucid[cli]` brings.
 
 from __future__ import annotations
 
+import os
 import sys
 
 # Do not import this from typing: the command starts fast. Type checkers know the name.
@@ -24,4 +25,10 @@ def main() -> NoReturn:
             raise
         sys.stderr.write('pellucid: the command needs click and rich: pip install "pellucid[cli]"\n')
         sys.exit(1)
-    app.command.main(prog_name="pellucid")
+    try:
+        app.command.main(prog_name="pellucid")
+    except OSError as error:
+        # A help text that cannot be written. Python must not try to write the rest at its end.
+        app.say(app.message_of(error))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(1)

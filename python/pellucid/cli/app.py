@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 import warnings
+from errno import ENOSPC
 from typing import Any
 
 import click
@@ -67,6 +68,8 @@ OPTIONS = (
     (r"pickle=\['?([\w.*]+?)'?\](?! in open)", r"--pickle \1"),
     (r"\boverwrite=True\b", "--overwrite"),
     (r"\b(encoding|format|key|table|batch|fields)=(?=[\s:;,.]|$)", r"--\1"),
+    (r'existing="replace", "merge" or "resume"', "--existing replace, merge or resume"),
+    (r'drop_index\("(.*?)"\) first', r"pellucid index FILE TABLE \1 --drop first"),
     (r"\btypes= ", "--type "),
     (r"\bformat='(\w+)'", r"--format \1"),
 )
@@ -140,8 +143,14 @@ def say(message: str) -> None:
 
 def message_of(error: BaseException) -> str:
     """The message of an error, with the names that arguments have on the command line."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        message = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if (
+        isinstance(error, OSError)
+        and error.strerror
+        and (error.filename is not None or error.errno == ENOSPC)
+    ):
+        # What is full and has no name is stdout.
+        name = "the output" if error.filename is None else os.fsdecode(error.filename)
+        message = f"{name}: {error.strerror}"
     elif isinstance(error, MemoryError):
         message = f"not enough memory {error}".strip()
     else:

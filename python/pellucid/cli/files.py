@@ -75,13 +75,20 @@ def info_command(file: str, is_json: bool) -> None:
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME", help="Copy only this table; may be repeated."
 )
+@click.option(
+    "--existing",
+    type=click.Choice(["refuse", "replace", "merge", "resume"]),
+    default="refuse",
+    show_default=True,
+    help="What becomes of a table that TARGET has, with rows.",
+)
 @click.option("--verify", is_flag=True, help="Read both again, and compare each row.")
-def copy_command(file: str, target: str, tables: tuple[str, ...], verify: bool) -> None:
+def copy_command(file: str, target: str, tables: tuple[str, ...], existing: str, verify: bool) -> None:
     """Copy the tables of FILE, with their indexes, to the database TARGET.
 
     Each is a path or the URL of a PostgreSQL server. TARGET is created if necessary. It may have other
-    tables, but no rows in those that are copied. All of it is one transaction. To copy a whole file while
-    it is in use, `pellucid backup` is faster.
+    tables. Where it has rows in those that are copied, --existing says what becomes of them. All of it is
+    one transaction. To copy a whole file while it is in use, `pellucid backup` is faster.
 
     \b
     Examples:
@@ -92,7 +99,13 @@ def copy_command(file: str, target: str, tables: tuple[str, ...], verify: bool) 
         with opened(file, takes_url=True) as database:
             names = list(dict.fromkeys(the_table(database, name).name for name in tables)) or None
             report = pellucid.copy(
-                database, target, tables=names, verify=verify, pickle=policy(), progress=True
+                database,
+                target,
+                tables=names,
+                existing=existing,
+                verify=verify,
+                pickle=policy(),
+                progress=True,
             )
     except ValueError as error:
         raise Refused(str(error)) from error

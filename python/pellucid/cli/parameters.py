@@ -132,7 +132,17 @@ def read_key(text: str) -> Any:
 
 def pieces(text: str) -> list[str]:
     """The parts of a list, split at the commas that are not inside of quotes or brackets."""
-    found, begin, closing, quote, is_escaped = [], 0, [], "", False
+    begin, found = 0, []
+    for end in [*_commas(text), len(text)]:
+        if not (piece := text[begin:end].strip()):
+            raise Refused(f"column {end + 1}: expected an expression\n  {text}\n  {' ' * end}^")
+        found.append(piece)
+        begin = end + 1
+    return found
+
+
+def _commas(text: str) -> Iterator[int]:
+    closing, quote, is_escaped = [], "", False
     for position, sign in enumerate(text):
         if is_escaped:
             is_escaped = False
@@ -146,9 +156,7 @@ def pieces(text: str) -> list[str]:
         elif closing and sign == closing[-1]:
             closing.pop()
         elif sign == "," and not closing:
-            found.append(text[begin:position].strip())
-            begin = position + 1
-    return [*found, text[begin:].strip()]
+            yield position
 
 
 def named(piece: str) -> tuple[str, str]:

@@ -86,7 +86,7 @@ def _one_by_one(
 def reason_of(error: Exception) -> str:
     """What is wrong with a text, in words."""
     if isinstance(error, json.JSONDecodeError):
-        what = error.msg[0].lower() + error.msg[1:]
+        what = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
         return f"not JSON: {what} at column {error.colno}"
     if isinstance(error, UnicodeDecodeError):
         byte = error.object[error.start]
