@@ -48,6 +48,7 @@ CONTENDERS = {
 # What the release notes promise: their time divided by ours is at least this.
 WANTED = {"shelve": {"dbm.gnu": 3.0, "dbm.sqlite3": 10.0}, "dbm": {"dbm.gnu": 2.0, "dbm.sqlite3": 20.0}}
 PARTS = ("write", "read", "both")
+KILLED = "share of a shelf's acknowledged values that is lost if one of two writers is killed"
 
 
 def run(run: Run) -> None:
@@ -66,20 +67,21 @@ def run(run: Run) -> None:
         if name != "pellucid":
             # The backends are parts of their Python, and have no other version.
             run.rivals.versions[name] = version_of(python)
-    kills = kill_all(run, found) if run.wants("shelve") else {}
     for kind, counts in (("shelve", run.settings.shelve_counts), ("dbm", run.settings.dbm_counts)):
         for count in counts:
-            compare(run, found, kind, count, kills if kind == "shelve" else {})
+            compare(run, found, kind, count)
+    if run.wants(KILLED):
+        run.add(kill_all(run, found))
 
 
-def compare(run: Run, found: dict[str, str], kind: str, count: int, kills: dict[str, str]) -> None:
+def compare(run: Run, found: dict[str, str], kind: str, count: int) -> None:
     """Measure all contenders in turn with one count of values."""
     targets = [Target(wanted, rival) for rival, wanted in WANTED[kind].items()]
     measures = [
         Measure(
             f"{kind}: {count:,} values, {part}",
             Unit.TIME,
-            [Result(name, is_ours=name == "pellucid", facts=_facts(name, kills)) for name in found],
+            [Result(name, is_ours=name == "pellucid") for name in found],
             targets if part == "both" else [],
             ["of one value, with open and close, in a new process each time"],
             f"{kind}-{part}",
@@ -110,10 +112,6 @@ def _goes_on(result: Result, count: int) -> bool:
     return result.facts.get("values", f"{count:,}") == f"{count:,}"
 
 
-def _facts(name: str, kills: dict[str, str]) -> dict[str, str]:
-    return {"one of two writers killed": kills[name]} if name in kills else {}
-
-
 def sample(run: Run, python: str, contender: str, kind: str, count: int) -> dict[str, float]:
     """Return the seconds of one write and of one read, in a new process with a new database."""
     home = run.directory / "sample"
@@ -126,20 +124,22 @@ def sample(run: Run, python: str, contender: str, kind: str, count: int) -> dict
     return taken
 
 
-def kill_all(run: Run, found: dict[str, str]) -> dict[str, str]:
-    """Say of each contender what is left of a shelf if one of two writers is killed."""
-    said = {}
+def kill_all(run: Run, found: dict[str, str]) -> Measure:
+    """Measure of each contender what is lost of a shelf if one of two writers is killed."""
+    notes = [f"of {run.settings.killed} values of each of two processes; an error counts as the loss of all"]
+    measure = Measure(KILLED, Unit.FACTOR, targets=[Target(0.0)], notes=notes, group="killed")
     for name, python in found.items():
         run.pace.on_progress(f"two writers of one shelf: {name}")
         home = run.directory / "killed"
         home.mkdir()
-        said[name] = kill_one(python, name, home, run.settings.killed)
+        lost, said = kill_one(python, name, home, run.settings.killed)
         shutil.rmtree(home)
-    return said
+        measure.results.append(Result(name, name == "pellucid", facts={"after": said}, costs=[lost]))
+    return measure
 
 
-def kill_one(python: str, contender: str, folder: Path, count: int) -> str:
-    """Have two processes write through one shelf, kill one of them, and say what is left."""
+def kill_one(python: str, contender: str, folder: Path, count: int) -> tuple[float, str]:
+    """Have two processes write through one shelf, kill one of them, and say which share is lost."""
     path = str(folder / "shared")
     if contender == "pellucid" or contender == "dbm.sqlite3":
         # Both begin with the same file.
@@ -172,9 +172,12 @@ def kill_one(python: str, contender: str, folder: Path, count: int) -> str:
     )
     if found.returncode:
         failures.append("cannot be read: " + found.stderr.strip().splitlines()[-1][:70])
-    elif int(found.stdout):
-        failures.append(f"{found.stdout.strip()} of {sum(wanted.values())} acknowledged values are lost")
-    return "; ".join(failures) or f"all {sum(wanted.values())} acknowledged values are there"
+    if failures:
+        return 1.0, "; ".join(failures)
+    lost, acknowledged_count = int(found.stdout), sum(wanted.values())
+    if lost:
+        return lost / acknowledged_count, f"{lost} of {acknowledged_count} acknowledged values are lost"
+    return 0.0, f"all {acknowledged_count} acknowledged values are there"
 
 
 def pythons(given: Sequence[str]) -> Iterator[str]:

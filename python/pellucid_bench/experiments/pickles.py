@@ -16,7 +16,8 @@ from pellucid_bench import collect as collector
 from pellucid_bench.about import About, Setting
 from pellucid_bench.collected import collect
 from pellucid_bench.contenders.value_codecs import ValueCodec, value_codecs
-from pellucid_bench.measures import Measure, Result, Unit
+from pellucid_bench.measures import Measure, Result, Target, Unit
+from pellucid_bench.rivals import library_of
 from pellucid_bench.run import Run
 from pellucid_bench.runner import Contender, freeze, unfreeze
 
@@ -100,10 +101,28 @@ def _timed(
         group=group,
         size=size,
     )
+    if measure:
+        measure.targets += _targets(measure, size)
     facts = {one.name: one.facts for one in codecs}
     for result in measure.results if measure else ():
         result.facts.update(facts.get(result.name, {}))
     return measure
+
+
+def _targets(measure: Measure, size: int) -> list[Target]:
+    """Return what is wanted: the fastest of all in bulk, else beside pickle and marshal, and near msgspec."""
+    rivals = [result for result in measure.results if not result.is_ours and result.costs]
+    compared = [(1.0, rivals)]
+    if size < BULK:
+        compared = [
+            (1.0, [one for one in rivals if library_of(one.name) in ("pickle", "marshal")]),
+            (0.8, [one for one in rivals if library_of(one.name) == "msgspec"]),
+        ]
+    return [
+        Target(wanted, min(group, key=lambda result: result.median).name)
+        for wanted, group in compared
+        if group
+    ]
 
 
 class Sampled:
