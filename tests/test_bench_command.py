@@ -197,6 +197,25 @@ def test_a_word_that_no_title_has_is_an_error() -> None:
     assert "no measure has 'no such measure' in its title" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["wrods"], "there is no 'wrods'; choose from records, dict"),
+        (["dict", "--rounds", "0"], "'0' is not a whole number of 1 or more"),
+        (["dict", "--writes", "many"], "'many' is not a number of 0 or more"),
+        (["dict", "--json", "nowhere/x.json"], "there is no folder nowhere"),
+        (["json-lines", "--quick", "--library", "lmdb"], "no measure in which lmdb takes part was asked for"),
+    ],
+)
+def test_a_wrong_option_is_a_message(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        command.main([*words, "--directory", str(tmp_path)])
+    assert stop.value.code == 2
+    assert text in capsys.readouterr().err
+
+
 def test_another_seed_makes_other_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         access_paths, "of_tables", lambda _run, rng, _share: [rng.random() for _ in range(25)]

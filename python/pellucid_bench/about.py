@@ -74,9 +74,12 @@ def _positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     """Return a parser of numbers of 0 or more, with or without separators of thousands."""
 
     def number(text: str) -> Any:
-        value = kind(text.replace(",", "").replace("_", ""))
+        try:
+            value = kind(text.replace(",", "").replace("_", ""))
+        except ValueError:
+            value = -1
         if not 0 <= value < 1e15:
-            raise ValueError(text)
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
         return value
 
     return number

@@ -66,6 +66,8 @@ class Options:
 
 def _experiments(words: list[str]) -> int:
     parser, options = _parsed(words)
+    if options.json and not options.json.absolute().parent.is_dir():
+        parser.error(f"--json {options.json}: there is no folder {options.json.parent}")
     try:
         from rich.console import Console
 
@@ -96,7 +98,9 @@ def _experiments(words: list[str]) -> int:
         if made.code == STOPPED:
             break
     if not any(run.measures for run in runs) and not code:
-        parser.error(f"no measure has {options.only!r} in its title")
+        wanted = f"has {options.only!r} in its title" if options.only else "was asked for"
+        taking = f" in which {' or '.join(options.library)} takes part" if options.library else ""
+        parser.error(f"no measure{taking} {wanted}")
     if options.json:
         console.print(f"wrote {options.json}", soft_wrap=True)
     return code
@@ -249,9 +253,7 @@ def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespa
         description=_description(abouts if named else []),
         epilog=f"Commands for datasets: {', '.join(datasets.COMMANDS)}; see `{PROGRAM} merge --help`.",
     )
-    parser.add_argument(
-        "experiment", nargs="*", choices=[*experiments.NAMES, []], metavar="EXPERIMENT", help="default: all"
-    )
+    parser.add_argument("experiment", nargs="*", type=_experiment, metavar="EXPERIMENT", help="default: all")
     parser.add_argument(
         "--quick", action="store_true", help="the shortest run that does everything; its figures mean nothing"
     )
@@ -275,11 +277,16 @@ def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespa
     return parser, parser.parse_args(words)
 
 
+def _experiment(text: str) -> str:
+    if text not in experiments.NAMES:
+        raise argparse.ArgumentTypeError(f"there is no {text!r}; choose from {', '.join(experiments.NAMES)}")
+    return text
+
+
 def _rounds(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise ValueError(text)
-    return count
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
 
 
 def _description(abouts: Sequence[About]) -> str:
