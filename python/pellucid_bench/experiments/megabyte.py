@@ -13,11 +13,13 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,12 +141,58 @@ def lmdb_store(folder: Path) -> Iterator[Opened]:
         environment.close()
 
 
+@contextmanager
+def sqlite_store(folder: Path) -> Iterator[Opened]:
+    """Store values in SQLite, with a transaction from one sync to the next."""
+    connection = sqlite3.connect(folder / "values.sqlite", isolation_level=None)
+    for line in (
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA synchronous = FULL",
+        "CREATE TABLE IF NOT EXISTS rows (k INTEGER PRIMARY KEY, v BLOB)",
+        "BEGIN",
+    ):
+        connection.execute(line)
+
+    def sync() -> None:
+        connection.execute("COMMIT")
+        connection.execute("BEGIN")
+
+    def get(number: int) -> bytes:
+        [value] = connection.execute("SELECT v FROM rows WHERE k = ?", (number,)).fetchone()
+        return bytes(value)
+
+    put = partial(connection.execute, "INSERT INTO rows VALUES (?, ?)")
+    try:
+        yield Opened(lambda number, value: put((number, value)), get, sync)
+    finally:
+        connection.execute("COMMIT")
+        connection.close()
+
+
+@contextmanager
+def rocksdict_store(folder: Path) -> Iterator[Opened]:
+    """Store values in RocksDB, whose log is synced."""
+    import rocksdict
+
+    rows: Any = rocksdict.Rdict(str(folder), rocksdict.Options(raw_mode=True))
+    try:
+        yield Opened(
+            lambda number, value: rows.put(number.to_bytes(8, "big"), value),
+            lambda number: bytes(rows[number.to_bytes(8, "big")]),
+            lambda: rows.flush_wal(True),
+        )
+    finally:
+        rows.close()
+
+
 STORES = {
     "pellucid": pellucid_store,
     "plain files": file_store,
     "shelve": shelve_store,
     "diskcache": diskcache_store,
     "lmdb": lmdb_store,
+    "sqlite3": sqlite_store,
+    "rocksdict": rocksdict_store,
 }
 
 
@@ -297,7 +345,7 @@ def figures_of(run: Run, name: str) -> dict[str, float]:
 
 def run(run: Run) -> None:
     """Measure all libraries in turn."""
-    libraries = {"diskcache", "lmdb"}
+    libraries = {"shelve", "diskcache", "lmdb", "sqlite3", "rocksdict"}
     found = [
         name
         for name in STORES
