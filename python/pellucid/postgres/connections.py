@@ -211,14 +211,14 @@ class Connections:
         if os.getpid() != self._process:
             self._forget()
         while True:
-            try:
+            session: Session | None = None
+            with contextlib.suppress(IndexError):
                 # Each of these calls is atomic, so that most need no lock.
                 session = self._idle.pop()
-            except IndexError:
-                waited = self._waited_for(timeout)
-                if waited is None:
-                    return self._made()
-                session = waited
+            # Not in an `except`, whose error would be shown with one that this raises.
+            session = session or self._waited_for(timeout)
+            if session is None:
+                return self._made()
             if time.monotonic() - session.idle_since < IDLE_SECONDS_TRUSTED or not session.has_ended():
                 return session
             self._drop(session)
