@@ -72,7 +72,9 @@ def opened(path: str, mode: Any = "r", takes_url: bool = False) -> Iterator[pell
     """An open database. For reading, it must be there; `takes_url`: it may be on a server."""
     is_url = path.startswith(("postgresql://", "postgres://"))
     if is_url and not takes_url:
-        raise Refused("this command is for files; `pellucid copy` takes the URL of a server, too")
+        raise Refused(
+            "this command is for files; `pellucid import` and `pellucid copy` take the URL of a server, too"
+        )
     if not is_url and mode != "c" and not os.path.exists(path):
         raise Refused(f"{path}: there is no such database; `pellucid import` and `pellucid put` create one")
     with pellucid.open(path, mode, pickle=policy()) as database:

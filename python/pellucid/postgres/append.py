@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pellucid
 from pellucid.errors import TransactionError
 from pellucid.postgres import keys
 from pellucid.postgres.connections import Rows
@@ -110,6 +111,11 @@ class Appending(Saving):
     def _extend(self, values: Iterable[Any]) -> int:
         self._check_writable()
         refuse_one_row(values)
+        if are_columns(values):
+            with pellucid.open(":memory:") as memory:
+                rows = memory.table(self.name)
+                rows.extend(values)
+                return self._extend(rows.values())
         count = 0
         with self._within():
             iterator = iter(values)
@@ -197,9 +203,27 @@ class Appending(Saving):
         self._change(lambda sql: list(self._put_large(sql, code, large)), creates=True)
 
 
+def are_columns(values: object) -> bool:
+    """Whether these are columns of Arrow, such as a DataFrame. Queries give rows, so that a copy is exact."""
+    kind = type(values)
+    return kind is not pellucid.Query and (
+        hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
+    )
+
+
 def refuse_one_row(values: object) -> None:
-    """Raise `TypeError` for a single row, of which each key or character would become a row."""
-    if isinstance(values, dict | str | bytes | bytearray) or type(values).__name__ == "Record":
+    """Raise `TypeError` for a single row or a mapping, whose keys or characters would become rows."""
+    if type(values).__name__ == "LazyFrame" and hasattr(values, "collect"):
+        raise TypeError(
+            "extend() takes rows or columns that are there, and a LazyFrame is yet to be computed: "
+            "extend(frame.collect())"
+        )
+    if isinstance(values, Mapping) and not isinstance(values, dict | pellucid.Record):
+        raise TypeError(
+            f"extend() takes rows, and a loop over a {type(values).__name__} gives its keys: "
+            "extend(other.values()) appends its rows, update(other) stores them under their keys"
+        )
+    if isinstance(values, dict | str | bytes | bytearray | pellucid.Record):
         raise TypeError(
             f"extend() takes several rows, and a {type(values).__name__} is one: append(row) stores it, "
             "extend([row, ...]) several; update() takes a dict of keys and rows"

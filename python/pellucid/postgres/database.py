@@ -540,11 +540,17 @@ class Database(Mapping, Source):
         """Read all rows and return what is damaged; an empty list says that nothing is."""
         return care.check(self)
 
-    def compact(self) -> None:
+    def compact(self, *, online: bool = True) -> None:
         """Free the room of old rows (VACUUM), and of large values that no row has any more.
 
+        Others read and write meanwhile. `online=False` is refused: VACUUM FULL is for the server's owner.
         Raises `TransactionError` inside a transaction.
         """
+        if not online:
+            raise ValueError(
+                "online=False is about files: a server is compacted while it is in use; VACUUM FULL in psql "
+                "rewrites its tables"
+            )
         self._check_writable()
         care.compact(self)
 

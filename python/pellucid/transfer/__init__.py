@@ -26,7 +26,7 @@ __all__ = ["copy", "export_to", "import_from"]
 
 def import_from(
     source: FilePath | BinaryIO,
-    into: FilePath | Database,
+    into: FilePath | Database | ServerDatabase,
     *,
     table: str | None = None,
     format: str | None = None,  # noqa: A002  the field's name for it
@@ -44,11 +44,11 @@ def import_from(
     """Copy all rows of a file of another program into a database, and return a report.
 
     `source` is a path or a binary file. The content decides its format; `format` overrides that. `into` is a
-    database, or a path to one; it is created if necessary. `table` names the table, or chooses one of a
-    source that has several. `key` is the field that becomes the key of each row. `types` says how to read
-    fields, as in `{"zip": "text", "data": "json"}`, or whole values, as in `"json"`. With `dates=True`, each
-    string that is an ISO date or datetime becomes one. `encoding` is that of a text. `pickle` says which
-    globals stored pickles may use beyond plain values.
+    database, a path to one, or the URL of a server; a file is created if necessary. `table` names the table,
+    or chooses one of a source that has several. `key` is the field that becomes the key of each row. `types`
+    says how to read fields, as in `{"zip": "text", "data": "json"}`, or whole values, as in `"json"`. With
+    `dates=True`, each string that is an ISO date or datetime becomes one. `encoding` is that of a text.
+    `pickle` says which globals stored pickles may use beyond plain values.
 
     A row that cannot be read or stored is skipped, and the report says why; with `strict=True`, it raises
     `SourceError`. `dry_run=True` does everything, and rolls it back. `verify=True` reads the source again,
@@ -133,8 +133,8 @@ def copy(
     "replace" removes them, "merge" keeps those under other keys, and "resume" goes on behind the last key.
 
     All is one transaction at the target: an error leaves everything as it was. `batch` is a number of rows
-    for each of several transactions, for tables larger than the memory. After an error or a kill, the same
-    call with `existing="resume"` goes on where it stopped.
+    for each of several transactions, so that other writers need not wait for all. After an error or a kill,
+    the same call with `existing="resume"` goes on where it stopped.
 
     `verify=True` then reads both again, counts, and compares each row; a difference raises `DatabaseError`.
     `pickle` is the policy for a source and a target that are opened here. `progress` is True for a line on

@@ -14,7 +14,7 @@ from pellucid import errors
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import CopyReport
 
-__all__ = ["EXISTING", "Choices", "copy_tables", "run", "shown"]
+__all__ = ["EXISTING", "Choices", "copy_tables", "is_new_file", "opened_target", "run", "shown"]
 
 EXISTING = ("refuse", "replace", "merge", "resume")
 SERVER = ("postgresql://", "postgres://")
@@ -45,7 +45,7 @@ def run(source: Any, target: Any, choices: Choices) -> CopyReport:
     with ExitStack() as stack:
         state = stack.enter_context(_state(source, choices.pickle))
         names = _names(state, source, choices.tables)
-        database = stack.enter_context(_target(target, choices.pickle))
+        database = stack.enter_context(opened_target(target, choices.pickle))
         _refuse_itself(state, source, database)
         if choices.existing == "refuse":
             _refuse_rows(database, names, report.name)
@@ -83,6 +83,12 @@ def shown(place: Any) -> str:
     return str(server.shown if server is not None else getattr(place, "path", None) or repr(place))
 
 
+def a_kind(value: object) -> str:
+    """The type of an object with its article."""
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
 def _is_server(name: Any) -> bool:
     return isinstance(name, str) and name.startswith(SERVER)
 
@@ -105,8 +111,14 @@ def _state(source: Any, pickle: Any) -> Iterator[Any]:
         yield source
 
 
+def is_new_file(target: Any) -> bool:
+    """Whether this path names a file that is not there yet."""
+    name = os.fsdecode(target)
+    return not _is_server(name) and not os.path.exists(name)
+
+
 @contextmanager
-def _target(target: Any, pickle: Any) -> Iterator[Any]:
+def opened_target(target: Any, pickle: Any, what: str = "copy() copies to") -> Iterator[Any]:
     """The target for the block; a file that was not there goes again if nothing got into it."""
     from pellucid import postgres
 
@@ -114,9 +126,9 @@ def _target(target: Any, pickle: Any) -> Iterator[Any]:
         yield target
         return
     if not isinstance(target, (str, bytes, os.PathLike)):
-        raise TypeError(f"copy() copies to a path, a URL or a Database, not to a {type(target).__name__}")
+        raise TypeError(f"{what} a path, a URL or a Database, not {a_kind(target)}")
     name = os.fsdecode(target)
-    is_new = not _is_server(name) and not os.path.exists(name)
+    is_new = is_new_file(name)
     database = pellucid.open(name, pickle=pickle)
     try:
         yield database

@@ -74,7 +74,10 @@ def _of_magic(source: Input, head: bytes) -> str | None:
         return "arrow"
     if head[16:20] == LMDB_MAGIC:
         if source.path and _is_ours(source.path):
-            raise SourceError(f"{source.name} is a pellucid database; copy its tables with: pellucid copy")
+            raise SourceError(
+                f"{source.name} is a pellucid database; pellucid.copy() copies its tables, as does "
+                "the command pellucid copy"
+            )
         return "lmdb"
     if len(head) > 1 and head[0] == 0x80 and head[1] <= 5:
         return "pickle"

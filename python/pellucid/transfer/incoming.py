@@ -6,12 +6,13 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import pellucid
 from pellucid import errors
 from pellucid.transfer.convert import converter, with_dicts
+from pellucid.transfer.copying import is_new_file, opened_target
 from pellucid.transfer.detect import FORMATS, detect
 from pellucid.transfer.job import Chunk, Input, Job, Part
 from pellucid.transfer.progress import Pace
@@ -99,55 +100,43 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
     return report
 
 
-def _run_in(database: pellucid.Database, found: Input, choices: Choices, report: ImportReport) -> None:
+def _run_in(database: Any, found: Input, choices: Choices, report: ImportReport) -> None:
     pace = Pace(choices.progress)
-    before = database.stats()["version"]
+    # The commits of a server are those of all its clients.
+    version = database.stats()["version"] if isinstance(database, pellucid.Database) else None
     try:
         _Import(database, found, choices, report, pace).run()
     except KeyboardInterrupt:
+        if version is None:
+            raise
         # It may come after the commit, when it is too late to take it back.
-        is_same = database.stats()["version"] == before
+        is_same = database.stats()["version"] == version
         raise KeyboardInterrupt("nothing was imported" if is_same else "rows were stored already") from None
     finally:
         pace.clear()
 
 
 @contextmanager
-def _database(into: Any, choices: Choices) -> Iterator[pellucid.Database]:
-    if isinstance(into, pellucid.Database):
-        yield into
+def _database(into: Any, choices: Choices) -> Iterator[Any]:
+    if isinstance(into, (str, bytes, os.PathLike)) and choices.dry_run and is_new_file(into):
+        with pellucid.open(":memory:", pickle=choices.pickle) as memory:
+            yield memory
         return
-    if not isinstance(into, (str, bytes, os.PathLike)):
-        raise TypeError(f"import_from() imports into a path or a Database, not a {type(into).__name__}")
-    is_new = not os.path.exists(into)
-    database = pellucid.open(":memory:" if is_new and choices.dry_run else into, pickle=choices.pickle)
-    try:
+    with opened_target(into, choices.pickle, "import_from() imports into") as database:
         yield database
-    except BaseException:
-        is_empty = is_new and not database.tables()
-        database.close()
-        if is_empty:
-            _remove(os.fsdecode(into))
-        raise
-    database.close()
-
-
-def _remove(path: str) -> None:
-    for name in (path, f"{path}-log", f"{path}-lock"):
-        with suppress(FileNotFoundError):
-            os.remove(name)
 
 
 class _Import:
     def __init__(
         self,
-        database: pellucid.Database,
+        database: Any,
         source: Input,
         choices: Choices,
         report: ImportReport,
         pace: Pace,
     ) -> None:
         self.database = database
+        self.is_file = isinstance(database, pellucid.Database)
         self.source = source
         self.choices = choices
         self.report = report
@@ -172,12 +161,22 @@ class _Import:
             self.all_tables()
             return
         try:
-            with self.database.transaction(progress=self.merging):
+            with self.transaction():
                 self.all_tables()
                 if self.choices.dry_run:
                     raise _DryRun
         except _DryRun:
             return
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """A transaction for the whole import. A file merges its rows at the end, and says how far it is."""
+        if self.is_file:
+            return self.database.transaction(progress=self.merging)  # type: ignore[no-any-return]
+        return self.database.transaction()  # type: ignore[no-any-return]
+
+    def attempt(self) -> AbstractContextManager[object]:
+        """A block for rows that may be refused. On a server that ends the transaction, or this savepoint."""
+        return nullcontext() if self.is_file else self.database.transaction()
 
     def merging(self, done: int, total: int) -> None:
         """Say how far the rows that were read are merged into their tables."""
@@ -263,7 +262,7 @@ class _Import:
 class _Writer:
     """Stores the rows of one table, and compares them."""
 
-    def __init__(self, work: _Import, table: pellucid.Table[Any], part: Part) -> None:
+    def __init__(self, work: _Import, table: Any, part: Part) -> None:
         self.work = work
         self.table = table
         self.kind = part.kind
@@ -283,17 +282,18 @@ class _Writer:
     def store(self, chunk: Chunk) -> int:
         """Store a chunk, and return how many of its rows were stored."""
         if self.kind == "columns" and not (self.is_keyed or self.convert or self.work.choices.verify):
-            return self.table.extend(chunk.rows)
+            return int(self.table.extend(chunk.rows))
         chunk = self.ready(chunk, self.skip)
         if not chunk.rows:
             return 0
         if self.work.choices.verify and self.first_key is None and not self.is_keyed:
             return self.one_by_one(chunk)
         try:
-            if self.is_keyed:
-                self.table.update(chunk.rows)
-            else:
-                self.table.extend(chunk.rows)
+            with self.work.attempt():
+                if self.is_keyed:
+                    self.table.update(chunk.rows)
+                else:
+                    self.table.extend(chunk.rows)
         except REFUSED:
             return self.one_by_one(chunk)
         self.count += len(chunk.rows)
@@ -315,10 +315,11 @@ class _Writer:
             self.work.report.made_dicts += 1
 
     def add_exactly(self, row: Any) -> None:
-        if self.is_keyed:
-            self.table[row[0]] = row[1]
-            return
-        key = self.table.append(row)
+        with self.work.attempt():
+            if self.is_keyed:
+                self.table[row[0]] = row[1]
+                return
+            key = self.table.append(row)
         self.first_key = key if self.first_key is None else self.first_key
 
     def one_by_one(self, chunk: Chunk) -> int:
