@@ -71,6 +71,12 @@ def test_every_subcommand_explains_itself(name: str, run: Run) -> None:
     text = run(name, "--help").stdout
     assert text.startswith(f"Usage: pellucid {name} ")
     assert len(text.splitlines()) > 5
+    # The runner gives help 80 columns whatever the terminal has.
+    narrow = CliRunner().invoke(app.command, [name, "--help"], prog_name="pellucid", terminal_width=40)
+    options = narrow.stdout.partition("Options:")[2]
+    assert max(len(line) for line in options.splitlines()) <= 40
+    # No word of an explanation is cut.
+    assert set(options.split()) == set(text.partition("Options:")[2].split())
 
 
 def test_the_reference_lists_every_subcommand() -> None:
@@ -274,7 +280,33 @@ def test_an_import_with_its_arguments_swapped_says_what_to_type(is_there: bool, 
 def test_an_import_of_a_file_that_is_not_there_is_not_taken_for_a_swap(people: Run) -> None:
     for name in ("p.pel", "new.pel"):
         assert people("import", name, "none.jsonl").stderr.startswith("pellucid: none.jsonl: there is no")
-    assert "is a pellucid database; copy its tables with" in people("import", "p.pel", "p.pel").stderr
+    assert "is a pellucid database; pellucid.copy()" in people("import", "p.pel", "p.pel").stderr
+
+
+def test_several_sources_are_imported_in_turn(run: Run, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"name": "{name}"}}\n')
+    (tmp_path / "odd.bin").write_bytes(b"\0\1")
+    found = run("import", "log.pel", "one.jsonl", "two.jsonl", "people.jsonl", "--table", "log")
+    assert found.exit_code == 0
+    assert found.stdout.splitlines() == [
+        "1 row of one.jsonl (jsonl) in table 'log'",
+        "1 row of two.jsonl (jsonl) in table 'log'",
+        "3 rows of people.jsonl (jsonl) in table 'log'",
+    ]
+    found = run("import", "log.pel", "one.jsonl", "odd.bin", "two.jsonl", "--table", "log")
+    assert found.exit_code == 1
+    assert "1 of 3 sources were imported before, so begin again with odd.bin" in found.stderr
+    with pellucid.open(tmp_path / "log.pel") as db:
+        assert db.table("log").column("name") == ["one", "two", "Ann", "Bob", "Cid", "one"]
+
+
+def test_a_source_with_skipped_rows_keeps_out_no_other(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("{\n")
+    found = run("import", "p.pel", "bad.jsonl", "people.jsonl")
+    assert found.exit_code == 3
+    assert "skipped line 1" in found.stderr
+    assert "3 rows of people.jsonl" in found.stdout
 
 
 def test_a_query_that_finds_nothing_says_why(people: Run) -> None:
@@ -282,12 +314,14 @@ def test_a_query_that_finds_nothing_says_why(people: Run) -> None:
     assert (found.exit_code, found.stdout) == (0, "")
     assert found.stderr.splitlines() == [
         "no rows",
-        'note: no record in "people" has "Bath"',
+        'note: no record in "people" has "Bath"; if it is a text, quote it: \'Bath\'',
         'note: no record in "people" has "zip"',
     ]
     assert people("query", "p.pel", "--where", "age > 100").stderr == "no rows\n"
     assert people("query", "p.pel", "--where", "age > 100", "--select", "name").stderr == "no rows\n"
     assert people("query", "p.pel", "--where", "age > 100", "--json").stderr == ""
+    found = people("query", "p.pel", "--select", "key, name")
+    assert found.stderr == 'note: no record in "people" has "key"; key() is the key of a row\n'
 
 
 def test_what_is_typed_almost_right_is_answered_with_what_is_right(people: Run) -> None:
@@ -350,7 +384,7 @@ def test_stored_pickles_need_leave(run: Run) -> None:
     with pellucid.open("p.pel", pickle="allow") as db:
         db["a"] = {"f": range(3), "n": 1}
     refused = run("get", "p.pel", "default", "a")
-    assert (refused.exit_code, "pickle" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "pellucid --allow-pickle COMMAND" in refused.stderr) == (1, True)
     assert "range(0, 3)" in run("--allow-pickle", "get", "p.pel", "default", "a").stdout
 
 

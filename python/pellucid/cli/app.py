@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 import warnings
+from collections.abc import Iterable
 from errno import ENOSPC
 from typing import Any
 
@@ -18,7 +19,11 @@ import click
 
 import pellucid
 
-__all__ = ["Refused", "command", "say", "with_options"]
+# Below this width of the terminal, the first column of help is this wide.
+NARROW = 60
+NARROW_COLUMN = 8
+
+__all__ = ["Refused", "command", "message_of", "say", "with_options"]
 
 # Each subcommand, with its module and what it does.
 SUBCOMMANDS = {
@@ -64,6 +69,11 @@ for zsh and fish, zsh_source and fish_source.
 
 # What messages of the library call an argument, and what it is called here.
 OPTIONS = (
+    (
+        r'open with pickle="allow", or with pickle=\[[^\]]*\], if you trust the file\'s author',
+        "if you trust the file's author, say so before the command: pellucid --allow-pickle COMMAND",
+    ),
+    (r'in a database opened with pickle="allow"', "with --pickle allow"),
     (r'pickle="allow"(?! in open)', "--pickle allow"),
     (r"pickle=\['?([\w.*]+?)'?\](?! in open)", r"--pickle \1"),
     (r"\boverwrite=True\b", "--overwrite"),
@@ -75,8 +85,24 @@ OPTIONS = (
 )
 
 
+class Formatter(click.HelpFormatter):
+    """Writes help. In a narrow terminal an explanation begins below its option, and not far to the right."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write options or commands with their explanations."""
+        super().write_dl(list(rows), col_max if self.width >= NARROW else NARROW_COLUMN, col_spacing)
+
+
+class Context(click.Context):
+    """A call of the command or of a subcommand."""
+
+    formatter_class = Formatter
+
+
 class Commands(click.Group):
     """The subcommands, each from its module."""
+
+    context_class = Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return all names, in the order of the help."""
@@ -89,6 +115,7 @@ class Commands(click.Group):
         module = importlib.import_module(f"pellucid.cli.{SUBCOMMANDS[cmd_name][0]}")
         found = getattr(module, f"{cmd_name}_command")
         assert isinstance(found, click.Command)
+        found.context_class = Context
         return found
 
     def resolve_command(

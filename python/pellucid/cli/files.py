@@ -80,7 +80,8 @@ def info_command(file: str, is_json: bool) -> None:
     type=click.Choice(["refuse", "replace", "merge", "resume"]),
     default="refuse",
     show_default=True,
-    help="What becomes of a table that TARGET has, with rows.",
+    metavar="WORD",
+    help="What becomes of a table that TARGET has, with rows: refuse, replace, merge or resume.",
 )
 @click.option("--verify", is_flag=True, help="Read both again, and compare each row.")
 def copy_command(file: str, target: str, tables: tuple[str, ...], existing: str, verify: bool) -> None:

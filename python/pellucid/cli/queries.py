@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -91,7 +91,8 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
         else:
             is_whole = bool(options["group"] or selected)
             if not _for_people(query, LIMIT if options["limit"] is None else options["limit"], is_whole):
-                _say_why_empty(matching)
+                click.echo("no rows", err=True)
+                _say_notes(matching, options["conditions"])
 
 
 def _grouped(query: Any, group: str | None, selected: list[tuple[str, str]]) -> Any:
@@ -129,12 +130,17 @@ def _aggregate(text: str) -> Any:
     raise Refused(f"--select {text!r}: {function}() needs an expression, as in {function}(age)")
 
 
-def _say_why_empty(query: Any) -> None:
-    """Say that nothing was found, and what is strange about the query, such as a field that no row has."""
-    click.echo("no rows", err=True)
+def _say_notes(query: Any, conditions: Sequence[str] = ()) -> None:
+    """Say what is strange about the query, such as a field that no row has."""
     for line in query.explain().splitlines():
-        if line.startswith("note: "):
-            click.echo(line, err=True)
+        if not line.startswith("note: "):
+            continue
+        missing = re.search(r' has "(\w+)"$', line)
+        if missing and any(re.search(rf"[=<>,(]\s*{missing[1]}\b", text) for text in conditions):
+            line += f"; if it is a text, quote it: '{missing[1]}'"
+        elif missing and missing[1] == "key":
+            line += "; key() is the key of a row"
+        click.echo(line, err=True)
 
 
 def _for_people(query: Any, limit: int, is_whole: bool) -> bool:
@@ -150,6 +156,8 @@ def _for_people(query: Any, limit: int, is_whole: bool) -> bool:
         return False
     names = list(dict.fromkeys(name for row in found for name in row))
     show.rows(names, [[row.get(name) for name in names] for row in found])
+    if any(all(row.get(name) is None for row in found) for name in names):
+        _say_notes(query)
     total = query.count() if limit and len(found) == limit else len(found)
     if total > len(found):
         click.echo(f"{len(found):,} of {total:,} rows; --limit N shows more, --limit 0 all", err=True)

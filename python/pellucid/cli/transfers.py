@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import pellucid
-from pellucid.cli.app import Refused, say, with_options
+from pellucid.cli.app import Refused, message_of, say, with_options
 from pellucid.cli.parameters import database_argument, opened, table_argument, the_table
 from pellucid.transfer.detect import FORMATS as SOURCES
 from pellucid.transfer.outgoing import FORMATS as TARGETS
@@ -44,10 +44,14 @@ def _is_of_others(path: str) -> bool:
 
 @click.command("import")
 @database_argument()
-@click.argument("source", type=click.Path(allow_dash=True))
+@click.argument("sources", type=click.Path(allow_dash=True), metavar="SOURCE...", nargs=-1, required=True)
 @click.option("--table", metavar="NAME", help="The table to import into, or to choose if SOURCE has several.")
 @click.option(
-    "--format", "form", type=click.Choice(SOURCES), help="What SOURCE is, if its content does not say."
+    "--format",
+    "form",
+    type=click.Choice(SOURCES),
+    metavar="FORMAT",
+    help=f"What SOURCE is, if its content does not say: {', '.join(SOURCES)}.",
 )
 @click.option("--key", metavar="FIELD", help="The field that becomes the key. [default: ascending numbers]")
 @click.option(
@@ -76,29 +80,57 @@ def _is_of_others(path: str) -> bool:
     "--batch",
     type=click.IntRange(1),
     metavar="ROWS",
-    help="Commit after so many rows: for sources larger than the memory.",
+    help="Commit after so many rows, so that other writers need not wait for all.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.pass_context
 def import_command(
-    ctx: click.Context, /, file: str, source: str, types: tuple[str, ...], **options: Any
+    ctx: click.Context, /, file: str, sources: tuple[str, ...], types: tuple[str, ...], **options: Any
 ) -> None:
     """Read SOURCE into the database FILE, which is created if necessary. `-` reads stdin.
 
     SOURCE may be JSON Lines, JSON, CSV, Parquet, Arrow, SQLite, sqlitedict, diskcache, TinyDB, LMDB, dbm,
-    shelve or pickle. An import is one transaction: an error or Ctrl-C leaves FILE as it was. Rows that cannot
-    be imported are listed with the reason, and the exit code is then 3.
+    shelve or pickle. FILE may be the URL of a server. An import is one transaction: an error or Ctrl-C leaves
+    FILE as it was. Several sources are imported one after the other, each in a transaction of its own. Rows
+    that cannot be imported are listed with the reason, and the exit code is then 3.
 
     \b
     Examples:
       pellucid import people.pel people.jsonl --table people --key email
       pellucid import people.pel people.csv --type zip=text --dates
+      pellucid import log.pel logs/*.jsonl --table log
       pellucid import shop.pel shop.sqlite
       gunzip -c log.jsonl.gz | pellucid import log.pel - --table log
     """
+    skipped = 0
+    for number, source in enumerate(sources):
+        try:
+            report = _imported(file, source, types, options)
+        except KeyboardInterrupt as stopped:
+            say("; ".join(["stopped", *map(str, stopped.args), *_rest(sources, number)]))
+            ctx.exit(130)
+        except (Refused, pellucid.Error, OSError, ValueError, TypeError, MemoryError) as error:
+            if number == 0:
+                raise
+            raise Refused("; ".join([message_of(error), *_rest(sources, number)])) from error
+        click.echo(with_options(str(report)), err=bool(report.skipped_count))
+        skipped += report.skipped_count
+    if skipped:
+        ctx.exit(SKIPPED)
+
+
+def _rest(sources: tuple[str, ...], number: int) -> list[str]:
+    """What to say of the sources before one that was not imported."""
+    if number == 0:
+        return []
+    return [f"{number} of {len(sources)} sources were imported before, so begin again with {sources[number]}"]
+
+
+def _imported(file: str, source: str, types: tuple[str, ...], options: dict[str, Any]) -> Any:
+    """Import one source, and return the report."""
     pickles = options["pickles"]
     try:
-        report = pellucid.import_from(
+        return pellucid.import_from(
             sys.stdin.buffer if source == "-" else source,
             file,
             table=options["table"],
@@ -119,12 +151,6 @@ def import_command(
             raise
         swapped = f"pellucid import {shlex.quote(source)} {shlex.quote(file)}"
         raise Refused(f"{file} is not a database, and the database comes first: {swapped}") from None
-    except KeyboardInterrupt as stopped:
-        say("; ".join(["stopped", *map(str, stopped.args)]))
-        ctx.exit(130)
-    click.echo(with_options(str(report)), err=bool(report.skipped_count))
-    if report.skipped_count:
-        ctx.exit(SKIPPED)
 
 
 @click.command("export")
@@ -135,7 +161,8 @@ def import_command(
     "--format",
     "form",
     type=click.Choice(TARGETS),
-    help="What to write, if the suffix of TARGET says nothing.",
+    metavar="FORMAT",
+    help=f"What to write, if the suffix of TARGET says nothing: {', '.join(TARGETS)}.",
 )
 @click.option("--key", metavar="FIELD", help="Write the keys as this field. Without it, they are left out.")
 @click.option("--where", help="Only rows for which this condition is true.")
