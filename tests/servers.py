@@ -100,6 +100,12 @@ def has_citus(dsn: str) -> bool:
         return bool(found.fetchone()[0])
 
 
+def are_many(database: Any) -> bool:
+    """Whether the database is on a server that distributes tables."""
+    catalog = getattr(database, "_catalog", None)
+    return catalog is not None and catalog.has_citus
+
+
 def needs_citus(dsn: str) -> None:
     """Pass the test over where the server has no Citus."""
     if not has_citus(dsn):

@@ -37,6 +37,8 @@ def db(
         empty = servers.empty_database(started(servers.chosen()[0]), max_connections="60")
         with empty as url, pellucid.open(url) as database:
             if servers.are_distributed():
+                # As a program does that makes its handles before its transactions.
+                database.table("first", distributed=True)
                 distribute_all(request.getfixturevalue("monkeypatch"))
             yield database
         return

@@ -32,6 +32,7 @@ OF_MANY_SERVERS = (
     "test_a_unique_value_is_refused_and_nothing_is_written",
     "test_an_index_over_rows_that_share_a_value_cannot_be_unique",
     "test_the_same_index_again_is_nothing_and_another_one_is_refused",
+    "test_indexes_are_described",
     "test_indexes_on_a_server_are_as_the_model",
     "test_an_iteration_sees_the_state_at_its_start",
     "test_an_iteration_inside_a_transaction_sees_the_state_at_its_start",

@@ -5,13 +5,14 @@ These tests need a Citus: `PELLUCID_TEST_DSN` names one, with the role that may 
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pellucid
 import pytest
 import servers
 from pellucid import F
-from pellucid.errors import TransactionError
+from pellucid.errors import Busy, TransactionError
 
 
 @pytest.fixture
@@ -84,6 +85,39 @@ def test_no_snapshot_and_no_unique_index(cluster: Any) -> None:
         assert snapshot.table("plain")["a"] == {"n": 1}
         with pytest.raises(TransactionError, match="no common snapshot"):
             list(snapshot.table("t").values())
+
+
+def test_the_first_distributed_table_is_made_beside_others(cluster: Any, url: str) -> None:
+    plain = cluster.table("plain")
+    plain.create_index("n", F.n)
+    plain[1] = {"n": 1}
+    with pellucid.open(url) as other, other.snapshot() as before:
+        with other.transaction():
+            assert other.table("plain")[1] == {"n": 1}
+            table = cluster.table("t", distributed=True)
+            assert cluster.tables() == ["plain"]
+            assert table.extend([{"n": 1}, {"n": 2}]) == 2
+            for name in ("plain", "t"):
+                with pytest.raises(Busy, match="run the transaction again"):
+                    other.table(name)
+        with contextlib.suppress(Busy):
+            assert before.table("plain")[1] == {"n": 1}
+        assert other.run(lambda: len(other.table("t"))) == 2
+        assert [row.n for row in plain.index("n").range()] == [1]
+        assert cluster.check() == []
+
+
+def test_the_first_distributed_table_is_not_made_in_a_transaction(cluster: Any) -> None:
+    def make() -> None:
+        cluster.table("plain")[1] = 1
+        cluster.table("t", distributed=True)[1] = 1
+
+    with pytest.raises(TransactionError, match="make it before, with"):
+        cluster.run(make)
+    assert cluster.tables() == []
+    cluster.table("t", distributed=True)
+    cluster.run(make)
+    assert cluster.tables() == ["plain", "t"]
 
 
 def test_a_watch_is_refused(cluster: Any) -> None:

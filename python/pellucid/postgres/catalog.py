@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable
 from typing import TypeVar
 
-from pellucid.errors import DatabaseCorrupt, DatabaseError, NewerFormat, NotADatabase
+from pellucid.errors import Busy, DatabaseCorrupt, DatabaseError, NewerFormat, NotADatabase
 from pellucid.postgres import failures, triggers
 from pellucid.postgres.connections import Session
 from pellucid.postgres.statements import IndexInfo, Layout, Making, Statements, quoted
@@ -203,6 +203,8 @@ class Catalog:
             [value],
         )
         if not rows:
+            if self.has_citus and not session.is_idle:
+                self._check_shared(session)
             return None
         number, name, generation = rows[0][:3]
         indexes = tuple(
@@ -237,20 +239,35 @@ class Catalog:
         )
         return bool(session.rows(asked, [relation])[0][0])
 
+    def unshared(self, session: Session) -> dict[str, str]:
+        """Return the relations of the catalog that the other servers do not have yet, by their names."""
+        asked = b"SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = $1::text::regclass)"
+        every = {name: quoted(self.schema, name).decode() for name in (*SHARED, "counters")}
+        return {
+            name: relation for name, relation in every.items() if not session.rows(asked, [relation])[0][0]
+        }
+
     def share(self, session: Session) -> None:
         """Give the catalog to all servers, so that each reads it as its own (reference tables).
 
-        Where the session is in no transaction, others wait for one table at a time and not for long.
+        A transaction that began before then sees a catalog without rows. All is one transaction, so that it
+        sees no table without its indexes.
         """
-        for name in (*SHARED, "counters"):
-            relation = quoted(self.schema, name).decode()
-            asked = b"SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = $1::text::regclass)"
-            if session.rows(asked, [relation])[0][0]:
-                continue
+        left = self.unshared(session)
+        if not left:
+            return
+        session.execute(b"BEGIN")
+        for name in left:
             make = b"create_reference_table($1::text::regclass)"
             if name not in SHARED:
                 make = b"create_distributed_table($1::text::regclass, 'id', colocate_with => 'none')"
-            session.rows(b"SELECT " + make, [relation])
+            session.rows(b"SELECT " + make, [left[name]])
+        session.execute(b"COMMIT")
+
+    def _check_shared(self, session: Session) -> None:
+        """Raise in a transaction that began before the catalog was given to all servers."""
+        if not session.rows(self._sql("SELECT FROM {schema}.about")):
+            raise Busy(failures.CATALOG_MOVED)
 
     def create(self, session: Session, name: str, making: Making, *, is_alone: bool) -> Layout:
         """Create a table, unless another client has just done it; `is_alone`: in a transaction of its own."""

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from pellucid._native import ServerCodec, ServerGate
-from pellucid.errors import Busy, Closed, DatabaseError, ReadOnly
+from pellucid.errors import Busy, Closed, DatabaseError, ReadOnly, TransactionError
 from pellucid.postgres import care, catalog, connections, failures, transactions
 from pellucid.postgres.catalog import Catalog
 from pellucid.postgres.connections import Connections, Lost, Parameters, Rows, Session
@@ -191,6 +191,9 @@ class Database(Mapping, Source):
                 f"{self._place.shown} has no extension citus, so its tables cannot be distributed: leave out "
                 "distributed=True, or install Citus and run CREATE EXTENSION citus"
             )
+        if distributed and self._mode != "r" and self._running() is None:
+            # Not in the transaction that stores the first row, which would not see the catalog any more.
+            self._share()
         return Table(
             self,
             name,
@@ -319,9 +322,10 @@ class Database(Mapping, Source):
         """Create a table in the transaction that runs, or in one of its own."""
         check_name(name)
         running = self._running()
-        if making.is_distributed:
-            with self._connections.lent() as session:
-                catalog.again(session, lambda: self._catalog.share(session))
+        if making.is_distributed and running is None:
+            self._share()
+        elif making.is_distributed:
+            self._check_shared()
         if running is None:
             layout = self._with_session(
                 lambda session: self._catalog.create(session, name, making, is_alone=True)
@@ -331,6 +335,20 @@ class Database(Mapping, Source):
                 lambda session: self._catalog.create(session, name, making, is_alone=False)
             )
         return self._keep(layout)
+
+    def _share(self) -> None:
+        """Give the catalog to all servers of a cluster."""
+        with self._connections.lent() as session:
+            catalog.again(session, lambda: self._catalog.share(session))
+
+    def _check_shared(self) -> None:
+        """Raise if the catalog would have to be given to all servers, which a transaction keeps back."""
+        with self._connections.lent() as session:
+            if self._catalog.unshared(session):
+                raise TransactionError(
+                    "the first distributed table of a database cannot be made in a transaction: make it "
+                    "before, with db.table(name, distributed=True)"
+                )
 
     # Transactions
 

@@ -37,6 +37,12 @@ CONFLICT = (
 )
 
 
+CATALOG_MOVED = (
+    "the first distributed table of this database was made since this transaction began, so it does not see "
+    "the catalog any more; nothing was stored: run the transaction again, as db.run(function) does"
+)
+
+
 ENDED = "an earlier error has ended this transaction; leave its block and begin another one"
 
 
@@ -68,7 +74,7 @@ def is_internal(error: BaseException) -> bool:
 def is_conflict(error: BaseException) -> bool:
     """Return whether a transaction that raised this may succeed when it runs again."""
     cause = error.__cause__
-    is_ours = error.args[:1] == (CONFLICT,)
+    is_ours = error.args[:1] in ((CONFLICT,), (CATALOG_MOVED,))
     return isinstance(error, Busy) and (is_ours or sqlstate(cause) in CONFLICTS | NO_RELATION)
 
 
