@@ -12,10 +12,19 @@ import concurrent.futures
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import TransactionError
+from pellucid.errors import DatabaseError, TransactionError
 from pellucid.postgres import failures, keys
 from pellucid.postgres.connections import Lost, Parameters, Rows, Statement
-from pellucid.postgres.queries import Column, Predicate, Where, aggregates, exact, order_of, part_of
+from pellucid.postgres.queries import (
+    Column,
+    Predicate,
+    Where,
+    aggregates,
+    exact,
+    order_of,
+    part_of,
+    quick_aggregates,
+)
 from pellucid.postgres.scan import ALL, BEGIN, Pages
 from pellucid.postgres.statements import Statements, big_int, quoted
 
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
 # A query with a limit up to this has its rows in one answer.
 WHOLE_COUNT_MAX = 1000
 SHOWN_SIZE_MAX = 40
+# A field of JSON cannot be cast to a number.
+NOT_NUMERIC = "22023"
 
 
 class Disordered(Exception):
@@ -92,10 +103,26 @@ class Reading(Pages):
         where = Where(self._columns)
         clause = where.clause(predicates)
         field = f"value #> {where.parameter(names)}::text[]"
-        text = f"SELECT {aggregates(verb, field)} FROM {self._sql.rows.decode()}{clause}"
-        found = self._answered(text.encode(), where.given)
+        rows = f"FROM {self._sql.rows.decode()}{clause}"
+        quick = quick_aggregates(verb, field) if verb != "count" else ""
+        found = self._of_numbers(f"SELECT {quick} {rows}", where.given) if quick else None
+        if found is None:
+            text = f"SELECT {aggregates(verb, field)} {rows}"
+            found = self._answered(text.encode(), where.given)
         self.end()
         return exact(verb, *found[0])
+
+    def _of_numbers(self, text: str, given: Parameters) -> Rows | None:
+        """Return what a statement gives that fails where a field is no number; None if it did."""
+        if self._running is not None or self._source._is_snapshot or self._session is not None:
+            # It would end the transaction.
+            return None
+        try:
+            return self._answered(text.encode(), given)
+        except DatabaseError as error:
+            if failures.sqlstate(error.__cause__) != NOT_NUMERIC:
+                raise
+            return None
 
     def rows(
         self,
