@@ -188,6 +188,38 @@ def test_threads_and_tasks_have_transactions_of_their_own(url: str) -> None:
                 assert threads.submit(lambda: "in" in db).result() is False
 
 
+def test_transactions_in_all_connections_do_not_wait_for_more(url: str) -> None:
+    count = 3
+    ready, is_done = threading.Barrier(count), threading.Event()
+    with pellucid.open(url + f"&max_connections={count}", timeout=2) as db, pellucid.open(url) as other:
+        db.table("t").append({"n": -1})
+        other.table("u").extend({f"field{number}": number} for number in range(20))
+
+        def work(number: int) -> None:
+            with db.transaction():
+                first = db.table("t")[0]
+                ready.wait()
+                assert len(first) == 1
+                if number:
+                    assert is_done.wait(60)
+                    return
+                # New numbers, new shapes, and rows with shapes that this client does not know yet.
+                other.table("u").append({"late": 1})
+                db.table("t").extend({"n": number, f"own{number}": number} for number in range(5))
+                assert db.table("t").append({"n": 5}) > 5
+                assert [len(row) for row in db.table("u").values()] == [1] * 20
+
+        with ThreadPoolExecutor(count) as threads:
+            works = [threads.submit(work, number) for number in range(count)]
+            try:
+                works[0].result()
+            finally:
+                is_done.set()
+            for one in works:
+                one.result()
+        assert [row.n for row in db.table("t").values()] == [-1, *range(6)]
+
+
 def test_what_a_killed_client_left_open_is_rolled_back(url: str) -> None:
     program = (
         "import pellucid, sys, time\n"

@@ -19,7 +19,6 @@ from pellucid.postgres.connections import Rows
 from pellucid.postgres.failures import LayoutChanged
 from pellucid.postgres.numbers import INT_MAX, Block
 from pellucid.postgres.saving import BATCH_COUNT_MAX, BATCH_SIZE_MAX, Saving
-from pellucid.postgres.statements import big_int
 from pellucid.postgres.transactions import Running
 
 BLOCK_MAX = 1024
@@ -39,8 +38,7 @@ class Appending(Saving):
         numbers = list(range(block.next, min(block.stop, block.next + count)))
         missing = count - len(numbers)
         if missing:
-            taken = max(missing, block.size)
-            first = self._taken_numbers(taken, block.stop)
+            first, taken = self._taken_numbers(max(missing, block.size), missing, block.stop)
             numbers += range(first, first + missing)
             block.stop = first + taken
             block.size = min(block.size * 2, BLOCK_MAX)
@@ -68,16 +66,17 @@ class Appending(Saving):
         block = self._block()
         block.next = block.stop = 0
         block.size = 1
-        self._source._next_ints(self._for_writing().layout, big_int(number), big_int(0))
+        self._source._next_ints(self._for_writing().layout, number, 0, 0)
 
-    def _taken_numbers(self, count: int, least: int) -> int:
+    def _taken_numbers(self, wanted: int, needed: int, least: int) -> tuple[int, int]:
+        """Take numbers from `least` on; return the first one, and how many there are."""
         least = max(least, self._behind_keys())
         source = self._source
-        if least + count <= INT_MAX:
+        if least + wanted <= INT_MAX:
             layout = self._for_writing().layout
-            first = source._next_ints(layout, big_int(least), big_int(count))
-            if first is not None:
-                return int(first)
+            taken = source._next_ints(layout, least, wanted, needed)
+            if taken is not None:
+                return taken
         raise ValueError(
             f"table {self.name!r} has a number key of 2**63 - 1 or more, after which append() has no next "
             "int; put the "

@@ -10,12 +10,15 @@ import select
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import Busy
 from pellucid.postgres import failures
 from pellucid.postgres.driver import psycopg
 from pellucid.postgres.url import Place
+
+if TYPE_CHECKING:
+    from pellucid.postgres.transactions import Running
 
 Parameters = Sequence[Any]
 Rows = list[tuple[Any, ...]]
@@ -26,6 +29,8 @@ IDLE_SECONDS_TRUSTED = 0.5
 COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TAIL = b"\xff\xff"
 COPY_PIECE_SIZE = 1 << 20
+# How long a transaction waits for a second connection.
+BESIDE_SECONDS_MAX = 0.2
 
 
 class Array:
@@ -279,6 +284,28 @@ class Connections:
     def lent(self, timeout: float | None = None) -> Iterator[Session]:
         """A connection for the block."""
         session = self.take(timeout)
+        try:
+            yield session
+        except Lost as lost:
+            raise failures.of_lost(lost.args[0], self.place, was_sent=False) from lost.args[0]
+        finally:
+            self.give(session)
+
+    @contextlib.contextmanager
+    def beside(self, running: Running | None) -> Iterator[Session]:
+        """A connection for the block: another one than the transaction's, unless none is free.
+
+        Transactions that all wait for another connection would wait for each other.
+        """
+        if running is None:
+            with self.lent() as session:
+                yield session
+            return
+        try:
+            session = self.take(BESIDE_SECONDS_MAX)
+        except Busy:
+            yield running.ready()
+            return
         try:
             yield session
         except Lost as lost:

@@ -18,7 +18,7 @@ from pellucid.postgres.shapes import Shapes
 from pellucid.postgres.snapshot import Snapshot
 from pellucid.postgres.source import Source
 from pellucid.postgres.standing import Standing
-from pellucid.postgres.statements import Layout, Making
+from pellucid.postgres.statements import Layout, Making, big_int
 from pellucid.postgres.table import Mapping, Table
 from pellucid.postgres.transactions import Running, TransactionContext
 from pellucid.postgres.url import Place, parse
@@ -506,21 +506,28 @@ class Database(Mapping, Source):
         """Learn the shapes of other clients, if there are `count` of them."""
         if count <= self._codec.shape_count:
             return
-        with self._connections.lent() as session:
+        # A transaction that sees a row sees its shapes, too, unless that is on another server.
+        with self._connections.beside(None if self._catalog.has_citus else self._running()) as session:
             self._shapes.learn(session)
 
     def _admit(self, shapes: list[bytes]) -> list[int] | None:
         return self._shapes.admit(self._connections, shapes)
 
-    def _next_ints(self, layout: Layout, least: Any, count: Any) -> int | None:
-        """Take numbers for rows, in a transaction of its own where the table is there for all."""
-        take = self._catalog.next_ints
+    def _next_ints(self, layout: Layout, least: int, wanted: int, needed: int) -> tuple[int, int] | None:
+        """Take numbers for rows; return the first one, and how many there are.
+
+        They are taken in a transaction of its own, where the table is there for all and a connection is free.
+        Else they go with the caller's transaction, so that no more are taken than are needed.
+        """
         running = self._running()
-        with self._connections.lent() as session:
-            first = take(session, layout, least, count)
-        if first is None and running is not None:
-            first = take(running.ready(), layout, least, count)
-        return first
+        take = self._catalog.next_ints
+        with self._connections.beside(running) as session:
+            is_own = running is None or session is not running.session
+            count = wanted if is_own else needed
+            first = take(session, layout, big_int(least), big_int(count))
+        if first is None and running is not None and is_own:
+            first, count = take(running.ready(), layout, big_int(least), big_int(needed)), needed
+        return None if first is None else (first, count)
 
     def _fetch_ahead(self, work: Callable[[], Rows]) -> concurrent.futures.Future[Rows]:
         if self._threads is None:

@@ -12,12 +12,10 @@ from pellucid._native import ServerCodec
 from pellucid.errors import Busy, DatabaseError
 from pellucid.postgres import failures
 from pellucid.postgres.catalog import formed
-from pellucid.postgres.connections import Connections, Session
+from pellucid.postgres.connections import BESIDE_SECONDS_MAX, Connections, Session
 from pellucid.postgres.statements import quoted
 
 ATTEMPTS = 100
-# A client whose connections are all in use does not wait for another one: it writes without the shape.
-WAIT_SECONDS_MAX = 0.2
 
 
 class Shapes:
@@ -41,7 +39,7 @@ class Shapes:
     def admit(self, connections: Connections, shapes: list[bytes]) -> list[int] | None:
         """Return the ids of shapes, given by the bytes of their names, once the server has them all.
 
-        None if no connection is free for it: the caller then writes without new shapes.
+        None if all connections stay in use: the caller then writes without new shapes.
         """
         for _ in range(ATTEMPTS):
             ids = self._codec.ids_of(shapes)
@@ -49,7 +47,7 @@ class Shapes:
                 return [number for number in ids if number is not None]
             missing = [names for names, number in zip(shapes, ids, strict=True) if number is None]
             try:
-                with connections.lent(WAIT_SECONDS_MAX) as session:
+                with connections.lent(BESIDE_SECONDS_MAX) as session:
                     try:
                         for names in missing:
                             digest = hashlib.blake2b(names, digest_size=16).digest()

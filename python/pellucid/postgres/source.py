@@ -108,8 +108,8 @@ class Source:
         """Return the ids of shapes, once the server has them; None if it cannot be asked now."""
         raise ReadOnly(FROZEN)
 
-    def _next_ints(self, layout: Layout, least: Any, count: Any) -> int | None:
-        """Take numbers for rows, in a transaction of its own where the table is there for all."""
+    def _next_ints(self, layout: Layout, least: int, wanted: int, needed: int) -> tuple[int, int] | None:
+        """Take numbers for rows; return the first one, and how many there are."""
         raise ReadOnly(FROZEN)
 
     def _fetch_ahead(self, work: Callable[[], Rows]) -> concurrent.futures.Future[Rows]:
