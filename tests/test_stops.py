@@ -367,21 +367,27 @@ def test_the_encoding_of_a_value_stops_at_a_signal(
     value: Any, table: Any, ring_soon: Callable[[], None]
 ) -> None:
     for encode in (pellucid.dumps, table.append, lambda value: table.update(a=value)):
-        ring_soon()
-        with pytest.raises(Rang):
-            encode(value)
+        assert was_stopped(functools.partial(encode, value), ring_soon)
     assert len(table) == 0
 
 
 def test_a_list_may_change_where_its_encoding_stops(ring_soon: Callable[[], None]) -> None:
-    rows = [{"a": number} for number in range(1_000_000)]
+    rows: list[dict[str, int]] = []
 
     def cut(*_: object) -> None:
         del rows[500:]
         gc.collect()
 
+    def is_stopped() -> bool:
+        rows[:] = [{"a": number} for number in range(1_000_000)]
+        ring_soon()
+        try:
+            pellucid.dumps(rows)
+        except RuntimeError as error:
+            return "changed size" in str(error)
+        return False
+
     signal.signal(signal.SIGALRM, cut)
-    ring_soon()
-    with pytest.raises(RuntimeError, match="changed size"):
-        pellucid.dumps(rows)
+    # On a busy machine the signal may come before the encoding begins.
+    assert any(is_stopped() for _ in range(20))
     assert len(rows) == 500

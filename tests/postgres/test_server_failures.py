@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import signal
 import subprocess
@@ -18,9 +17,15 @@ import pytest
 import servers
 from pellucid.errors import Busy, CommitUnknown, DatabaseError, DiskFull
 
-SECONDS = 6
 STOPS = 3
 WRITERS = 4
+
+
+@pytest.fixture(scope="module", params=servers.chosen())
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A connection string for a server of these tests alone, which has little to recover."""
+    with servers.running(request.param) as dsn:
+        yield dsn
 
 
 @pytest.fixture
@@ -41,20 +46,20 @@ def crash(server: str) -> Callable[[], None]:
 class Writer:
     """What one client has written, by what it was told of it."""
 
-    def __init__(self, db: Any, number: int, until: float, *, is_distributed: bool = False) -> None:
+    def __init__(self, db: Any, number: int, *, is_distributed: bool = False) -> None:
         self.db = db
         self.table = db.table("t", distributed=True) if is_distributed else db.table("t")
         self.number = number
-        self.until = until
+        self.ends = False
         self.stored: set[int] = set()
         self.unknown: set[int] = set()
         self.not_stored: set[int] = set()
         self.others: list[BaseException] = []
 
     def write(self) -> None:
-        """Store pairs of rows and single rows until the time is over."""
+        """Store pairs of rows and single rows until it has to end."""
         turn = 0
-        while time.monotonic() < self.until or not self.stored:
+        while not self.ends:
             turn += 1
             try:
                 self.store(turn)
@@ -91,34 +96,57 @@ class Writer:
             assert all(row == {"n": turn} for row in found)
 
 
+def begun(writers: list[Writer]) -> list[threading.Thread]:
+    """Have each writer write in a thread of its own."""
+    threads = [threading.Thread(target=writer.write, daemon=True) for writer in writers]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def end(writers: list[Writer], threads: list[threading.Thread]) -> None:
+    """Have the writers end, and wait for it."""
+    for writer in writers:
+        writer.ends = True
+    for thread in threads:
+        thread.join()
+
+
+def wait_for(writers: list[Writer], count: int, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Return when each writer has stored so many times more, or cannot go on."""
+    wanted = [len(writer.stored) + count for writer in writers]
+    while any(
+        len(writer.stored) < least and not writer.others
+        for writer, least in zip(writers, wanted, strict=True)
+    ):
+        meanwhile()
+        time.sleep(0.02)
+
+
 def test_a_restart_under_load_loses_nothing_that_was_acknowledged(
     url: str, crash: Callable[[], None]
 ) -> None:
     with contextlib.ExitStack() as stack:
-        until = time.monotonic() + SECONDS
         writers = [
-            Writer(stack.enter_context(pellucid.open(url, timeout=20)), number, until)
-            for number in range(WRITERS)
+            Writer(stack.enter_context(pellucid.open(url, timeout=20)), number) for number in range(WRITERS)
         ]
-        writers[0].db.table("t")["first"] = {"n": 0}
-        threads = [threading.Thread(target=writer.write) for writer in writers]
-        for thread in threads:
-            thread.start()
+        table = writers[0].db.table("t")
+        table["first"] = {"n": 0}
         reads: list[int] = []
-        kills = 0
-        while time.monotonic() < until:
-            if kills < 2 and all(len(writer.stored) > 20 * (kills + 1) for writer in writers):
-                # It recovers from its log, and takes connections again.
-                crash()
-                kills += 1
+
+        def read() -> None:
             with contextlib.suppress(DatabaseError):
-                reads.append(len(writers[0].db.table("t")))
-            time.sleep(0.02)
-        for thread in threads:
-            thread.join()
-        assert kills == 2
+                reads.append(len(table))
+
+        threads = begun(writers)
+        for _ in range(STOPS):
+            wait_for(writers, 20, read)
+            # It recovers from its log, and takes connections again.
+            crash()
+        wait_for(writers, 20, read)
+        end(writers, threads)
         assert reads == sorted(reads)
-        rows = dict(writers[0].db.table("t").items())
+        rows = dict(table.items())
         for writer in writers:
             writer.check(rows)
         assert any(writer.not_stored or writer.unknown for writer in writers)
@@ -161,12 +189,6 @@ class Worker:
         started.returncode = 0
 
 
-def wait_for(writers: list[Writer], count: int) -> None:
-    """Return when each writer has stored so many times, or cannot go on."""
-    while any(len(writer.stored) < count and not writer.others for writer in writers):
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def worker(server: str, crash: Callable[[], None]) -> Worker:
     """A worker of the Citus cluster, which may be stopped and started."""
@@ -185,22 +207,17 @@ def test_a_worker_of_citus_that_stops_and_starts_loses_nothing(url: str, worker:
         with pellucid.open(url) as db:
             db.table("t", distributed=True)["first"] = {"n": 0}
         writers = [
-            Writer(stack.enter_context(pellucid.open(url, timeout=20)), number, math.inf, is_distributed=True)
+            Writer(stack.enter_context(pellucid.open(url, timeout=20)), number, is_distributed=True)
             for number in range(WRITERS)
         ]
-        threads = [threading.Thread(target=writer.write) for writer in writers]
-        for thread in threads:
-            thread.start()
-        for stop in range(STOPS):
-            wait_for(writers, 10 * (stop + 1))
+        threads = begun(writers)
+        for _ in range(STOPS):
+            wait_for(writers, 10)
             worker.stop()
             time.sleep(0.5)
             worker.start()
-        wait_for(writers, 10 * (STOPS + 1))
-        for writer in writers:
-            writer.until = 0
-        for thread in threads:
-            thread.join()
+        wait_for(writers, 10)
+        end(writers, threads)
         # What a worker has prepared for a commit waits for this, or for the server's own look once a minute.
         with servers.driver("psycopg").connect(server, autocommit=True) as connection:
             connection.execute("SELECT recover_prepared_transactions()")

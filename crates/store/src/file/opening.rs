@@ -8,6 +8,7 @@
 //!
 //! `flock` does not interfere with LMDB, whose own locks are on its lock file.
 
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -363,14 +364,23 @@ pub(crate) fn same_file(path: &Path, file: &File) -> Option<FileId> {
     (id_of(&there) == id_of(&here)).then(|| id_of(&here))
 }
 
+/// How often the kernel's list of locks is read before a file counts as held by no known process.
+const LIST_READS_MAX: u32 = 10;
+
 /// The other processes that hold a `flock` on a file.
+///
+/// The kernel hands out its list a page at a time. A lock that some process on the machine releases
+/// between two pages moves the others forward, and one of them is in neither page. So a list without
+/// a holder is read again.
 pub(crate) fn holders(file: &File) -> Vec<Holder> {
     let Ok(metadata) = file.metadata() else { return Vec::new() };
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let mut pids: Vec<u32> = locks.lines().filter_map(|line| pid_of_lock(line, metadata.ino())).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids.retain(|pid| *pid != std::process::id());
+    let listed = || {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        let pids = locks.lines().filter_map(|line| pid_of_lock(line, metadata.ino()));
+        let others: BTreeSet<u32> = pids.filter(|pid| *pid != std::process::id()).collect();
+        (!others.is_empty()).then_some(others)
+    };
+    let pids = (0..LIST_READS_MAX).find_map(|_| listed()).unwrap_or_default();
     let holder = |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
     pids.into_iter().map(holder).collect()
 }
