@@ -125,6 +125,16 @@ def test_runs_that_do_not_belong_together_are_refused(
     assert text in capsys.readouterr().err
 
 
+def test_a_run_of_another_python_is_passed_over(root: Path) -> None:
+    others = a_run(created="2026-12-01T00:00:00+00:00")
+    for measure in others.measures:
+        measure.results = [one for one in measure.results if not one.ours]
+    write(root / "results/json-lines.json", [a_run()])
+    write(root / "results/other.json", [others])
+    [(path, _)] = publish.newest(root / "results").values()
+    assert path.name == "json-lines.json"
+
+
 def test_a_run_that_was_stopped_gives_what_it_has(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = a_run(experiment="megabyte", complete=False)
     run.measures[0].id = "megabyte/write/2000"

@@ -213,12 +213,17 @@ class PublishError(Exception):
 
 
 def newest(folder: Path, *, with_quick: bool = False) -> dict[str, tuple[Path, Dataset]]:
-    """Return the newest run of each experiment that a folder has, with its file."""
+    """Return the newest run of each experiment that a folder has, with its file.
+
+    Runs of the collector under other Pythons have none of our results, and are passed over.
+    """
     found: dict[str, tuple[Path, Dataset]] = {}
     for path in sorted(folder.glob("*.json")):
         for run in read(path):
             if run.quick and not with_quick:
                 raise PublishError(f"{path} is of a quick run, whose figures mean nothing")
+            if not any(result.ours for measure in run.measures for result in measure.results):
+                continue
             before = found.get(run.experiment)
             if before is None or (run.complete, run.created) > (before[1].complete, before[1].created):
                 found[run.experiment] = path, run
