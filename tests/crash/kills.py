@@ -30,6 +30,9 @@ from crash.operations import Model, Tables, Writer, apply_to_model
 SEGMENT_SIZES = [1 << 16, 1 << 16, 1 << 17, 1 << 20, 0]
 """Areas of the log: the small ones are full after some hundred operations; 0 is the usual size."""
 
+SORT_MEMORY = 1 << 16
+"""So much memory have large updates to sort their rows in: what is more goes into runs in a file."""
+
 COMPRESSED_SHARE = 0.3
 """So many rounds have all tables compressed, and train many dictionaries."""
 
@@ -45,8 +48,10 @@ TARGETS: list[Target] = [
     (("checkpoint",), 0.003),
     (("close",), 0.004),
     (("compact",), 0.008),
+    (("online",), 0.03),
+    (("sorted",), 0.03),
 ]
-WEIGHTS = [16, 10, 12, 10, 12, 14, 22, 6, 6]
+WEIGHTS = [16, 10, 12, 10, 12, 14, 22, 6, 6, 12, 12]
 PATIENCE = 0.1
 """Whoever does not come to the phase in which it is to be killed is killed then anyway."""
 
@@ -97,6 +102,7 @@ def run_round(seed: int, folder: Path) -> Tally:
         # A reader may have outlived everybody.
         round_.kill_all()
         _native._limit_log(0)
+        _native._limit_sorts(0)
         _native._compress_all(False)
     shutil.rmtree(folder)
     tally.seconds = time.monotonic() - begin
@@ -124,6 +130,7 @@ class Round:
         kind = "compressed tables" if is_compressed else "tables"
         self.tell(f"{len(self.models)} writers of {kind}, segments of {segment_size or 'the usual'} bytes")
         _native._limit_log(segment_size)
+        _native._limit_sorts(SORT_MEMORY)
         # Dictionaries are trained at 1, 2, 4, 8, ... rows.
         _native._compress_all(is_compressed)
         for number in range(self.dice.randint(2, 3)):

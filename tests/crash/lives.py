@@ -36,6 +36,8 @@ PHASES = [
     "checkpoint",
     "close",
     "compact",
+    "online",
+    "sorted",
 ]
 """What one is in the middle of: "replay" opens what the dead have left, "join" opens it beside others."""
 
@@ -161,6 +163,8 @@ def write(notes: Notes, path: Path, writer: Writer, *, is_beside: bool, durabili
                 db.sync()
             elif operation.kind == "compact":
                 db.compact()
+            elif operation.kind == "online":
+                db.compact(online=True)
             elif operation.kind == "reopen":
                 db.close()
                 db = opened(path, notes, is_beside=not writer.is_alone, durability=durability)

@@ -111,6 +111,8 @@ class Writer:
             self.sync: 3,
             self.reopen: 2,
             self.compact: 1 if self.is_alone else 0,
+            self.online: 1,
+            self.sort: 1,
         }
         favourites = {
             "large": self.large,
@@ -118,6 +120,8 @@ class Writer:
             "checkpoint": self.sync,
             "close": self.reopen,
             "compact": self.compact,
+            "online": self.online,
+            "sorted": self.sort,
         }
         favourite = favourites.get(self.favourite)
         if favourite is not None and kinds[favourite]:
@@ -226,6 +230,13 @@ class Writer:
         rows = {start + number: {"x": number, "text": "b" * size, "tags": []} for number in range(count)}
         return Operation("bulk", "update", [("update", name, rows)])
 
+    def sort(self) -> Operation:
+        """Put more rows at once than the memory for sorts has room for, in no order."""
+        numbers = self.dice.sample(range(2_000), self.dice.choice([400, 800]))
+        text = "s" * self.dice.choice([20, 150])
+        rows = {f"row {number}": {"x": number, "text": text, "tags": []} for number in numbers}
+        return Operation("sorted", "update", [("update", f"{self.name} sorted", rows)])
+
     def table(self) -> Operation:
         name = self.any_table()
         if name not in self.model.tables:
@@ -250,6 +261,9 @@ class Writer:
 
     def compact(self) -> Operation:
         return Operation("compact", "compact")
+
+    def online(self) -> Operation:
+        return Operation("online", "online")
 
 
 def apply_to_model(tables: Tables, changes: list[Change]) -> None:
