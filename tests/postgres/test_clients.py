@@ -220,6 +220,51 @@ def test_transactions_in_all_connections_do_not_wait_for_more(url: str) -> None:
         assert [row.n for row in db.table("t").values()] == [-1, *range(6)]
 
 
+def test_values_that_are_read_and_written_while_they_are_loaded(url: str) -> None:
+    count = 9_000
+    with pellucid.open(url) as db:
+        source, target = db.table("source"), db.table("target")
+        source.extend({"n": number} for number in range(count))
+
+        def values() -> Iterator[Any]:
+            # The same transaction reads, writes and asks between the parts that are loaded.
+            for record in source.values():
+                if record.n % 1000 == 999:
+                    source[record.n].seen = len(target)
+                yield {"n": record.n, f"shape{record.n % 3000}": 1}
+
+        assert target.extend(values()) == count
+        assert [row.n for row in target.values()] == list(range(count))
+        assert source[count - 1].seen > count // 2
+        with db.transaction():
+            with pytest.raises(ZeroDivisionError), db.transaction():
+                target.extend({"n": 1 if number < 8_500 else 1 // 0} for number in range(count))
+            assert len(target) == count
+            target.extend([{"n": -1}] * 5_000)
+        assert len(target) == count + 5_000
+        assert all(session.is_idle for session in db._connections._idle)
+
+
+def test_a_load_that_fails_behind_the_caller_raises_and_stores_nothing(url: str, connect: Connect) -> None:
+    with pellucid.open(url) as db:
+        table = db.table("t")
+        table[0] = {"n": 0}
+        # The server refuses a row that comes late.
+        rows = table._statements().rows.decode()
+        connect().execute(f"ALTER TABLE {rows} ADD CHECK (length(v) < 9000)")
+        values = [{"n": number} for number in range(7_000)]
+        for place in (0, 3_000, 6_999):
+            some = [*values[:place], {"text": "x" * 10_000}, *values[place:]]
+            with pytest.raises(pellucid.DatabaseError, match="violates check"):
+                table.extend(some)
+            with db.transaction():
+                with pytest.raises(pellucid.DatabaseError, match="violates check"), db.transaction():
+                    table.extend(some)
+                table["a"] = {"n": 1}
+            assert len(table) == 2
+            del table["a"]
+
+
 def test_what_a_killed_client_left_open_is_rolled_back(url: str) -> None:
     program = (
         "import pellucid, sys, time\n"

@@ -117,10 +117,17 @@ class Appending(Saving):
                 return self._extend(rows.values())
         count = 0
         with self._within():
+            running = self._source._running()
+            assert running is not None
             iterator = iter(values)
-            while batch := list(itertools.islice(iterator, EXTEND_COUNT)):
-                self._append_batch(batch, count)
-                count += len(batch)
+            try:
+                while batch := list(itertools.islice(iterator, EXTEND_COUNT)):
+                    self._append_batch(batch, count)
+                    count += len(batch)
+            except BaseException:
+                running.session.settle(is_asked=False)
+                raise
+            running.settle()
         return count
 
     def _append_batch(self, values: list[Any], count: int) -> None:
@@ -136,7 +143,9 @@ class Appending(Saving):
             rest = numbers[position:]
             rows, behind = self._copy_values(values, position, rest, count, BATCH_SIZE_MAX)
             if behind > position:
-                self._copied(rows, running)
+                # The first COPY locks the table, so that its layout stays as it is. The others run while the
+                # next values are encoded.
+                self._copied(rows, running, is_behind=count + position > 0)
                 position = behind
                 continue
             # It has a new shape, or a large value.
@@ -189,12 +198,12 @@ class Appending(Saving):
         if rows:
             flush()
 
-    def _copied(self, rows: bytes, running: Running | None) -> None:
+    def _copied(self, rows: bytes, running: Running | None, *, is_behind: bool = False) -> None:
         if running is None or self._source._running() is not running:
             raise TransactionError("the transaction was ended while values for it were being encoded")
         sql = self._for_writing()
         try:
-            running.copy(sql.copy, rows)
+            (running.copy_behind if is_behind else running.copy)(sql.copy, rows)
         except LayoutChanged as error:
             self._changed(sql, error)
 

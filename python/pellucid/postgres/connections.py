@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
 import os
@@ -9,7 +10,7 @@ import random
 import select
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import Busy
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Parameters = Sequence[Any]
 Rows = list[tuple[Any, ...]]
 Statement = tuple[bytes, Parameters]
+# Runs work in a thread.
+Threads = Callable[[Callable[[], None]], "concurrent.futures.Future[None]"]
 # A connection that was idle for this long may have ended without our noticing.
 IDLE_SECONDS_TRUSTED = 0.5
 # What stands before and after the rows of a COPY in binary form: a signature, no flags, no extension; -1.
@@ -79,6 +82,8 @@ class Session:
         self._is_idle = driver.pq.TransactionStatus.IDLE
         self._pgconn: Any = self.connection.pgconn
         self.idle_since = 0.0
+        # A COPY that a thread runs, before the next statement.
+        self._behind: concurrent.futures.Future[None] | None = None
         # Whether statements may run on other servers, whose failures come as internal errors.
         self.has_citus = False
         try:
@@ -89,6 +94,7 @@ class Session:
 
     def execute(self, statement: bytes, parameters: Parameters = ()) -> int:
         """Run a statement, and return how many rows it concerned."""
+        self.settle()
         try:
             self.cursor.execute(statement, parameters)
         except psycopg().Error as error:
@@ -97,6 +103,7 @@ class Session:
 
     def script(self, statements: bytes) -> None:
         """Run statements without parameters, in one round trip."""
+        self.settle()
         try:
             self.connection.execute(statements)
         except psycopg().Error as error:
@@ -104,6 +111,8 @@ class Session:
 
     def rows(self, statement: bytes, parameters: Parameters = ()) -> Rows:
         """Run a statement, and return its rows."""
+        if self._behind is not None:
+            self.settle()
         cursor = self.cursor
         try:
             cursor.execute(statement, parameters)
@@ -115,6 +124,7 @@ class Session:
 
     def batch(self, statements: Sequence[tuple[bytes, Parameters]]) -> list[Rows]:
         """Run statements in one round trip and, outside of a transaction, in one of their own."""
+        self.settle()
         results: list[Rows] = []
         failed: BaseException | None = None
         try:
@@ -138,6 +148,25 @@ class Session:
 
     def copy(self, statement: bytes, rows: bytes) -> None:
         """Run a COPY FROM STDIN with rows in PostgreSQL's binary form."""
+        self.settle()
+        self._copy(statement, rows)
+
+    def copy_behind(self, threads: Threads, statement: bytes, rows: bytes) -> None:
+        """Begin a COPY; the next statement waits for its end, and raises what it has raised."""
+        self.settle()
+        self._behind = threads(lambda: self._copy(statement, rows))
+
+    def settle(self, *, is_asked: bool = True) -> None:
+        """Wait for the end of a COPY that was begun; unless it is asked for, raise nothing of it."""
+        behind, self._behind = self._behind, None
+        if behind is None:
+            return
+        if is_asked:
+            behind.result()
+        else:
+            concurrent.futures.wait([behind])
+
+    def _copy(self, statement: bytes, rows: bytes) -> None:
         try:
             with self.connection.cursor().copy(statement) as copy:
                 try:

@@ -529,7 +529,7 @@ class Database(Mapping, Source):
             first, count = take(running.ready(), layout, big_int(least), big_int(needed)), needed
         return None if first is None else (first, count)
 
-    def _fetch_ahead(self, work: Callable[[], Rows]) -> concurrent.futures.Future[Rows]:
+    def _fetch_ahead(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         if self._threads is None:
             self._threads = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="pellucid")
         return self._threads.submit(work)

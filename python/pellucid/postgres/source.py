@@ -6,7 +6,7 @@ import concurrent.futures
 import contextlib
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pellucid._native import ServerCodec, ServerGate
 from pellucid.errors import ReadOnly
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pellucid.postgres.numbers import Block
     from pellucid.postgres.standing import Standing
 
+T = TypeVar("T")
 FROZEN = "this belongs to a snapshot, which does not change; write through the database"
 
 
@@ -112,7 +113,7 @@ class Source:
         """Take numbers for rows; return the first one, and how many there are."""
         raise ReadOnly(FROZEN)
 
-    def _fetch_ahead(self, work: Callable[[], Rows]) -> concurrent.futures.Future[Rows]:
+    def _fetch_ahead(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """Run work in a thread."""
         raise ReadOnly(FROZEN)
 

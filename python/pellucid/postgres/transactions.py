@@ -128,6 +128,21 @@ class Running:
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
+    def copy_behind(self, statement: bytes, rows: bytes) -> None:
+        """Begin a COPY in it, which a thread runs."""
+        session = self.ready()
+        try:
+            session.copy_behind(self.database._fetch_ahead, statement, rows)
+        except Lost as lost:
+            raise self.lost(lost) from lost.args[0]
+
+    def settle(self) -> None:
+        """Wait for the end of a COPY, and raise what it has raised."""
+        try:
+            self.session.settle()
+        except Lost as lost:
+            raise self.lost(lost) from lost.args[0]
+
     def lost(self, lost: Lost) -> Exception:
         """Return what it raises that the connection has ended before the commit."""
         return failures.of_lost(lost.args[0], self.session.place, was_sent=False)
