@@ -104,15 +104,16 @@ class Reading(Pages):
         clause = where.clause(predicates)
         field = f"value #> {where.parameter(names)}::text[]"
         rows = f"FROM {self._sql.rows.decode()}{clause}"
-        quick = quick_aggregates(verb, field) if verb != "count" else ""
-        found = self._of_numbers(f"SELECT {quick} {rows}", where.given) if quick else None
+        found = None
+        if verb != "count" and tuple(names) not in self._sql.mixed:
+            found = self._of_numbers(f"SELECT {quick_aggregates(verb, field)} {rows}", where.given, names)
         if found is None:
             text = f"SELECT {aggregates(verb, field)} {rows}"
             found = self._answered(text.encode(), where.given)
         self.end()
         return exact(verb, *found[0])
 
-    def _of_numbers(self, text: str, given: Parameters) -> Rows | None:
+    def _of_numbers(self, text: str, given: Parameters, names: list[str]) -> Rows | None:
         """Return what a statement gives that fails where a field is no number; None if it did."""
         if self._running is not None or self._source._is_snapshot or self._session is not None:
             # It would end the transaction.
@@ -122,6 +123,8 @@ class Reading(Pages):
         except DatabaseError as error:
             if failures.sqlstate(error.__cause__) != NOT_NUMERIC:
                 raise
+            # The server writes each error into its log.
+            self._sql.mixed.add(tuple(names))
             return None
 
     def rows(

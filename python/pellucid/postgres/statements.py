@@ -126,6 +126,8 @@ class Statements:
         self.layout = layout
         # The indexes in which another client has stored a code that is too long to be in order.
         self.disordered: set[int] = set()
+        # The fields of JSON that are not numbers in all rows.
+        self.mixed: set[tuple[str, ...]] = set()
         self._first_entered: dict[tuple[int, int], bytes] = {}
         self.rows = quoted(schema, layout.relation)
         self.large = quoted(schema, f"large{layout.id}")
