@@ -28,9 +28,29 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
         yield dsn
 
 
+def checkpoint(server: str) -> None:
+    """Shorten the recovery, which begins at the last checkpoint."""
+    with servers.driver("psycopg").connect(server, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+
+
+def wait_until_it_answers(server: str) -> None:
+    """Return when a server takes connections again."""
+    until = time.monotonic() + 90
+    while True:
+        try:
+            servers.driver("psycopg").connect(server, connect_timeout=5).close()
+        except servers.driver("psycopg").OperationalError:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        else:
+            return
+
+
 @pytest.fixture
-def crash(server: str) -> Callable[[], None]:
+def crash(server: str) -> Iterator[Callable[[], None]]:
     """Kills a process of the server, if it is on this machine and ours: the server ends all others then."""
+    checkpoint(server)
     found = servers.driver("psycopg").conninfo.conninfo_to_dict(server)
     if not str(found.get("host", "")).startswith("/"):
         servers.pass_over("the server of PELLUCID_TEST_DSN has processes that are not ours to kill")
@@ -40,7 +60,8 @@ def crash(server: str) -> Callable[[], None]:
         os.kill(connection.info.backend_pid, signal.SIGKILL)
         connection.close()
 
-    return kill
+    yield kill
+    wait_until_it_answers(server)
 
 
 class Writer:
@@ -157,9 +178,11 @@ class Worker:
     """A server of a Citus cluster that has rows, on this machine."""
 
     def __init__(self, connection: Any, host: str, port: int) -> None:
-        self.address = {"host": host, "port": port}
-        at = servers.driver("psycopg").conninfo.make_conninfo(connection.info.dsn, **self.address)
-        with servers.driver("psycopg").connect(at) as own:
+        self.server = servers.driver("psycopg").conninfo.make_conninfo(
+            connection.info.dsn, host=host, port=port
+        )
+        checkpoint(self.server)
+        with servers.driver("psycopg").connect(self.server) as own:
             data = Path(own.execute("SHOW data_directory").fetchone()[0])
         self.process = int((data / "postmaster.pid").read_text().split()[0])
         self.command = Path(f"/proc/{self.process}/cmdline").read_bytes().split(b"\0")[:-1]
@@ -190,7 +213,7 @@ class Worker:
 
 
 @pytest.fixture
-def worker(server: str, crash: Callable[[], None]) -> Worker:
+def worker(server: str, crash: Callable[[], None]) -> Iterator[Worker]:
     """A worker of the Citus cluster, which may be stopped and started."""
     servers.needs_citus(server)
     with servers.driver("psycopg").connect(server) as connection:
@@ -199,7 +222,9 @@ def worker(server: str, crash: Callable[[], None]) -> Worker:
         ).fetchall()
         if not nodes or nodes[0][0] not in ("localhost", "127.0.0.1", "::1"):
             servers.pass_over("the workers of this Citus are on other machines")
-        return Worker(connection, *nodes[0])
+        made = Worker(connection, *nodes[0])
+    yield made
+    wait_until_it_answers(made.server)
 
 
 def test_a_worker_of_citus_that_stops_and_starts_loses_nothing(url: str, worker: Worker, server: str) -> None:

@@ -506,9 +506,13 @@ class Database(Mapping, Source):
         """Learn the shapes of other clients, if there are `count` of them."""
         if count <= self._codec.shape_count:
             return
-        # A transaction that sees a row sees its shapes, too, unless that is on another server.
-        with self._connections.beside(None if self._catalog.has_citus else self._running()) as session:
+        running = self._running()
+        with self._connections.beside(running) as session:
             self._shapes.learn(session)
+        is_beside = running is None or session is not running.session
+        if self._catalog.has_citus and not is_beside and count > self._codec.shape_count:
+            # It sees a newer row of another server, and not its shapes.
+            raise Busy(failures.CONFLICT)
 
     def _admit(self, shapes: list[bytes]) -> list[int] | None:
         return self._shapes.admit(self._connections, shapes)
