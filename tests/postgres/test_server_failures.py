@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -16,6 +17,7 @@ import pellucid
 import pytest
 import servers
 from pellucid.errors import Busy, CommitUnknown, DatabaseError, DiskFull
+from pellucid.postgres import transactions
 
 STOPS = 3
 WRITERS = 4
@@ -56,9 +58,11 @@ def crash(server: str) -> Iterator[Callable[[], None]]:
         servers.pass_over("the server of PELLUCID_TEST_DSN has processes that are not ours to kill")
 
     def kill() -> None:
-        connection = servers.driver("psycopg").connect(server, autocommit=True)
-        os.kill(connection.info.backend_pid, signal.SIGKILL)
-        connection.close()
+        connect = servers.driver("psycopg").connect
+        with connect(server, autocommit=True) as witness, connect(server, autocommit=True) as victim:
+            os.kill(victim.info.backend_pid, signal.SIGKILL)
+            # The server ends all connections as soon as it has seen that.
+            select.select([witness.fileno()], [], [])
 
     yield kill
     wait_until_it_answers(server)
@@ -251,6 +255,26 @@ def test_a_worker_of_citus_that_stops_and_starts_loses_nothing(url: str, worker:
             writer.check(rows)
         assert any(writer.not_stored or writer.unknown for writer in writers)
         assert writers[0].db.check() == []
+
+
+def test_a_number_that_a_crashed_server_gave_again_is_not_taken_for_a_commit(
+    url: str, crash: Callable[[], None], server: str
+) -> None:
+    with pellucid.open(url) as db:
+        # What another client has committed stands for what it commits under the same number later.
+        with servers.driver("psycopg").connect(server) as other:
+            other.execute("CREATE TEMP TABLE x (n int)")
+            number = other.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
+        with db._connections.lent() as session:
+            run = session.server_run
+        transactions.find_out(number, run, RuntimeError("lost"), db)
+        crash()
+        wait_until_it_answers(server)
+        with pytest.raises(CommitUnknown, match="given the number again"):
+            transactions.find_out(number, run, RuntimeError("lost"), db)
+        if not db._catalog.has_citus:
+            with pytest.raises(DatabaseError, match="nothing of the transaction was stored"):
+                transactions.find_out(str(int(number) + 10_000), run, RuntimeError("lost"), db)
 
 
 @pytest.fixture

@@ -89,6 +89,8 @@ class Session:
         try:
             if setup:
                 self.script(setup)
+            # A server that has crashed begins its statistics anew.
+            self.server_run: Any = self.rows(b"SELECT stats_reset::text FROM pg_stat_bgwriter")[0][0]
         except Lost as lost:
             raise failures.of_connect(lost.args[0], place) from lost.args[0]
 

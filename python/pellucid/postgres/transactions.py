@@ -263,11 +263,15 @@ def commit(running: Running, database: Database) -> None:
         if number is None:
             # It has written nothing.
             return
-        find_out(str(number), lost.args[0], database)
+        find_out(str(number), session.server_run, lost.args[0], database)
 
 
-def find_out(number: str, cause: Exception, database: Database) -> None:
-    """Ask the server whether the transaction with this number was committed; return if it was."""
+def find_out(number: str, server_run: Any, cause: Exception, database: Database) -> None:
+    """Ask the server whether the transaction with this number was committed; return if it was.
+
+    A server that has crashed since may have given the number again, to a transaction of another client, if
+    nothing of this one had reached its log. It is right then only about one that it says was not committed.
+    """
     until = time.monotonic() + database._timeout
     place = database._place
     while True:
@@ -275,8 +279,13 @@ def find_out(number: str, cause: Exception, database: Database) -> None:
         try:
             with database._connections.lent() as session:
                 status = session.rows(b"SELECT pg_xact_status($1::text::xid8)", [number])[0][0]
+                if status == "committed" and session.server_run != server_run:
+                    status = "committed, if it has not given the number again since it crashed"
+                    until = 0.0
         except DatabaseError as error:
-            status = f"cannot be asked: {error}"
+            # A number that the server has not given yet went with what a crash has lost.
+            is_lost = failures.sqlstate(error.__cause__) == "22023"
+            status = "aborted" if is_lost else f"cannot be asked: {error}"
         if status == "committed":
             return
         # Where one other server stores all rows, it may have committed before this one heard of it.
