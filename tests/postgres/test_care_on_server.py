@@ -7,6 +7,7 @@ from typing import Any
 import pellucid
 import pytest
 from pellucid import F
+from pellucid.postgres import keys
 
 
 class Unknown:
@@ -54,6 +55,30 @@ def test_rows_that_cannot_be_read_are_listed(url: str) -> None:
         assert [key for key, _ in found] == [1, 2, 3]
         assert all(isinstance(error, pellucid.CorruptRecord) for _, error in found)
         assert db.unreadable() == []
+
+
+def test_a_damaged_long_key_stops_neither_check_nor_other_rows(url: str) -> None:
+    with pellucid.open(url) as db:
+        table = db.table("t")
+        long = "x" * 3000
+        table.update({long + "1": 1, long + "2": 2, "short": 3})
+        rows = table._statements().rows
+        whole = table._key(long + "1")[0]
+        for spelling in (b"", b"\x01", b"\xff\xff\xff\xff", len(whole).to_bytes(4, "little")):
+            with db._connections.lent() as session:
+                stored = keys.stored(whole)
+                session.execute(b"UPDATE " + rows + b" SET s = $2 WHERE k = $1", [stored, spelling])
+            (fault,) = db.check()
+            assert "a long key is damaged" in fault
+            assert len(table.unreadable()) == 1
+            with pytest.raises(pellucid.CorruptRecord, match="a long key is damaged"):
+                list(table)
+            assert (table["short"], table[long + "2"]) == (3, 2)
+        other = keys.stored_with(table._key(long + "3")[0], None)[1]
+        with db._connections.lent() as session:
+            session.execute(b"UPDATE " + rows + b" SET s = $2 WHERE k = $1", [stored, other])
+        (fault,) = db.check()
+        assert fault.endswith("so it is not found by it")
 
 
 def test_check_finds_what_indexes_and_json_have_and_records_have_not(url: str) -> None:

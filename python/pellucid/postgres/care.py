@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import TransactionError
+from pellucid.postgres import keys
 from pellucid.postgres.catalog import formed
 from pellucid.postgres.connections import Rows
 from pellucid.postgres.entries import columns, stored_entries, whole
@@ -52,6 +53,9 @@ def check_table(table: Table) -> list[str]:
         whole_rows = [row for row in page if row[0] not in damaged]
         for row in whole_rows:
             code = table._whole_code(row)
+            if keys.stored(code) != row[0]:
+                fault = "the key is not stored as this key is, so it is not found by it"
+                faults.append(f"table {table.name!r}, key {table._keys([row])[0]!r}: {fault}")
             for number in table._large_ids_of(row[2]):
                 if table._large(code, number) is None:
                     key = table._keys([row])[0]

@@ -12,12 +12,11 @@ set before the statement, so that the transaction goes on.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pellucid._native import ServerIndexCodes
-from pellucid.errors import Error, TransactionError
+from pellucid.errors import CorruptRecord, Error, TransactionError
 from pellucid.postgres import failures, keys
 from pellucid.postgres.connections import Array, Parameters, Rows, Statement
 from pellucid.postgres.standing import Standing
@@ -296,7 +295,9 @@ def whole(k: bytes, s: bytes | None) -> tuple[bytes, bytes | None]:
     """Return the code and the spelling of a stored key."""
     if not keys.is_long(k) or s is None:
         return k, s
-    (size,) = struct.unpack_from("<I", s)
+    size = int.from_bytes(s[:4], "little")
+    if len(s) < 4 + size:
+        raise CorruptRecord("a long key is damaged: another client has written it")
     return s[4 : 4 + size], s[4 + size :] or None
 
 

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import TransactionError
+from pellucid.errors import CorruptRecord, TransactionError
 from pellucid.postgres import failures, keys
 from pellucid.postgres.connections import Lost, Rows, Session, Statement
 from pellucid.postgres.failures import LayoutChanged
@@ -275,11 +275,19 @@ class Pages:
         for beginning, group in itertools.groupby(rows, lambda row: row[0][: keys.SHORT_SIZE_MAX]):
             run = list(group)
             if any(keys.is_long(row[0]) for row in run):
-                run.sort(key=self._table._whole_code, reverse=self._reverse)
+                run.sort(key=self._order_of, reverse=self._reverse)
                 if not self._is_at_end and rows[-1][0][: keys.SHORT_SIZE_MAX] == beginning:
                     self._held = run
                     break
             done += run
         if self._within.is_long:
-            done = [row for row in done if self._within.holds(self._table._whole_code(row))]
+            done = [row for row in done if self._within.holds(self._order_of(row))]
         return done
+
+    def _order_of(self, row: tuple[Any, ...]) -> bytes:
+        """Return the code of a row's key; of one that is damaged, what is stored, until it is read."""
+        try:
+            return self._table._whole_code(row)
+        except CorruptRecord:
+            stored: bytes = row[0]
+            return stored
