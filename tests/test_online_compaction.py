@@ -75,6 +75,25 @@ def test_the_file_becomes_shorter_and_nothing_else_changes(path: Path, seed: int
         assert db.check() == []
 
 
+def test_large_values_that_were_deleted_just_before_leave_the_file_at_once(path: Path) -> None:
+    dice = random.Random(1)
+    kept = {n: {"n": n, "data": dice.randbytes(1_000_000)} for n in range(0, 50, 5)}
+    with pellucid.open(path) as db:
+        for n in range(50):
+            db[n] = kept.get(n) or {"n": n, "data": dice.randbytes(1_000_000)}
+        db.sync()
+        for n in range(50):
+            if n not in kept:
+                del db[n]
+        # Room for more large values is reserved behind those that are there.
+        db.compact(online=True)
+        assert path.stat().st_size < 13_000_000
+        assert {key: row.to_dict() for key, row in db.items()} == kept
+        db["new"] = {"data": b"x" * 1_000_000}
+        assert len(db["new"].data) == 1_000_000
+        assert db.check() == []
+
+
 def test_a_snapshot_sees_what_it_saw(path: Path) -> None:
     kept = fill(path)
     with pellucid.open(path) as db:

@@ -239,6 +239,15 @@ impl Shared {
         let Some(_lock) = self.lock(Some(Instant::now()))? else { return Ok(()) };
         if self.segments.placed() == placed { self.free_reserve(Instant::now()) } else { Ok(()) }
     }
+
+    /// Free the whole reserve, unless a writer or a checkpoint is at work.
+    pub(crate) fn drop_reserve(self: &Arc<Self>) -> Result<(), EngineError> {
+        if !self.segments.has_reserve() || self.is_unproven.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Some(_lock) = self.lock(Some(Instant::now()))? else { return Ok(()) };
+        self.free_reserve(Instant::now())
+    }
 }
 
 /// Commit a transaction that has changed no entry.
