@@ -334,6 +334,40 @@ def test_a_path_that_ends_as_a_folders_does_creates_nothing(tmp_path: Path, end:
         pellucid.open(f"{tmp_path}/ts.pel{end}")
 
 
+@pytest.mark.parametrize("target", ["mysql://user:secret@host/shop", "host=here dbname=shop password=secret"])
+def test_what_is_meant_for_a_server_gets_the_url_to_write(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="postgresql://user@host/database") as refused:
+        pellucid.open(target)
+    assert "secret" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_with_the_name_of_a_connection_string_is_opened(tmp_path: Path) -> None:
+    pellucid.open(tmp_path / "dbname=shop").close()
+    with pellucid.open(str(tmp_path / "dbname=shop")) as db:
+        assert db.tables() == []
+
+
+def test_a_mapping_is_not_taken_for_rows(db: pellucid.Database) -> None:
+    source = db.table("source")
+    source["a"] = {"n": 1}
+    mappings: list[Any] = [source, types.MappingProxyType({"a": {"n": 1}})]
+    for mapping in mappings:
+        with pytest.raises(TypeError, match=r"extend\(other\.values\(\)\)"):
+            db.table("t").extend(mapping)
+    assert db.table("t").extend(source.values()) == 1
+    assert db.table("t").extend(source.where()) == 1
+    assert list(db.table("t").values()) == [{"n": 1}, {"n": 1}]
+
+
+def test_a_figure_that_numpy_has_names_numpy() -> None:
+    with pytest.raises(TypeError, match=r'query\.to_numpy\("age"\)\.std\(\)'):
+        F.age.median()
+
+
 def test_a_link_to_itself_says_so(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(pellucid.DatabaseError, match="a symbolic link there leads back to itself"):

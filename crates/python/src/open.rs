@@ -1,5 +1,7 @@
 //! The function `pellucid.open`.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -66,6 +68,21 @@ pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
 fn is_of_server(target: &Bound<'_, PyAny>) -> bool {
     let word = target.cast::<PyString>().ok().and_then(|word| word.to_str().ok());
     word.is_some_and(|word| word.starts_with("postgresql://") || word.starts_with("postgres://"))
+}
+
+/// Refuses what is meant for a server and is not the URL of one. A file of such a name is opened.
+fn refuse_other_servers(target: &Bound<'_, PyAny>, path: &OsStr) -> PyResult<()> {
+    let Some(word) = target.cast::<PyString>().ok().and_then(|word| word.to_str().ok()) else {
+        return Ok(());
+    };
+    let is_meant = ["://", "dbname="].iter().any(|part| word.contains(part));
+    if !is_meant || Path::new(path).exists() {
+        return Ok(());
+    }
+    // It may have a password, so it is not repeated.
+    Err(errors::value_error(
+        "this is neither a path nor the URL of a PostgreSQL server; write \"postgresql://user@host/database\" for tables on one",
+    ))
 }
 
 /// Open a database and return its handle.
@@ -149,6 +166,7 @@ pub fn open(
         return Ok(opened.into_any());
     }
     let path = path_of(target)?;
+    refuse_other_servers(target, path.as_ref())?;
     let log_segment_size = LOG_SEGMENT_SIZE.load(Ordering::Relaxed);
     let options = OpenOptions {
         mode,
@@ -162,7 +180,7 @@ pub fn open(
         deriver: Some(Arc::new(Expressions)),
         ..OpenOptions::default()
     };
-    let opened = callbacks::released(py, || Store::open(std::path::Path::new(&path), &options));
+    let opened = callbacks::released(py, || Store::open(Path::new(&path), &options));
     let store = opened.map_err(|error| store_errors::of_store(py, error))?;
     for warning in store.warnings().map_err(|error| store_errors::of_store(py, error))? {
         warn(py, &warning)?;

@@ -20,6 +20,10 @@ const FUNCTION_WORDS: &[(&[&str], &str)] = &[
     (&["any", "all", "any_of"], "each() stands for any element, ~(F.x.each() != 1) for all"),
     (&["avg", "average"], "write mean()"),
     (
+        &["std", "stddev", "var", "variance", "median", "quantile", "percentile"],
+        "aggregates are sum, mean, min, max and count; NumPy computes others, as in query.to_numpy(\"age\").std()",
+    ),
+    (
         &[
             "round",
             "floor",

@@ -9,7 +9,7 @@ use pellucid_record::patch::{self, PatchError};
 use pellucid_record::view::Slot;
 use pellucid_store::{AtOnce, LARGE_SIZE_MIN, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMapping, PyString, PyTuple};
 
 use crate::core::Core;
 use crate::counters;
@@ -408,6 +408,13 @@ fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
         || values.is_instance_of::<PyBytes>()
         || values.is_instance_of::<PyByteArray>();
     if !is_one {
+        if values.cast::<PyMapping>().is_ok() {
+            return Err(errors::type_error(format!(
+                "extend() takes rows, and a loop over a {} gives its keys: extend(other.values()) appends its rows, update(other) stores \
+                 them under their keys",
+                kind.name()?
+            )));
+        }
         return Ok(());
     }
     Err(errors::type_error(format!(
