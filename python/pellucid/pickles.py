@@ -276,10 +276,18 @@ def decode_foreign(file: io.BytesIO, policy: str | tuple[str, ...]) -> object:
     """
     if policy != "allow":
         return Foreign(file.getvalue(), tuple(policy), file).load()
+    begin = file.tell()
     try:
+        if renames.is_used():
+            return _Renaming(file).load()
         return pickle.load(file)  # noqa: S301  the user has said so
     except (pickle.UnpicklingError, EOFError, struct.error) as error:
         raise DamagedPickle(f"{DAMAGED}{error}") from error
+    except (ImportError, AttributeError) as error:
+        missing = _missing(file.getvalue()[begin:])
+        if missing is None:
+            raise
+        raise UnreadableValue(missing) from error
 
 
 def check_globals(names: tuple[str, ...]) -> None:

@@ -240,6 +240,20 @@ def test_a_pickle_may_name_the_class_of_a_default_but_not_call_it(
         pellucid.import_from(tmp_path / "rows.pickle", db)
 
 
+def test_a_class_that_is_not_there_is_named_and_may_have_a_new_name(
+    tmp_path: Path, db: pellucid.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = pickle.dumps(Counter("aab"), 4).replace(b"Counter", b"Tallies")
+    (tmp_path / "old.pickle").write_bytes(data)
+    with pytest.raises(pellucid.SourceError, match=r"rename_classes\(\{'collections\.Tallies'"):
+        pellucid.import_from(tmp_path / "old.pickle", db, pickle="allow")
+    monkeypatch.setattr("pellucid.renames._NEW", {})
+    pellucid.rename_classes({"collections.Tallies": "collections.Counter"})
+    report = pellucid.import_from(tmp_path / "old.pickle", db, pickle="allow")
+    assert report.rows == 2
+    assert dict(db.items()) == {"a": 2, "b": 1}
+
+
 def test_a_data_frame_in_a_pickle_needs_leave(tmp_path: Path, db: pellucid.Database) -> None:
     import pandas
 
