@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas
@@ -87,7 +88,7 @@ def test_columns_become_rows(url: str, tmp_path: Path) -> None:
         with pytest.raises(TypeError, match=r"frame\.collect"):
             table.extend(polars.LazyFrame({"n": [1]}))
         with pellucid.open(":memory:") as memory:
-            for mapping in (table, db, memory, memory.table("t")):
+            for mapping in (table, db, memory.table("t"), MappingProxyType({"a": {"n": 1}})):
                 with pytest.raises(TypeError, match=r"extend\(other\.values\(\)\)"):
                     table.extend(mapping)
 

@@ -109,12 +109,12 @@ class Appending(Saving):
 
     def _extend(self, values: Iterable[Any]) -> int:
         self._check_writable()
-        refuse_one_row(values)
         if are_columns(values):
             with pellucid.open(":memory:") as memory:
                 rows = memory.table(self.name)
                 rows.extend(values)
                 return self._extend(rows.values())
+        refuse_one_row(values)
         count = 0
         with self._within():
             running = self._source._running()
@@ -214,7 +214,7 @@ class Appending(Saving):
 def are_columns(values: object) -> bool:
     """Whether these are columns of Arrow, such as a DataFrame. Queries give rows, so that a copy is exact."""
     kind = type(values)
-    return kind is not pellucid.Query and (
+    return kind not in (pellucid.Query, pellucid.Table) and (
         hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
     )
 
