@@ -251,7 +251,7 @@ def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespa
         prog=PROGRAM,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=_description(abouts if named else []),
-        epilog=f"Commands for datasets: {', '.join(datasets.COMMANDS)}; see `{PROGRAM} merge --help`.",
+        epilog=f"Commands for datasets: {', '.join(datasets.COMMANDS)}; see `{PROGRAM} report --help`.",
     )
     parser.add_argument("experiment", nargs="*", type=_experiment, metavar="EXPERIMENT", help="default: all")
     parser.add_argument(

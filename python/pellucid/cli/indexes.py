@@ -107,6 +107,6 @@ def _list(rows: pellucid.Table[object], is_json: bool) -> None:
                 "yes" if index[name] is True else "" if index[name] is False else index[name]
                 for name in columns
             ]
-            for index in found
+            for index in ({**index, "entries": f"{index['entries']:,}"} for index in found)
         ],
     )
