@@ -177,6 +177,13 @@ unsafe extern "C" {
         size: usize,
     ) -> c_int;
 
+    /// Let go of the version that a read transaction reads. Nothing may be read in it until
+    /// `pellucid_unpark` returns 1. It may be ended.
+    pub fn pellucid_park(txn: *mut MDB_txn);
+
+    /// Read the same version again, unless a newer one was committed: then 0, and it stays parked.
+    pub fn pellucid_unpark(txn: *mut MDB_txn) -> c_int;
+
     /// The address at which the file is mapped.
     pub fn pellucid_map(env: *const MDB_env) -> *const c_void;
 

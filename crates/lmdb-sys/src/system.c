@@ -301,6 +301,31 @@ int pellucid_put_placed(MDB_cursor *mc, MDB_val *key, size_t first, size_t size)
 	return MDB_SUCCESS;
 }
 
+/* Let go of the version that a read transaction reads, and keep all that it knows of it. */
+void pellucid_park(MDB_txn *txn)
+{
+	MDB_reader *reader = txn->mt_u.reader;
+
+	if (reader)
+		reader->mr_txnid = (txnid_t)-1;
+}
+
+/* Read that version again, if no newer one was committed. Otherwise the transaction stays parked, and this returns 0. The order of
+ * store and load is that of mdb_txn_renew0: a writer that does not see this reader yet frees no page of the newest version. */
+int pellucid_unpark(MDB_txn *txn)
+{
+	MDB_reader *reader = txn->mt_u.reader;
+	MDB_txninfo *info = txn->mt_env->me_txns;
+
+	if (!reader || reader->mr_pid != txn->mt_env->me_pid || reader->mr_txnid != (txnid_t)-1)
+		return 0;
+	reader->mr_txnid = txn->mt_txnid;
+	if (info->mti_txnid == txn->mt_txnid)
+		return 1;
+	reader->mr_txnid = (txnid_t)-1;
+	return 0;
+}
+
 /* Where the file is mapped. */
 const void *pellucid_map(const MDB_env *env)
 {

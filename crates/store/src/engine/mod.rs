@@ -511,6 +511,19 @@ pub trait ReadTxn: Contents {
     ) -> Result<Option<u64>, EngineError> {
         Ok(None)
     }
+
+    /// Let go of the version, and keep what it takes to begin with it again. `None` where that
+    /// would save nothing.
+    #[must_use]
+    fn park(self: Box<Self>) -> Option<Box<dyn Parked>> {
+        None
+    }
+}
+
+/// A read transaction that keeps no version, until it begins again.
+pub trait Parked: Send {
+    /// Begin again with the same version. `None` if it is not the newest one any more.
+    fn begin(self: Box<Self>) -> Option<Box<dyn ReadTxn>>;
 }
 
 /// A place in a tree, and a direction.

@@ -61,11 +61,12 @@ impl LoggedEngine {
         let shared = &self.shared;
         let Some(mut state) = shared.state_at_once() else { return Ok(AtOnce::Unable) };
         let below = state.read_row(&*shared.tree, &shared.segments)?;
-        if state.catalog_version() > known {
-            return Ok(AtOnce::Stale);
+        let is_stale = state.catalog_version() > known;
+        if !is_stale {
+            show(state.find(&below, HashedKey::of(key))?);
         }
-        show(state.find(below.as_ref(), HashedKey::of(key))?);
-        Ok(AtOnce::Done(()))
+        state.park(below);
+        Ok(if is_stale { AtOnce::Stale } else { AtOnce::Done(()) })
     }
 }
 
@@ -90,7 +91,7 @@ impl Shared {
         let (place, used) = (last.memtable.place_of_row(key), last.end - last.head.begin);
         let mut bytes = std::mem::take(&mut state.spare);
         let key_at = record::begin_row(&mut bytes, key.bytes);
-        let old = state.find_at(place, below.as_ref(), key)?;
+        let old = state.find_at(place, &below, key)?;
         let was_there = old.is_some();
         let choice = choose(old, &mut bytes);
         let change = match choice {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
-use crate::engine::{Contents, Engine, EngineError, HashedKey, ReadTxn, Tree};
+use crate::engine::{Contents, Engine, EngineError, HashedKey, Parked, ReadTxn, Tree};
 use crate::sys::grown_bytes::Pen;
 use crate::wal::extents::Taken;
 use crate::wal::memtable::{Memtable, Place};
@@ -55,6 +55,27 @@ impl Placed {
     }
 }
 
+/// The tree under the memtables, for one row.
+pub(crate) enum Below {
+    /// The tree that the state caches.
+    Kept,
+    /// One that snapshots may read, too.
+    Shared(Arc<dyn ReadTxn>),
+    /// One that waits in the state for the next row, if it is given back with [`State::park`].
+    Own(Box<dyn ReadTxn>),
+}
+
+impl Below {
+    #[inline]
+    fn txn(&self) -> Option<&dyn ReadTxn> {
+        match self {
+            Self::Kept => None,
+            Self::Shared(txn) => Some(&**txn),
+            Self::Own(txn) => Some(&**txn),
+        }
+    }
+}
+
 /// What this process has read; see the module.
 pub(crate) struct State {
     /// Oldest first. The last one is that of the active segment, as far as this process knows.
@@ -63,6 +84,9 @@ pub(crate) struct State {
     /// being used again: a process without a checkpointer would hold it too long.
     kept: Option<Arc<dyn ReadTxn>>,
     newest: Weak<dyn ReadTxn>,
+    /// A read transaction for single rows, where the tree is not cached. To begin a new one takes
+    /// as long as to find the row.
+    parked: Option<Box<dyn Parked>>,
     pub(crate) keeps: bool,
     /// Whether the tree has any rows. If not, puts into a new table skip the lookup.
     has_rows: bool,
@@ -88,6 +112,7 @@ impl State {
             memtables: Vec::new(),
             kept: Some(txn),
             newest,
+            parked: None,
             keeps: false,
             has_rows,
             applied,
@@ -139,27 +164,51 @@ impl State {
         Ok(txn)
     }
 
-    /// As `read`, for one row: catch up, and return `None` if the tree is cached anyway, which
-    /// saves a reference count.
+    /// As `read`, for one row.
     #[inline]
-    pub(crate) fn read_row(
-        &mut self,
-        tree: &dyn Engine,
-        segments: &Segments,
-    ) -> Result<Option<Arc<dyn ReadTxn>>, EngineError> {
+    pub(crate) fn read_row(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<Below, EngineError> {
         if self.keeps && self.kept.is_some() {
             self.catch_up(tree, segments)?;
-            return Ok(None);
+            return Ok(Below::Kept);
         }
-        self.read(tree, segments).map(Some)
+        if !self.keeps
+            && let Some(parked) = self.parked.take()
+        {
+            self.catch_up(tree, segments)?;
+            // [R2] `applied` and the memtables belong to this version, or to a newer one.
+            if let Some(txn) = parked.begin()
+                && txn.version() == self.applied_in
+            {
+                self.kept = None;
+                return Ok(Below::Own(txn));
+            }
+        }
+        self.read_row_anew(tree, segments)
+    }
+
+    #[cold]
+    fn read_row_anew(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<Below, EngineError> {
+        let txn = self.read(tree, segments)?;
+        if !self.keeps {
+            self.parked = tree.begin_read()?.park();
+        }
+        Ok(Below::Shared(txn))
+    }
+
+    /// Keep a row's read transaction for the next row, without its version.
+    #[inline]
+    pub(crate) fn park(&mut self, below: Below) {
+        if let Below::Own(txn) = below {
+            self.parked = txn.park();
+        }
     }
 
     /// The newest value of a row, from the memtables or the tree. `below` is what `read_row`
-    /// returned; `None` stands for the cached tree.
+    /// returned.
     #[inline]
     pub(crate) fn find<'a>(
         &'a self,
-        below: Option<&'a Arc<dyn ReadTxn>>,
+        below: &'a Below,
         key: HashedKey<'_>,
     ) -> Result<Option<&'a [u8]>, EngineError> {
         let live = self.memtables.iter().rev().filter(|placed| placed.end > self.applied.position);
@@ -176,7 +225,7 @@ impl State {
     pub(crate) fn find_at<'a>(
         &'a self,
         place: Place,
-        below: Option<&'a Arc<dyn ReadTxn>>,
+        below: &'a Below,
         key: HashedKey<'_>,
     ) -> Result<Option<&'a [u8]>, EngineError> {
         let is_live = |placed: &&Placed| placed.end > self.applied.position;
@@ -194,12 +243,8 @@ impl State {
     }
 
     #[inline]
-    fn find_below<'a>(
-        &'a self,
-        below: Option<&'a Arc<dyn ReadTxn>>,
-        key: &[u8],
-    ) -> Result<Option<&'a [u8]>, EngineError> {
-        match below.or(self.kept.as_ref()) {
+    fn find_below<'a>(&'a self, below: &'a Below, key: &[u8]) -> Result<Option<&'a [u8]>, EngineError> {
+        match below.txn().or(self.kept.as_deref()) {
             Some(tree) if self.has_rows => tree.get(Tree::Rows, key),
             Some(_) => Ok(None),
             None => Err(EngineError::Misuse("the tree was let go of")),
@@ -225,6 +270,7 @@ impl State {
     /// Drop the cached tree. It stays open only while a snapshot reads it.
     pub(crate) fn let_go(&mut self) {
         self.kept = None;
+        self.parked = None;
     }
 
     fn set_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
@@ -545,9 +591,9 @@ mod tests {
             txn.put(Tree::Rows, &[number], &[b"row"]).unwrap();
             txn.commit().unwrap();
             assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
-            let below = state.read(tree, segments).unwrap();
+            let below = Below::Shared(state.read(tree, segments).unwrap());
             assert_eq!(state.applied.sequence, segments.sequence(), "it has what was committed since");
-            assert_eq!(state.find(Some(&below), HashedKey::of(&[number])).unwrap(), Some(&b"row"[..]));
+            assert_eq!(state.find(&below, HashedKey::of(&[number])).unwrap(), Some(&b"row"[..]));
         }
     }
 

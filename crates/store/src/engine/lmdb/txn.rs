@@ -26,7 +26,7 @@ use crate::engine::lmdb::walk::{self, PageCursor};
 use crate::engine::lmdb::{Environment, Heads, check, empty_stat, error_of, extents, moves};
 use crate::engine::{
     Contents, Cursor, Direction, Distant, EngineError, Entry, EntryPlace, FileSize, KeepsPages, MovesPages,
-    ReadTxn, Start, Tree, WriteTxn, estimate, parts,
+    Parked, ReadTxn, Start, Tree, WriteTxn, estimate, parts,
 };
 use crate::verify::pages::TreeHead;
 
@@ -276,6 +276,31 @@ impl ReadTxn for LmdbRead {
         self.check_ours()?;
         let pages = self.pages_of(tree);
         Ok(pages.and_then(|(head, pages)| estimate::entries_between(pages, head, start, end)))
+    }
+
+    fn park(self: Box<Self>) -> Option<Box<dyn Parked>> {
+        if !self.environment.is_ours() {
+            return None;
+        }
+        // SAFETY: the transaction is live, and nothing borrows from it. `ParkedRead` reads nothing.
+        unsafe { ffi::pellucid_park(self.txn) };
+        // SAFETY: `ParkedRead` is transparent.
+        Some(unsafe { Box::from_raw(Box::into_raw(self).cast::<ParkedRead>()) })
+    }
+}
+
+/// A read transaction without a version. It can do nothing but begin again, or be dropped.
+#[repr(transparent)]
+struct ParkedRead(LmdbRead);
+
+impl Parked for ParkedRead {
+    fn begin(self: Box<Self>) -> Option<Box<dyn ReadTxn>> {
+        self.0.environment.check_usable().ok()?;
+        // SAFETY: the transaction was parked, and is ours alone.
+        let is_newest = unsafe { ffi::pellucid_unpark(self.0.txn) } != 0;
+        // SAFETY: `ParkedRead` is transparent, and the transaction has its version again.
+        is_newest
+            .then(|| unsafe { Box::from_raw(Box::into_raw(self).cast::<LmdbRead>()) } as Box<dyn ReadTxn>)
     }
 }
 

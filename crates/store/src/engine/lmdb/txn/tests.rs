@@ -157,3 +157,40 @@ fn only_a_greater_key_that_is_not_too_long_is_appended() {
     std::fs::remove_file(&path).unwrap();
     let _ = std::fs::remove_file(path.with_extension("-lock"));
 }
+
+#[test]
+fn a_parked_reader_begins_with_its_version_until_there_is_a_newer_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let engine =
+        LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| vec![(vec![1], vec![2])]).unwrap();
+    let put = |value: u8| {
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, b"key", &[&[value]]).unwrap();
+        txn.commit().unwrap();
+    };
+    put(1);
+    let reader = engine.begin_read().unwrap();
+    let (version, lag) = (reader.version(), engine.reader_lag().unwrap());
+    assert_eq!(lag, 0);
+    let mut parked = reader.park().unwrap();
+    for _ in 0..3 {
+        let reader = parked.begin().unwrap();
+        assert_eq!(reader.version(), version);
+        assert_eq!(reader.get(Tree::Rows, b"key").unwrap(), Some(&[1][..]));
+        parked = reader.park().unwrap();
+    }
+    put(2);
+    put(3);
+    assert_eq!(engine.reader_lag().unwrap(), 0, "a parked reader keeps no pages");
+    assert!(parked.begin().is_none());
+    let reader = engine.begin_read().unwrap();
+    assert_eq!(reader.get(Tree::Rows, b"key").unwrap(), Some(&[3][..]));
+    // One that has begun again keeps its version, and can be dropped while it is parked.
+    let reader = reader.park().unwrap().begin().unwrap();
+    put(4);
+    assert_eq!(engine.reader_lag().unwrap(), 1);
+    assert_eq!(reader.get(Tree::Rows, b"key").unwrap(), Some(&[3][..]));
+    drop(reader.park());
+    assert_eq!(engine.reader_lag().unwrap(), 0);
+}
