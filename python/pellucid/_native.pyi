@@ -31,6 +31,7 @@ from typing import (
 
 from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
+from pellucid._drop_ins import *  # noqa: F403 - it is a part of this stub, as is the next
 from pellucid._server import *  # noqa: F403 - it is a part of this stub
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
@@ -39,7 +40,6 @@ __all__ = [
     "KEY",
     "Aggregate",
     "ArrowStream",
-    "BytesMap",
     "Change",
     "Database",
     "DictItems",
@@ -75,6 +75,7 @@ __all__ = [
     "view",
 ]
 __all__ += ["_compress_all", "_limit_log", "_limit_sorts"]
+__all__ += ["BytesMap", "ObjectMap"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerGate", "ServerIndexCodes", "ServerIndexes"]  # noqa: F405
 __all__ += ["ServerRows", "ServerTable", "server_index_definition", "server_index_error", "server_query"]  # noqa: F405
 
@@ -244,15 +245,6 @@ class Table(MutableMapping[Any, _V]):
     ) -> Query[dict[str, Any]]: ...
     def group_by(self, *expressions: Expression | Path, **named: Expression | Path) -> Groups: ...
     def agg(self, **aggregates: Aggregate) -> dict[str, Any]: ...
-
-@disjoint_base
-class BytesMap:
-    def __new__(cls, table: Table[Any], *_more: Any) -> Self: ...
-    def __len__(self) -> int: ...
-    def __contains__(self, key: object, /) -> bool: ...
-    def __getitem__(self, key: str | Buffer, /) -> bytes: ...
-    def __setitem__(self, key: str | Buffer, value: str | Buffer, /) -> None: ...
-    def __delitem__(self, key: str | Buffer, /) -> None: ...
 
 @final
 class ArrowStream:

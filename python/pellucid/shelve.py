@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
 
 from pellucid import pickles
+from pellucid._native import ObjectMap
 from pellucid.dbm import as_error, open_database
 from pellucid.errors import Closed, ReadOnly
 
@@ -183,7 +184,7 @@ class BsdDbShelf(Shelf):
         return self._pair(self.dict.last())
 
 
-class DbfilenameShelf(Shelf):
+class DbfilenameShelf(ObjectMap, Shelf):
     """The shelf that `open` returns: a mapping over the default table of a pellucid database.
 
     Any key of a table may be a key, not only a str. Without a serializer, what the record format holds is
@@ -210,6 +211,19 @@ class DbfilenameShelf(Shelf):
         database = open_database(filename, flag, 0o666, durability=durability, pickle=pickle, timeout=timeout)
         self._database = database
         self.dict = database.table("default", type=object, fast=fast)
+        self._set_table(self.dict)
+        self.writeback = writeback
+
+    @property
+    def writeback(self) -> bool:
+        """Whether the shelf keeps every value that was read or written, and writes it back."""
+        return self._writeback
+
+    @writeback.setter
+    def writeback(self, writeback: bool) -> None:
+        self._writeback = writeback
+        # The base class then reads and writes the table itself.
+        self._set_direct(not writeback and not self._is_raw)
 
     @property
     def database(self) -> pellucid.Database:
@@ -244,7 +258,7 @@ class DbfilenameShelf(Shelf):
                 raise
             return default
 
-    def __getitem__(self, key: Any) -> Any:
+    def _read(self, key: Any) -> Any:
         if not self.writeback:
             value = self.dict[key]
             return self.deserializer(value) if self._is_raw else value
@@ -256,7 +270,7 @@ class DbfilenameShelf(Shelf):
         self.cache[key] = value = self.deserializer(value) if self._is_raw else value
         return value
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def _store(self, key: Any, value: Any) -> None:
         if self.writeback:
             self.cache[key] = value
         try:
@@ -264,7 +278,7 @@ class DbfilenameShelf(Shelf):
         except (ReadOnly, OSError) as problem:
             raise as_error(problem) from problem
 
-    def __delitem__(self, key: Any) -> None:
+    def _delete(self, key: Any) -> None:
         try:
             del self.dict[key]
         except (ReadOnly, OSError) as problem:
@@ -294,6 +308,7 @@ class DbfilenameShelf(Shelf):
         try:
             self._write_back()
         finally:
+            self._set_direct(False)
             self.dict = _ClosedDict()
             self._database.close()
 
@@ -334,6 +349,15 @@ class DbfilenameShelf(Shelf):
             raise TypeError(
                 f"a serializer is to return bytes or str, and this one returned {type(data).__name__}"
             ) from None
+
+
+def refusal(problem: BaseException) -> BaseException | None:
+    """Return the `error` of dbm in whose place an exception stands; None for one that stays as it is."""
+    if not isinstance(problem, (ReadOnly, OSError)):
+        return None
+    refused = as_error(problem)
+    refused.__cause__ = problem
+    return refused
 
 
 class _Items(ItemsView):  # type: ignore[type-arg]

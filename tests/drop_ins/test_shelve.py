@@ -73,6 +73,34 @@ def test_writeback_stores_what_was_changed(path: Path) -> None:
         assert dict(shelf) == {"a": [1, 2, 3]}
 
 
+def test_writeback_can_be_switched_on_and_off(path: Path) -> None:
+    with shelve.open(path) as shelf:
+        shelf["a"] = [1]
+        shelf["a"].append(2)
+        assert (shelf["a"], shelf.writeback) == ([1], False)
+        shelf.writeback = True
+        shelf["a"].append(3)
+        assert shelf["a"] == [1, 3]
+        shelf.sync()
+        shelf.writeback = False
+        shelf["a"].append(4)
+        assert shelf["a"] == [1, 3]
+
+
+def test_methods_of_a_subclass_are_called(path: Path) -> None:
+    class Upper(shelve.DbfilenameShelf):
+        def __getitem__(self, key: Any) -> Any:
+            return super().__getitem__(key.upper())
+
+        def __setitem__(self, key: Any, value: Any) -> None:
+            super().__setitem__(key.upper(), value)
+
+    with Upper(path) as shelf:
+        shelf["a"] = 1
+        shelf.update(b=2)
+        assert (dict(shelf.table), shelf["b"], shelf.get("a")) == ({"A": 1, "B": 2}, 2, 1)
+
+
 def test_what_cannot_be_written_back_leaves_all_as_it_was(path: Path) -> None:
     shelf = shelve.open(path, writeback=True)
     shelf["a"], shelf["b"] = [1], [1]

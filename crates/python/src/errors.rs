@@ -13,6 +13,20 @@ use pyo3::types::{PyIterator, PySlice, PyString, PyType};
 
 use crate::hot::callbacks;
 
+/// The exception of a drop-in module in whose place one of ours stands, as its `refusal` says.
+#[cold]
+pub fn as_drop_in(py: Python<'_>, module: &str, error: PyErr) -> PyErr {
+    let made = py.import(module).and_then(|module| {
+        let made = module.getattr("refusal")?.call1((error.value(py),))?;
+        Ok((!made.is_none()).then_some(made))
+    });
+    match made {
+        Ok(Some(made)) => PyErr::from_value(made),
+        Ok(None) => error,
+        Err(failure) => failure,
+    }
+}
+
 /// An exception of the class `class` in `pellucid.errors`.
 pub fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
     let message = message.into();

@@ -89,6 +89,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<SnapshotHandle>()?;
     module.add_class::<Table>()?;
     module.add_class::<table::bytes_map::BytesMap>()?;
+    module.add_class::<table::object_map::ObjectMap>()?;
     module.add_class::<Expression>()?;
     module.add("F", Expression::root(Source::Record)?)?;
     module.add("KEY", Expression::root(Source::Key)?)?;

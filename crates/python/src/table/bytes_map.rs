@@ -34,15 +34,7 @@ pub struct BytesMap {
 /// Reports an exception of ours as `pellucid.dbm.error`.
 #[cold]
 fn as_error(py: Python<'_>, error: PyErr) -> PyErr {
-    let made = py.import("pellucid.dbm").and_then(|module| {
-        let made = module.getattr("refusal")?.call1((error.value(py),))?;
-        Ok((!made.is_none()).then_some(made))
-    });
-    match made {
-        Ok(Some(made)) => PyErr::from_value(made),
-        Ok(None) => error,
-        Err(failure) => failure,
-    }
+    errors::as_drop_in(py, "pellucid.dbm", error)
 }
 
 /// A key or a value as bytes.

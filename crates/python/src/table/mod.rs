@@ -9,6 +9,7 @@ pub mod handle;
 pub mod home;
 pub mod identity;
 pub mod methods;
+pub mod object_map;
 pub mod reading;
 pub mod ready_indexes;
 pub mod rows;
