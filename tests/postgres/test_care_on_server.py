@@ -64,7 +64,7 @@ def test_a_damaged_long_key_stops_neither_check_nor_other_rows(url: str) -> None
         table.update({long + "1": 1, long + "2": 2, "short": 3})
         rows = table._statements().rows
         whole = table._key(long + "1")[0]
-        for spelling in (b"", b"\x01", b"\xff\xff\xff\xff", len(whole).to_bytes(4, "little")):
+        for spelling in (None, b"", b"\x01", b"\xff\xff\xff\xff", len(whole).to_bytes(4, "little")):
             with db._connections.lent() as session:
                 stored = keys.stored(whole)
                 session.execute(b"UPDATE " + rows + b" SET s = $2 WHERE k = $1", [stored, spelling])

@@ -16,12 +16,12 @@ pub fn key_of_row<'py>(row: &Bound<'py, PyTuple>) -> PyResult<CodeAndSpelling<'p
     let py = row.py();
     let (key, spelling) = (row.get_item(0)?.cast_into::<PyBytes>()?, row.get_item(1)?);
     if key.as_bytes().len() == LONG_KEY_SIZE {
-        let extra = spelling.cast_into::<PyBytes>()?;
+        let damaged = || errors::corrupt_record(py, "a long key is damaged".to_owned());
+        let extra = spelling.cast_into::<PyBytes>().map_err(|_| damaged())?;
         let parts = extra
             .as_bytes()
             .split_first_chunk()
             .and_then(|(size, rest)| rest.split_at_checked(usize::try_from(u32::from_le_bytes(*size)).ok()?));
-        let damaged = || errors::corrupt_record(py, "a long key is damaged".to_owned());
         let (code, spelling) = parts.ok_or_else(damaged)?;
         let spelling = (!spelling.is_empty()).then(|| PyBytes::new(py, spelling));
         return Ok((PyBytes::new(py, code), spelling));
