@@ -6,8 +6,6 @@ looked up here before the class is looked for (pickles.py, objects.py).
 
 from __future__ import annotations
 
-import importlib
-
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +75,8 @@ def _renamed(name: str) -> str:
 
 def split(name: str) -> tuple[str, str]:
     """Return the module of a name in full, and the name in it, which has dots for a nested class."""
+    import importlib
+
     parts = name.split(".")
     for count in range(len(parts) - 1, 0, -1):
         module = ".".join(parts[:count])

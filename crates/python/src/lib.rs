@@ -124,7 +124,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     values::alloc::install_tracked::<RecordList>(py)?;
     module.add("view", values::functions::view_function(module)?)?;
     // Registered with the abstract classes, for isinstance() and structural pattern matching.
-    let abc = py.import("collections.abc")?;
+    let abc = hot::modules::abstract_classes(py)?;
     for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {
         abc.getattr("MutableMapping")?.call_method1("register", (class,))?;
     }

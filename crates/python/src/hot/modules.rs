@@ -18,6 +18,17 @@ pub fn loaded<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     found
 }
 
+/// The module that `collections.abc` takes its abstract classes from.
+///
+/// Each interpreter has imported it at its start. The package `collections` would take as long as
+/// the rest of `import pellucid`'s Python code.
+///
+/// # Errors
+/// `ImportError` if this interpreter has no such module.
+pub fn abstract_classes(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("_collections_abc")
+}
+
 /// Whether `object` is an instance of exactly this class. If its module was never imported the
 /// answer is no, and the module stays unloaded.
 pub fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {

@@ -3,6 +3,7 @@
 use crate::arrow::{self, ArrowStream};
 use crate::bounds::Bounds;
 use crate::errors;
+use crate::hot::modules;
 use crate::index::describe::IndexDescription;
 use crate::index::handle::Index;
 use crate::index::making;
@@ -689,7 +690,7 @@ impl Table {
         if slf.is(other) {
             return Ok(true.into_pyobject(py)?.to_owned().into_any());
         }
-        if !other.is_instance(&py.import("collections.abc")?.getattr("Mapping")?)? {
+        if !other.is_instance(&modules::abstract_classes(py)?.getattr("Mapping")?)? {
             return Ok(py.NotImplemented().into_bound(py));
         }
         if other.len()? != slf.get().len(py)? {

@@ -13,6 +13,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors;
 use crate::hot::gil::GilValue;
+use crate::hot::modules;
 use crate::values::handles::Record;
 use crate::values::names::ShapeNames;
 use crate::values::node::Step;
@@ -288,7 +289,7 @@ impl Record {
         let py = slf.py();
         let other = match other.cast::<Record>() {
             Ok(other) => to_dict(other)?,
-            Err(_) if other.is_instance(py.import("collections.abc")?.getattr("Mapping")?.as_any())? => {
+            Err(_) if other.is_instance(modules::abstract_classes(py)?.getattr("Mapping")?.as_any())? => {
                 py.get_type::<PyDict>().call1((other,))?
             }
             Err(_) => return Ok(py.NotImplemented().into_bound(py)),

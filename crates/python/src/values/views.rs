@@ -11,6 +11,7 @@ use pyo3::types::{PySet, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors;
+use crate::hot::modules;
 
 /// The mapping that a view shows: a record, a table, or a range of a table.
 pub trait Viewed: Send + Sync {
@@ -120,7 +121,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<DictKeys>()?;
     module.add_class::<DictValues>()?;
     module.add_class::<DictItems>()?;
-    let abc = py.import("collections.abc")?;
+    let abc = modules::abstract_classes(py)?;
     for (name, class) in [
         ("KeysView", py.get_type::<DictKeys>()),
         ("ValuesView", py.get_type::<DictValues>()),
@@ -281,7 +282,7 @@ impl DictView {
                 _ => Ok(py.NotImplemented().into_bound(py)),
             };
         }
-        let is_set = other.is_instance(&py.import("collections.abc")?.getattr("Set")?)?;
+        let is_set = other.is_instance(&modules::abstract_classes(py)?.getattr("Set")?)?;
         if !is_set {
             return Ok(py.NotImplemented().into_bound(py));
         }
