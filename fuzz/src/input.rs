@@ -62,7 +62,7 @@ impl ShapeAssigner for Book {
     }
 }
 
-/// The bytes that are left; zeros behind the end.
+/// The bytes that are left; zeros after the end.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {

@@ -9,39 +9,40 @@ use pellucid_query::expression::{self, Node};
 use pellucid_query::group::{Aggregate, Decimals};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::{damaged, for_each, for_each_at};
-use pellucid_query::{Column, Extremes, Fault, LookedUp, Selected, Selection, Step, Sum, Walk};
+use pellucid_query::{Column, Extremes, Fault, LookedUp, Selected, Selection, Sum, Walk};
 use pellucid_record::Shapes;
+use pellucid_record::path::OwnedStep;
 use pellucid_record::value::NoShapes;
 use pellucid_store::{Row, Snapshot, TransactionScan, Whole};
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList};
 
 use crate::errors;
 use crate::expression::handle::Expression;
+use crate::hot::modules;
 use crate::query::group;
 use crate::signals::{Signals, is_interrupted_at_turn};
 use crate::table::reading::Rows;
 use crate::values::home::Home;
-use crate::values::{decode, node, path, row_errors, scalars};
+use crate::values::{decode, path, row_errors, scalars};
 use crate::work::plain;
 use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 
 /// The steps of a field path.
-pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
+pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<OwnedStep>> {
     let mut steps = Vec::new();
     for step in crate::expression::operand::field_path(argument)? {
         // A bool is an int, too.
         if let Ok(index) = step.cast::<PyInt>()
             && let Ok(index) = index.extract()
         {
-            steps.push(Step::Index(index));
+            steps.push(OwnedStep::Index(index));
             continue;
         }
         steps.push(match path::field_step(&step)? {
-            Some(node::Step::Field(name)) => Step::Field(name),
-            Some(node::Step::Key(key)) => Step::Key(key),
-            Some(node::Step::Index(index)) => Step::Index(index),
+            Some(step) => step,
             None => {
                 return Err(errors::type_error(format!(
                     "{} cannot be a step of a field path",
@@ -58,12 +59,9 @@ pub fn node_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
     if let Ok(expression) = argument.cast_exact::<Expression>() {
         return Ok(expression.get().node().clone());
     }
-    let step = |step| match step {
-        Step::Field(name) => expression::Step::Field(name),
-        Step::Index(index) => expression::Step::Index(index),
-        Step::Key(key) => expression::Step::Key(key),
-    };
-    Ok(pellucid_query::Expression::field(steps_of(argument)?.into_iter().map(step).collect()))
+    Ok(pellucid_query::Expression::field(
+        steps_of(argument)?.into_iter().map(expression::Step::from).collect(),
+    ))
 }
 
 /// The column of an expression.
@@ -192,15 +190,15 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     let branches = node_of(path)?.branches();
     let values = column(of, path)?;
     // A program that stored NumPy scalars has imported NumPy to read them back.
-    let numpy = py.import("sys")?.getattr("modules")?.call_method1("get", ("numpy",))?;
-    let scalar = if numpy.is_none() { None } else { Some(numpy.getattr("generic")?) };
+    let numpy = modules::loaded(intern!(py, "numpy"));
+    let scalar = numpy.map(|numpy| numpy.getattr("generic")).transpose()?;
     let add = |value: Bound<'py, PyAny>| {
         // A NumPy scalar becomes a Python number, since small NumPy types wrap around.
         let value = match &scalar {
             Some(scalar) if value.is_instance(scalar)? => {
                 let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
                 if kind == "M" || kind == "m" {
-                    // A time that Python does not have, for which item() gives the bare count of its unit.
+                    // A time that no Python type can hold: item() gives the bare count of its unit.
                     return Ok(());
                 }
                 value.call_method0("item")?

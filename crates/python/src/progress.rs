@@ -16,6 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub struct Progress {
     function: Option<Py<PyAny>>,
     raised: Option<PyErr>,
+    reported_at: Option<Instant>,
 }
 
 impl Progress {
@@ -26,19 +27,33 @@ impl Progress {
     /// `TypeError` if `function` cannot be called.
     pub fn new(function: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Self> {
         errors::check_progress(function, what)?;
-        Ok(Self { function: function.map(|function| function.clone().unbind()), raised: None })
+        Ok(Self {
+            function: function.map(|function| function.clone().unbind()),
+            raised: None,
+            reported_at: None,
+        })
+    }
+
+    /// Whether the last report was `INTERVAL` ago. If so, the caller makes the next one.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = self.reported_at.is_none_or(|at| now - at >= INTERVAL);
+        if is_due {
+            self.reported_at = Some(now);
+        }
+        is_due
     }
 
     /// Reports progress; false if the work should stop.
     pub fn tell(&mut self, done: u64, total: u64) -> bool {
-        let told = Python::attach(|py| {
+        let outcome = Python::attach(|py| {
             callbacks::check_signals(py)?;
             match &self.function {
                 Some(function) => function.call1(py, (done, total)).map(|_| ()),
                 None => Ok(()),
             }
         });
-        self.raised = told.err();
+        self.raised = outcome.err();
         self.raised.is_none()
     }
 
@@ -60,7 +75,6 @@ pub struct Entries {
     progress: Progress,
     done: u64,
     total: u64,
-    told: Option<Instant>,
 }
 
 impl Entries {
@@ -75,7 +89,7 @@ impl Entries {
         let total = function.and_then(|_| store.stats().ok()).map_or(0, |stats| {
             stats.rows + stats.index_entries * index_passes + stats.blobs + stats.shapes + 2 * stats.tables
         });
-        Ok(Self { signals: Signals::new(), progress, done: 0, total, told: None })
+        Ok(Self { signals: Signals::new(), progress, done: 0, total })
     }
 
     /// Counts an entry, and says whether to go on.
@@ -86,11 +100,9 @@ impl Entries {
     }
 
     fn report(&mut self) -> bool {
-        let now = Instant::now();
-        if self.told.is_some_and(|told| now - told < INTERVAL) {
+        if !self.progress.is_due() {
             return true;
         }
-        self.told = Some(now);
         // What was stored meanwhile is not in the total.
         self.total = self.total.max(self.done);
         self.progress.tell(self.done, self.total)
@@ -116,7 +128,6 @@ pub struct Pages {
     progress: Progress,
     most: u64,
     last: (u64, u64),
-    told: Option<Instant>,
 }
 
 impl Pages {
@@ -126,7 +137,7 @@ impl Pages {
     /// `TypeError` if `function` cannot be called.
     pub fn new(function: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let progress = Progress::new(function, "pages")?;
-        Ok(Self { signals: Signals::new(), progress, most: 0, last: (0, 0), told: None })
+        Ok(Self { signals: Signals::new(), progress, most: 0, last: (0, 0) })
     }
 
     /// Notes how many pages the file has and should have; 0 as long as that is not known. Says
@@ -141,11 +152,9 @@ impl Pages {
         self.most = self.most.max(pages);
         let (total, left) = (self.most - wanted.min(self.most), pages.saturating_sub(wanted));
         self.last = (total - left.min(total), total);
-        let now = Instant::now();
-        if self.told.is_some_and(|told| now - told < INTERVAL) {
+        if !self.progress.is_due() {
             return true;
         }
-        self.told = Some(now);
         self.progress.tell(self.last.0, self.last.1)
     }
 

@@ -8,34 +8,11 @@
 use pellucid_record::layout::{
     NESTED_SHAPED_HEAD_SIZE, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, read_varint, slots_size, tag,
 };
-use pellucid_record::path::{Step as PathStep, slot_index};
+use pellucid_record::path::{OwnedStep, slot_index};
 use pellucid_record::view::{Container, Root, Slot, root};
 use pellucid_record::{Corrupt, Kind, Shapes};
 
 use crate::expression;
-
-/// One step of an owned path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A field, by name.
-    Field(Box<str>),
-    /// An element of a list, or the entry of an int key.
-    Index(i64),
-    /// The entry of another key, as a record of its own.
-    Key(Box<[u8]>),
-}
-
-impl Step {
-    /// The same step, borrowed.
-    #[must_use]
-    pub fn borrowed(&self) -> PathStep<'_> {
-        match self {
-            Step::Field(name) => PathStep::Field(name),
-            Step::Index(index) => PathStep::Index(*index),
-            Step::Key(key) => PathStep::Key(key),
-        }
-    }
-}
 
 /// An int or a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +25,7 @@ pub enum Number {
 
 /// The place of the field in records with one head.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct CachedSlot {
     // No record has the head 0.
     head: u64,
     tag_offset: u32,
@@ -74,8 +51,8 @@ pub fn heap_text(record: &[u8], bits: u64) -> Option<&[u8]> {
 /// Reads the field at one path out of many records.
 #[derive(Clone)]
 pub struct FieldReader {
-    path: Box<[Way]>,
-    places: Box<[Place; PLACE_COUNT]>,
+    path: Box<[CachedStep]>,
+    places: Box<[CachedSlot; PLACE_COUNT]>,
 }
 
 /// The number of shapes whose slots a step remembers.
@@ -86,8 +63,8 @@ const NO_SHAPE: u32 = u32::MAX;
 /// One step, and the slot that it leads to in each shape that was met. Looking a name up was half
 /// the time of reading a field.
 #[derive(Clone)]
-struct Way {
-    step: Step,
+struct CachedStep {
+    step: OwnedStep,
     slots: [(u32, Option<u32>); SHAPE_COUNT],
     /// Where the step led in the last container with a known layout.
     hop: Hop,
@@ -226,7 +203,7 @@ impl Landing {
     }
 }
 
-impl Way {
+impl CachedStep {
     #[inline]
     fn slot_index<S: Shapes + ?Sized>(
         &mut self,
@@ -267,19 +244,19 @@ fn spot(head: u64) -> usize {
 impl FieldReader {
     /// A reader of `path`, which has at least one step.
     #[must_use]
-    pub fn new(path: Vec<Step>) -> Self {
-        let way = |step| Way { step, slots: [(NO_SHAPE, None); SHAPE_COUNT], hop: Hop::default() };
+    pub fn new(path: Vec<OwnedStep>) -> Self {
+        let way = |step| CachedStep { step, slots: [(NO_SHAPE, None); SHAPE_COUNT], hop: Hop::default() };
         let path = path.into_iter().map(way);
-        Self { path: path.collect(), places: Box::new([Place::default(); PLACE_COUNT]) }
+        Self { path: path.collect(), places: Box::new([CachedSlot::default(); PLACE_COUNT]) }
     }
 
     /// A reader of the path of an expression, unless that is empty or branches.
     #[must_use]
     pub fn of(path: &[expression::Step]) -> Option<Self> {
         let step = |step: &expression::Step| match step {
-            expression::Step::Field(name) => Some(Step::Field(name.clone())),
-            expression::Step::Index(index) => Some(Step::Index(*index)),
-            expression::Step::Key(key) => Some(Step::Key(key.clone())),
+            expression::Step::Field(name) => Some(OwnedStep::Field(name.clone())),
+            expression::Step::Index(index) => Some(OwnedStep::Index(*index)),
+            expression::Step::Key(key) => Some(OwnedStep::Key(key.clone())),
             expression::Step::Each => None,
         };
         let steps: Vec<_> = path.iter().map(step).collect::<Option<_>>()?;
@@ -385,7 +362,7 @@ impl FieldReader {
         let head = u64::from_le_bytes(*head);
         let (tag_offset, slot_offset) = container.position(index);
         if let Some(place) = self.places.get_mut(spot(head)) {
-            *place = Place { head, tag_offset: tag_offset as u32, slot_offset: slot_offset as u32 };
+            *place = CachedSlot { head, tag_offset: tag_offset as u32, slot_offset: slot_offset as u32 };
         }
     }
 }

@@ -53,7 +53,7 @@ pub use evaluate::Evaluator;
 pub use expression::Expression;
 pub use fault::Fault;
 pub use fed::{Fed, Page, Pages};
-pub use field::{FieldReader, Number, Step};
+pub use field::{FieldReader, Number};
 pub use group::Extremes;
 pub use numbers::Outcome;
 pub use pattern::Pattern;

@@ -84,7 +84,7 @@ impl Tables {
         Some(id)
     }
 
-    /// What stands behind the head of an envelope around a record with shape ids of these tables.
+    /// What stands after the head of an envelope around a record with shape ids of these tables.
     #[must_use]
     pub fn body_parts<'a>(&'a self, record: &'a [u8]) -> [&'a [u8]; 3] {
         [&self.key_bytes, &self.shape_bytes, record]
@@ -137,7 +137,7 @@ impl<'a> Envelope<'a> {
     /// Splits an envelope into its parts.
     ///
     /// # Errors
-    /// It is no envelope, or its tables end behind the bytes.
+    /// It is no envelope, or its tables end beyond the bytes.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Envelope<'a>, Corrupt> {
         let Some((head, body)) = bytes.split_first_chunk::<ENVELOPE_HEAD_SIZE>() else {
@@ -325,7 +325,7 @@ pub fn open(bytes: &[u8], mut id_of: impl FnMut(&Shape) -> Option<u32>) -> Resul
 pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
     let mut tables = Tables::new();
     let mut ids = HashMap::new();
-    let Places { ids: places, apart } = shape_places(record, shapes)?;
+    let References { ids: places, apart } = shape_places(record, shapes)?;
     if let Some(offset) = apart {
         return Err(Corrupt::new(Damage::Apart, offset as usize));
     }
@@ -366,12 +366,12 @@ fn seal_anew<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, C
 
 /// The place of a shape id in a record.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ShapeReference {
     offset: u32,
     id: u32,
 }
 
-impl Place {
+impl ShapeReference {
     /// Writes another id; the caller has checked that it has 24 bits.
     fn write(self, record: &mut [u8], id: u32) {
         let is_root = self.offset == 0;
@@ -385,12 +385,12 @@ impl Place {
 /// All shape ids of a record, in order, and the place of a reference to a value that is stored
 /// apart.
 #[derive(Debug, Default)]
-struct Places {
-    ids: Vec<Place>,
+struct References {
+    ids: Vec<ShapeReference>,
     apart: Option<u32>,
 }
 
-impl Places {
+impl References {
     fn note(&mut self, slot: &view::Slot<'_>) {
         if let view::Slot::Heap { tag: tag::APART, offset, .. } = slot {
             self.apart = Some(*offset);
@@ -398,8 +398,8 @@ impl Places {
     }
 }
 
-fn shape_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Places, Corrupt> {
-    let mut places = Places::default();
+fn shape_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<References, Corrupt> {
+    let mut places = References::default();
     let container = match view::root(record, shapes)? {
         Root::Container(container) => Some(container),
         Root::Scalar(slot) => {
@@ -419,13 +419,13 @@ fn push_places<S: Shapes + ?Sized>(
     shapes: &S,
     container: Container,
     depth: u32,
-    places: &mut Places,
+    places: &mut References,
 ) -> Result<u32, Corrupt> {
     if depth == 0 {
         return Err(Corrupt::new(Damage::Depth, container.start as usize));
     }
     if container.kind == Kind::Shaped {
-        places.ids.push(Place { offset: container.start, id: container.shape });
+        places.ids.push(ShapeReference { offset: container.start, id: container.shape });
     }
     let mut walker = Walker::new(container);
     if container.kind.is_packed() {

@@ -84,8 +84,8 @@ damages! {
     DuplicateKey = "a keyed map has one key twice",
     /// An element is absent, but only a field may be.
     Absent = "an element is absent where only a field may be",
-    /// There are bytes behind the end.
-    Trailing = "bytes stand behind the record's end",
+    /// There are bytes after the end.
+    Trailing = "bytes stand after the record's end",
     /// The tables of an envelope are damaged.
     Tables = "the tables of the envelope are damaged",
     /// The checksum of an envelope does not fit.

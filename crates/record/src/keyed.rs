@@ -2,7 +2,7 @@
 //!
 //! The canonical bytes are the ordered encoding if the key has one, so that 1, 1.0 and True are one
 //! key; otherwise 0xFF, the tag and the payload. Up to eight entries are compared in turn. Larger
-//! maps have an index behind the slots, sorted by `(hash, canonical bytes)`: keys that collide on
+//! maps have an index after the slots, sorted by `(hash, canonical bytes)`: keys that collide on
 //! purpose cost a binary search among them, not a walk over all.
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -81,7 +81,7 @@ fn push_inline(tag: u8, bits: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&bits.to_le_bytes());
 }
 
-/// The real end of a container: behind its last heap entry. `depth` is how many levels it may have.
+/// The real end of a container: after its last heap entry. `depth` is how many levels it may have.
 pub(crate) fn container_end<S: Shapes + ?Sized>(
     bytes: &[u8],
     shapes: &S,

@@ -260,7 +260,7 @@ pub fn push_varint(out: &mut Vec<u8>, mut value: u32) {
     out.push(value as u8);
 }
 
-/// Reads a varint at `offset`. Returns the value and the offset behind it. `None` if the bytes end,
+/// Reads a varint at `offset`. Returns the value and the offset after it. `None` if the bytes end,
 /// if it is not in its shortest form, or if it has more than 32 bits.
 #[inline]
 #[must_use]

@@ -25,6 +25,39 @@ pub enum Step<'a> {
     Key(&'a [u8]),
 }
 
+/// A [`Step`] that owns its name or key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedStep {
+    /// As `Step::Field`.
+    Field(Box<str>),
+    /// As `Step::Index`.
+    Index(i64),
+    /// As `Step::Key`.
+    Key(Box<[u8]>),
+}
+
+impl OwnedStep {
+    /// The same step, borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> Step<'_> {
+        match self {
+            Self::Field(name) => Step::Field(name),
+            Self::Index(index) => Step::Index(*index),
+            Self::Key(key) => Step::Key(key),
+        }
+    }
+}
+
+impl From<Step<'_>> for OwnedStep {
+    fn from(step: Step<'_>) -> Self {
+        match step {
+            Step::Field(name) => Self::Field(name.into()),
+            Step::Index(index) => Self::Index(index),
+            Step::Key(key) => Self::Key(key.into()),
+        }
+    }
+}
+
 /// The slot that a step leads to from a container. `None` if there is none, or it is absent.
 /// `record` contains the container.
 ///
@@ -118,112 +151,4 @@ pub fn resolve<'a, S: Shapes + ?Sized>(
         };
     }
     Ok(Some(found))
-}
-
-/// A path for many records of one database: it remembers the slot of each field in the last shape.
-///
-/// ```
-/// use pellucid_record::path::{Path, Step};
-/// assert_eq!(Path::parse("address.city").steps(), [Step::Field("address"), Step::Field("city")]);
-/// let steps = [Step::Field("a.b"), Step::Index(0)];
-/// assert_eq!(Path::new(&steps).steps(), steps);
-/// ```
-#[derive(Clone, Debug)]
-pub struct Path {
-    steps: Box<[OwnedStep]>,
-}
-
-#[derive(Clone, Debug)]
-enum OwnedStep {
-    Field {
-        name: Box<str>,
-        /// The last shape, and the field's slot in it.
-        shape: u32,
-        slot: Option<u32>,
-    },
-    Index(i64),
-    Key(Box<[u8]>),
-}
-
-/// No shape has this id.
-const NO_SHAPE: u32 = u32::MAX;
-
-impl Path {
-    /// The path of a text: the names between its dots.
-    #[must_use]
-    pub fn parse(text: &str) -> Path {
-        Path { steps: text.split('.').map(|name| OwnedStep::new(Step::Field(name))).collect() }
-    }
-
-    /// The path of these steps.
-    #[must_use]
-    pub fn new(steps: &[Step<'_>]) -> Path {
-        Path { steps: steps.iter().map(|step| OwnedStep::new(*step)).collect() }
-    }
-
-    /// Its steps.
-    #[must_use]
-    pub fn steps(&self) -> Vec<Step<'_>> {
-        self.steps.iter().map(OwnedStep::borrowed).collect()
-    }
-
-    /// As [`resolve`], for records whose shape ids have the same meaning in each call.
-    ///
-    /// # Errors
-    /// Damage on the way.
-    #[inline]
-    pub fn resolve<'a, S: Shapes + ?Sized>(
-        &mut self,
-        record: &'a [u8],
-        shapes: &S,
-    ) -> Result<Option<Root<'a>>, Corrupt> {
-        let mut found = root(record, shapes)?;
-        for step in &mut self.steps {
-            let Root::Container(container) = found else { return Ok(None) };
-            let Some(index) = step.slot_index(record, shapes, &container)? else { return Ok(None) };
-            found = match container.slot(record, shapes, index)? {
-                Slot::Absent => return Ok(None),
-                Slot::Container(inner) => Root::Container(inner),
-                scalar => Root::Scalar(scalar),
-            };
-        }
-        Ok(Some(found))
-    }
-}
-
-impl OwnedStep {
-    fn new(step: Step<'_>) -> OwnedStep {
-        match step {
-            Step::Field(name) => OwnedStep::Field { name: name.into(), shape: NO_SHAPE, slot: None },
-            Step::Index(index) => OwnedStep::Index(index),
-            Step::Key(key) => OwnedStep::Key(key.into()),
-        }
-    }
-
-    fn borrowed(&self) -> Step<'_> {
-        match self {
-            OwnedStep::Field { name, .. } => Step::Field(name),
-            OwnedStep::Index(index) => Step::Index(*index),
-            OwnedStep::Key(key) => Step::Key(key),
-        }
-    }
-
-    #[inline]
-    fn slot_index<S: Shapes + ?Sized>(
-        &mut self,
-        record: &[u8],
-        shapes: &S,
-        container: &Container,
-    ) -> Result<Option<u32>, Corrupt> {
-        if let OwnedStep::Field { name, shape, slot } = self
-            && container.kind == Kind::Shaped
-        {
-            if *shape != container.shape {
-                *slot = slot_index(record, shapes, container, Step::Field(name))?;
-                *shape = container.shape;
-            }
-            return Ok(*slot);
-        }
-        slot_index(record, shapes, container, self.borrowed())
-    }
 }

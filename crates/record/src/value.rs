@@ -235,7 +235,7 @@ fn push_ndarray<A: ShapeAssigner>(
     encoder.end_ndarray(flags, data, behind)
 }
 
-/// The payload of an array (dtype, shape, flags, data) that is stored apart, so many bytes behind a
+/// The payload of an array (dtype, shape, flags, data) that is stored apart, so many bytes after a
 /// multiple of 64.
 ///
 /// # Errors

@@ -24,7 +24,7 @@ pub use crate::walk::Walker;
 pub struct Container {
     /// The offset of its first byte. Offsets in its slots count from here.
     pub start: u32,
-    /// The offset behind its last byte; for a container in a slot narrower than 8 bytes, the end of
+    /// The offset after its last byte; for a container in a slot narrower than 8 bytes, the end of
     /// the outer container.
     pub end: u32,
     /// The offset of its first block (of a packed one: of its first element).
@@ -353,7 +353,7 @@ impl Container {
         self.count == 0
     }
 
-    /// Where the index of a keyed map begins: behind the blocks.
+    /// Where the index of a keyed map begins: after the blocks.
     #[inline]
     #[must_use]
     pub fn index_start(&self) -> u32 {
@@ -365,7 +365,7 @@ impl Container {
         self.slots.wrapping_add(size as u32)
     }
 
-    /// Where the heap begins: behind the blocks and the index.
+    /// Where the heap begins: after the blocks and the index.
     #[inline]
     #[must_use]
     pub fn heap_start(&self) -> u32 {

@@ -8,8 +8,8 @@ use crate::view::{Container, Root, Slot, Walker, root};
 /// Calls `visit` for each value of a record that is not a container, in the order in which they are
 /// stored.
 ///
-/// `visit` returns whether to go on into the payload, if it is a container (an array, or an object of a
-/// registered class). Packed numbers are passed over.
+/// `visit` returns whether to go on into the payload, if it is a container (an array, or an object
+/// of a registered class). Packed numbers are passed over.
 ///
 /// # Errors
 /// Damage in the record, and what `visit` returns.

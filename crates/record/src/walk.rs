@@ -10,7 +10,7 @@ use crate::layout::{
 use crate::shape::Shapes;
 use crate::view::{Container, Slot, corrupt, heap_slot, inline_slot, read_bits, sign_extend};
 
-/// Reads all slots of a container in order, each heap entry beginning at or behind the end of the
+/// Reads all slots of a container in order, each heap entry beginning at or after the end of the
 /// one before.
 ///
 /// That rule makes a full decode linear in the record's size: no byte is read twice, and there are
@@ -67,7 +67,7 @@ impl Walker {
         }
     }
 
-    /// A walk that begins at the slot `index`. If that is behind the last slot, `next` returns
+    /// A walk that begins at the slot `index`. If that is after the last slot, `next` returns
     /// `None`.
     #[inline]
     #[must_use]
@@ -109,7 +109,7 @@ impl Walker {
         offsets
     }
 
-    /// The next slot, or None behind the last.
+    /// The next slot, or None after the last.
     ///
     /// # Errors
     /// Damage at this slot, or a heap entry that begins before the one before has ended.
@@ -305,7 +305,7 @@ impl Walker {
     /// `end`.
     ///
     /// # Errors
-    /// It ends behind the limit that its slot gave it.
+    /// It ends after the limit that its slot gave it.
     #[inline]
     pub fn consumed(&mut self, end: u32) -> Result<(), Corrupt> {
         if end > self.limit {
@@ -315,7 +315,7 @@ impl Walker {
         Ok(())
     }
 
-    /// The end of the part that has been walked: behind the slots, and behind the heap entries so
+    /// The end of the part that has been walked: after the slots, and after the heap entries so
     /// far.
     #[inline]
     #[must_use]

@@ -6,10 +6,12 @@
 
 use pellucid_record::Value;
 use pellucid_record::value::Double;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTimeAccess, PyTzInfoAccess};
 
 use crate::errors;
+use crate::hot::modules;
 use crate::values::dates;
 
 /// The converted scalar.
@@ -117,9 +119,7 @@ fn timedelta<'py>(delta: &Bound<'py, PyDelta>) -> PyResult<Foreign<'py>> {
 }
 
 fn of_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Foreign<'py>>> {
-    let py = object.py();
-    let modules = py.import("sys")?.getattr("modules")?;
-    let Ok(numpy) = modules.get_item("numpy") else { return Ok(None) };
+    let Some(numpy) = modules::loaded(intern!(object.py(), "numpy")) else { return Ok(None) };
     if !object.is_instance(&numpy.getattr("generic")?)? {
         return Ok(None);
     }

@@ -15,7 +15,8 @@ pub fn loaded<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
         // A missing module sets no exception; a `sys.modules` that is not a dict may.
         drop(PyErr::take(py));
     }
-    found
+    // None in `sys.modules` means that the module must not be imported.
+    found.filter(|module| !module.is_none())
 }
 
 /// The module that `collections.abc` takes its abstract classes from.
@@ -32,14 +33,12 @@ pub fn abstract_classes(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 /// Whether `object` is an instance of exactly this class. If its module was never imported the
 /// answer is no, and the module stays unloaded.
 pub fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
-    let py = object.py();
     let kind = object.get_type();
     if kind.name()?.to_str()? != class {
         return Ok(false);
     }
-    let modules = py.import("sys")?.getattr("modules")?;
-    match modules.get_item(module) {
-        Ok(module) => Ok(module.getattr(class)?.is(&kind)),
-        Err(_) => Ok(false),
+    match loaded(&PyString::new(object.py(), module)) {
+        Some(module) => Ok(module.getattr(class)?.is(&kind)),
+        None => Ok(false),
     }
 }

@@ -6,13 +6,13 @@
 
 use std::ops::{ControlFlow, Range};
 
-use pellucid_query::expression::{Expression as Node_, Step as PathOf};
+use pellucid_query::expression::{self, Expression as Node_};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::for_each;
-use pellucid_query::{Column, Fault, Step, Walk};
+use pellucid_query::{Column, Fault, Walk};
 use pellucid_record::layout::tag;
 use pellucid_record::patch::{self, Change, PatchError};
-use pellucid_record::path::Step as PathStep;
+use pellucid_record::path::{OwnedStep, Step};
 use pellucid_record::payload::Apart;
 use pellucid_record::value::{NoShapes, ndarray_payload};
 use pellucid_record::view::{Root, Slot, root};
@@ -77,12 +77,12 @@ pub fn update(
         ));
     }
     let names = paths.iter().filter_map(|path| match path.first() {
-        Some(Step::Field(name)) => Some(&**name),
+        Some(OwnedStep::Field(name)) => Some(&**name),
         _ => None,
     });
     table.get().check_fields(py, names)?;
     let core = table.get().core();
-    let borrowed = paths.iter().map(|path| path.iter().map(Step::borrowed).collect()).collect();
+    let borrowed = paths.iter().map(|path| path.iter().map(OwnedStep::borrowed).collect()).collect();
     let mut edits = Edits { paths: borrowed, values, record: Vec::new(), before: Vec::new(), failed: 0 };
     in_each(
         (query, table),
@@ -112,7 +112,7 @@ pub fn delete(query: &Bound<'_, Query>) -> PyResult<u64> {
 
 /// The fields that `update` sets, and their new values.
 struct Edits<'a> {
-    paths: Vec<Vec<PathStep<'a>>>,
+    paths: Vec<Vec<Step<'a>>>,
     /// One value for each path.
     values: Vec<NewValue>,
     /// A row's record, and the record before the change, in buffers that are reused. Separate
@@ -332,22 +332,18 @@ enum Unfit {
 }
 
 /// The message that says why the field at a path cannot be set.
-fn why(py: Python<'_>, path: Option<&Vec<Step>>, error: &PatchError) -> String {
+fn why(py: Python<'_>, path: Option<&Vec<OwnedStep>>, error: &PatchError) -> String {
     let path = path.map(Vec::as_slice).unwrap_or_default();
     let shown = |count: usize| match path.get(..count) {
         None | Some([]) => "the record".to_owned(),
         Some(path) => {
-            let step = |step: &Step| match step {
-                Step::Field(name) => PathOf::Field(name.clone()),
-                Step::Index(index) => PathOf::Index(*index),
-                Step::Key(key) => PathOf::Key(key.clone()),
-            };
+            let step = |step: &OwnedStep| expression::Step::from(step.clone());
             shown(py, &Node_::field(path.iter().map(step).collect()))
         }
     };
     let step = |index: usize| match path.get(index) {
-        Some(Step::Field(name)) => format!("a field {name:?}"),
-        Some(Step::Index(index)) => format!("an element or key {index}"),
+        Some(OwnedStep::Field(name)) => format!("a field {name:?}"),
+        Some(OwnedStep::Index(index)) => format!("an element or key {index}"),
         _ => "such a key".to_owned(),
     };
     match *error {

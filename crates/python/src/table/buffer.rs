@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use pellucid_record::layout::tag;
+use pellucid_record::path::OwnedStep;
 use pellucid_record::view::{Container, Root, Slot};
 use pellucid_store::FoundRow;
 use pyo3::prelude::*;
@@ -17,7 +18,7 @@ use crate::table::reading::storable;
 use crate::values::field::slot_at;
 use crate::values::home::Home;
 use crate::values::large::{Large, Reference};
-use crate::values::node::{Step, is_dict};
+use crate::values::node::is_dict;
 use crate::values::row::Row;
 use crate::values::{path, row_errors};
 
@@ -38,8 +39,8 @@ pub fn buffer<'py>(
         // What a transaction reads may change in its next step, so it is copied.
         let row = Table::row(slf, &found)?.ok_or_else(|| errors::missing(key))?;
         let bytes = match find(py, &row, row.bytes(), &steps)? {
-            Place::Here(bytes) => text::bytes(py, bytes)?,
-            Place::Apart(of) => {
+            ValueBytes::Here(bytes) => text::bytes(py, bytes)?,
+            ValueBytes::Apart(of) => {
                 let large = row.apart(py, None, of.id, of.size)?;
                 text::bytes(py, content_apart(py, &row, of.tag, large.bytes())?)?
             }
@@ -55,7 +56,7 @@ pub fn buffer<'py>(
     // Without bytes of its own: it gives the names, and tells in messages which record it is.
     let row = Row::owned(&[], &found.bytes, names, gate, Some(Home::new(slf)), this.why_frozen());
     match find(py, &row, record, &steps)? {
-        Place::Here(bytes) => {
+        ValueBytes::Here(bytes) => {
             let start = bytes.as_ptr() as usize - record.as_ptr() as usize;
             let range = start..start + bytes.len();
             if let Cow::Owned(record) = cell.record {
@@ -65,7 +66,7 @@ pub fn buffer<'py>(
             let held = Cell { snapshot: snapshot.clone(), table: id, key: found.bytes };
             HeldBytes::view(py, held, |held| held.record().get(range).unwrap_or_default())
         }
-        Place::Apart(of) => {
+        ValueBytes::Apart(of) => {
             row.attach(py, snapshot.clone());
             let large = row.apart(py, None, of.id, of.size)?;
             let bytes = large.bytes();
@@ -91,7 +92,7 @@ impl Cell {
 }
 
 /// Where the bytes of a value are.
-enum Place<'a> {
+enum ValueBytes<'a> {
     /// In its record.
     Here(&'a [u8]),
     /// In a large value.
@@ -109,7 +110,7 @@ fn find<'a, 'py>(
     row: &Row,
     record: &'a [u8],
     steps: &[Bound<'py, PyAny>],
-) -> PyResult<Place<'a>> {
+) -> PyResult<ValueBytes<'a>> {
     let corrupt = |error| row_errors::corrupt_row(py, row, &error);
     let mut slot = match pellucid_record::view::root(record, &*row.names).map_err(corrupt)? {
         Root::Container(place) => Slot::Container(place),
@@ -125,21 +126,21 @@ fn find<'a, 'py>(
         slot = next.flatten().ok_or_else(|| errors::missing(step))?;
     }
     match slot {
-        Slot::Str(bytes) => Ok(Place::Here(bytes)),
-        Slot::Heap { tag: tag::APART, payload, .. } => Reference::parse(payload).map(Place::Apart),
-        Slot::Heap { tag, payload, .. } => content(py, row, tag, payload, record, slot).map(Place::Here),
+        Slot::Str(bytes) => Ok(ValueBytes::Here(bytes)),
+        Slot::Heap { tag: tag::APART, payload, .. } => Reference::parse(payload).map(ValueBytes::Apart),
+        Slot::Heap { tag, payload, .. } => content(py, row, tag, payload, record, slot).map(ValueBytes::Here),
         _ => Err(no_bytes()),
     }
 }
 
-fn step_of(step: &Bound<'_, PyAny>, place: &Container) -> PyResult<Option<Step>> {
+fn step_of(step: &Bound<'_, PyAny>, place: &Container) -> PyResult<Option<OwnedStep>> {
     if is_dict(place.kind) {
         return path::field_step(step);
     }
     let Ok(index) = step.cast::<PyInt>() else { return Ok(None) };
     // An int that does not fit is too large for any list.
     let Ok(index) = index.extract::<i64>() else { return Ok(None) };
-    Ok(Some(Step::Index(index)))
+    Ok(Some(OwnedStep::Index(index)))
 }
 
 fn content<'a>(

@@ -35,13 +35,13 @@ use crate::values::node::Node;
 
 const KEPT_COUNT: usize = 64;
 
-struct Kept {
+struct FreeBlocks {
     blocks: [*mut ffi::PyObject; KEPT_COUNT],
     count: usize,
 }
 
 // SAFETY: no other code knows these blocks, and they are touched only with the GIL held.
-unsafe impl Send for Kept {}
+unsafe impl Send for FreeBlocks {}
 
 #[derive(Clone, Copy)]
 struct Layout {
@@ -56,14 +56,14 @@ unsafe impl Send for Layout {}
 
 /// The layout of one type's objects, and the freed blocks kept for them.
 pub struct Pool {
-    kept: GilCell<Kept>,
+    kept: GilCell<FreeBlocks>,
     layout: GilValue<Layout>,
 }
 
 impl Pool {
     /// An empty pool, for a type that `install` has not seen yet.
     pub const fn new() -> Self {
-        let kept = Kept { blocks: [std::ptr::null_mut(); KEPT_COUNT], count: 0 };
+        let kept = FreeBlocks { blocks: [std::ptr::null_mut(); KEPT_COUNT], count: 0 };
         let none = std::ptr::null_mut();
         let layout = Layout { kind: none, tracked: none, content_offset: 0 };
         Self { kept: GilCell::new(kept), layout: GilValue::new(layout) }

@@ -22,7 +22,7 @@ use pyo3::types::PyBytes;
 
 use crate::counters;
 use crate::errors;
-use crate::hot::bytes::behind_head;
+use crate::hot::bytes::after_head;
 use crate::hot::gil::{GilCell, GilRc, Strong};
 use crate::values::encode::{self, Encoded, Encoding, Manner, Reason, Target};
 use crate::values::handles::{Record, RecordList};
@@ -171,7 +171,7 @@ fn seal_object<'py>(
         encode_object(py, &names, target, policy, manner_of(policy), object, the_value)?;
     let tables = tables_for(py, &names, &used, || encode::shapes_of(&used));
     let record = encoder.bytes();
-    let sealed = behind_head(py, &tables.body_parts(record), |body| tables.envelope_head(body));
+    let sealed = after_head(py, &tables.body_parts(record), |body| tables.envelope_head(body));
     encode::recycle(py, encoder);
     sealed
 }
@@ -361,7 +361,8 @@ fn damaged_envelope(py: Python<'_>, bytes: &[u8], error: &Corrupt) -> PyErr {
     }
 }
 
-/// Bytes whose checksum does not fit: how many too many there are, where these are few, since that is what a file that was read in wrong parts has.
+/// The error of bytes whose checksum is wrong. If there are a few bytes too many, it says how many:
+/// a program that reads a file in the wrong parts gets such bytes.
 #[cold]
 fn unfit(py: Python<'_>, bytes: &[u8]) -> PyErr {
     const MORE_MAX: usize = 16;
@@ -372,7 +373,7 @@ fn unfit(py: Python<'_>, bytes: &[u8]) -> PyErr {
             return errors::corrupt_record(
                 py,
                 format!(
-                    "{count} too many: the value ends at byte {value} of {}; cut off what is behind it",
+                    "{count} too many: the value ends at byte {value} of {}; cut off what is after it",
                     bytes.len()
                 ),
             );

@@ -8,6 +8,7 @@
 
 use pellucid_record::error::Corrupt;
 use pellucid_record::patch::{self, Change, PatchError, ShapeBook};
+use pellucid_record::path::OwnedStep;
 use pellucid_record::shape::{Shape, Shapes};
 use pellucid_record::view::{Root, Slot};
 use pyo3::exceptions::{PyIndexError, PyKeyError};
@@ -21,7 +22,7 @@ use crate::values::bytes::{self, Values};
 use crate::values::encode::APART_SIZE_MIN;
 use crate::values::handles::Record;
 use crate::values::names::{Names, Source};
-use crate::values::node::{Node, Step, is_dict};
+use crate::values::node::{Node, is_dict};
 use crate::values::row::Row;
 use crate::values::{path, row_errors};
 
@@ -47,7 +48,7 @@ pub enum Action {
 #[derive(Clone)]
 pub struct Edit {
     /// The path from the root of the record.
-    pub path: Vec<Step>,
+    pub path: Vec<OwnedStep>,
     /// The action at its end.
     pub action: Action,
     /// How many of the steps lead to the handle that the change was made through.
@@ -84,8 +85,8 @@ impl Edit {
         }
         for (depth, step) in self.path.iter().enumerate() {
             let reaches = match step {
-                Step::Index(index) => *index + 1,
-                Step::Field(_) | Step::Key(_) => 0,
+                OwnedStep::Index(index) => *index + 1,
+                OwnedStep::Field(_) | OwnedStep::Key(_) => 0,
             };
             if self.is_moved(record, shown, shapes, depth, reaches)? {
                 return Ok(Fit::Moved(depth));
@@ -118,9 +119,9 @@ impl Edit {
     }
 
     /// Which elements move when the change is applied: the path of their list, and the first index.
-    pub fn moves(&self) -> Option<(&[Step], i64)> {
+    pub fn moves(&self) -> Option<(&[OwnedStep], i64)> {
         let (list, from) = match (self.action, self.path.split_last()) {
-            (Action::Delete, Some((Step::Index(index), list))) => (list, *index),
+            (Action::Delete, Some((OwnedStep::Index(index), list))) => (list, *index),
             (Action::Insert(from) | Action::Splice(from, _), _) if !self.is_dict => (&*self.path, from),
             (Action::Clear, _) if !self.is_dict => (&*self.path, 0),
             _ => return None,
@@ -149,7 +150,7 @@ impl Edit {
 }
 
 /// Runs `work` with the steps in the type of the record crate; up to four steps need no allocation.
-fn borrowed<R>(path: &[Step], work: impl FnOnce(&[pellucid_record::path::Step<'_>]) -> R) -> R {
+fn borrowed<R>(path: &[OwnedStep], work: impl FnOnce(&[pellucid_record::path::Step<'_>]) -> R) -> R {
     let mut few = [pellucid_record::path::Step::Index(0); 4];
     if let Some(few) = few.get_mut(..path.len()) {
         for (place, step) in few.iter_mut().zip(path) {
@@ -157,14 +158,14 @@ fn borrowed<R>(path: &[Step], work: impl FnOnce(&[pellucid_record::path::Step<'_
         }
         return work(few);
     }
-    work(&path.iter().map(Step::borrowed).collect::<Vec<_>>())
+    work(&path.iter().map(OwnedStep::borrowed).collect::<Vec<_>>())
 }
 
 /// Does `action` at `step` from `node` (or at `node` itself) with these values, and saves it.
 pub fn change(
     py: Python<'_>,
     node: &Node,
-    step: Option<Step>,
+    step: Option<OwnedStep>,
     action: Action,
     values: &[Bound<'_, PyAny>],
 ) -> PyResult<()> {
@@ -300,7 +301,7 @@ pub fn of_patch(py: Python<'_>, row: &Row, edit: &Edit, error: &PatchError) -> P
         PatchError::NoSuchField { .. } => {
             let is_last = matches!(error, PatchError::NoSuchField { step } if step + 1 == edit.path.len());
             match edit.path.last() {
-                Some(Step::Field(name)) if is_last => PyKeyError::new_err(name.to_string()),
+                Some(OwnedStep::Field(name)) if is_last => PyKeyError::new_err(name.to_string()),
                 _ => PyKeyError::new_err(format!(
                     "{place} of {} is no longer there",
                     row_errors::describe(py, row)
@@ -337,7 +338,7 @@ fn why_not_changed(py: Python<'_>, edit: &Edit, error: &PatchError) -> String {
         (PatchError::Immutable { .. }, _) => {
             format!("{what} is a tuple or a set, which do not change; set all of it")
         }
-        (_, Some(Step::Index(_))) => format!("{what} is no list any more; read it again"),
+        (_, Some(OwnedStep::Index(_))) => format!("{what} is no list any more; read it again"),
         (_, Some(_)) => format!("{what} is no dict any more; read it again"),
         (_, None) => {
             let kind = if edit.is_dict { "dict" } else { "list" };

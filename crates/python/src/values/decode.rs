@@ -9,6 +9,7 @@
 use pellucid_record::encode::Simple;
 use pellucid_record::error::{Corrupt, Damage};
 use pellucid_record::layout::{DEPTH_MAX, Kind, tag};
+use pellucid_record::path::OwnedStep;
 use pellucid_record::view::{Container, Slot, Walker};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -19,7 +20,7 @@ use crate::hot::gil::GilRc;
 use crate::hot::{callbacks, small, text};
 use crate::values::handles::{Record, RecordList};
 use crate::values::names::ShapeNames;
-use crate::values::node::{Node, Step};
+use crate::values::node::Node;
 use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{alloc, row_errors, scalars};
@@ -32,7 +33,7 @@ pub fn handle<'py>(
     parent: &Bound<'py, PyAny>,
     reading: &Reading<'_>,
     slot: Slot<'_>,
-    step: impl FnOnce() -> Step,
+    step: impl FnOnce() -> OwnedStep,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = parent.py();
     counters::field_decoded();
@@ -59,7 +60,7 @@ fn unmade_field<'py>(
     parent: &Bound<'py, PyAny>,
     reading: &Reading<'_>,
     slot: Slot<'_>,
-    step: Step,
+    step: OwnedStep,
     error: PyErr,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = parent.py();
@@ -73,7 +74,7 @@ fn tuple_of_handles<'py>(
     parent: &Bound<'py, PyAny>,
     reading: &Reading<'_>,
     place: &Container,
-    step: Step,
+    step: OwnedStep,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = parent.py();
     let has_containers = (0..place.len()).any(|index| {
@@ -125,7 +126,7 @@ pub fn element_handles<'py>(
         let slot = walker.next_bounded(reading.bytes(), &*row.names);
         let Some(slot) = slot.map_err(|error| row_errors::corrupt_row(py, row, &error))? else { break };
         if at == index {
-            elements.push(handle(through, reading, slot, || Step::Index(i64::from(index)))?);
+            elements.push(handle(through, reading, slot, || OwnedStep::Index(i64::from(index)))?);
             wanted = if falls { rising.next_back() } else { rising.next() };
         }
     }
@@ -221,7 +222,8 @@ impl Drop for Owned {
     }
 }
 
-/// The error of a key or an element that has no hash: nothing that was written from a dict or a set.
+/// The error of a key or an element that has no hash: nothing that was written from a dict or a
+/// set.
 #[cold]
 pub fn unhashable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
     if !error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) {

@@ -21,6 +21,7 @@
 #![allow(unsafe_code)]
 
 use pellucid_record::layout::{Kind, read_varint, tag};
+use pellucid_record::path::OwnedStep;
 use pellucid_record::view::{Container, Slot};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -29,7 +30,7 @@ use crate::errors;
 use crate::hot::gil::{self, GilCell};
 use crate::hot::{small, text};
 use crate::values::handles::Record;
-use crate::values::node::{Node, Step};
+use crate::values::node::Node;
 use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{decode, names, row_errors};
@@ -289,7 +290,7 @@ pub fn slot_at<'a>(
     row: &Row,
     bytes: &'a [u8],
     place: &Container,
-    step: &Step,
+    step: &OwnedStep,
 ) -> PyResult<Option<Slot<'a>>> {
     let shapes = &*row.names;
     let found = match pellucid_record::path::slot_index(bytes, shapes, place, step.borrowed()) {
@@ -338,7 +339,7 @@ unsafe fn field_by_object<'py>(
         if shape.keys.get(index) == Some(&name) && !is_ours {
             remember(py, row, &place, index as u32, name);
         }
-        let field = || Step::Field(shape.shape.name(index as u32).unwrap_or_default().into());
+        let field = || OwnedStep::Field(shape.shape.name(index as u32).unwrap_or_default().into());
         return decode::handle(record.as_any(), &reading, slot, field).map(Some);
     }
     // SAFETY: as promised by the caller.

@@ -9,7 +9,7 @@ use pyo3::types::{
 
 use crate::errors;
 use crate::hot::gil::{self, GilCell};
-use crate::hot::modules::is_instance_of;
+use crate::hot::modules::{is_instance_of, loaded};
 use crate::hot::text;
 use crate::values::dates;
 use pellucid_record::calendar::ordinal_of;
@@ -206,10 +206,12 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
     ))
 }
 
-/// Whether it is an instance of a class of a module, or of a subclass; not where nobody has imported the module.
+/// Whether it is an instance of a class of a module, or of a subclass. The module is not imported.
 fn is_instance_of_any(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
-    let module = object.py().import("sys")?.getattr("modules")?.call_method1("get", (module,))?;
-    if module.is_none() { Ok(false) } else { object.is_instance(&module.getattr(class)?) }
+    match loaded(&PyString::new(object.py(), module)) {
+        Some(module) => object.is_instance(&module.getattr(class)?),
+        None => Ok(false),
+    }
 }
 
 fn push_int(encoder: &mut KeyEncoder, object: &Bound<'_, PyInt>) -> Result<(), Refusal> {

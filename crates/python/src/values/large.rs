@@ -15,7 +15,7 @@ pub enum Large {
     /// A copy, out of a transaction.
     Copied(Vec<u8>),
     /// What the commit wrote that a watch reports.
-    Told(Arc<[u8]>),
+    Reported(Arc<[u8]>),
     /// What a server has sent.
     Fetched(PyBackedBytes),
 }
@@ -58,7 +58,7 @@ impl Large {
             // read any more.
             Self::Held(snapshot, id) => snapshot.blob(*id).unwrap_or_default(),
             Self::Copied(copy) => copy,
-            Self::Told(bytes) => bytes,
+            Self::Reported(bytes) => bytes,
             Self::Fetched(bytes) => bytes,
         }
     }

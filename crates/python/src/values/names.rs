@@ -106,7 +106,7 @@ const GUESS_COUNT: usize = 512;
 const WRONG_GUESSES_MAX: u8 = 8;
 
 /// The shapes seen so far; a box never moves once it is made (invariant 1).
-struct Known {
+struct ShapeCache {
     by_id: Vec<Option<Box<ShapeNames>>>,
     by_keys: HashMap<u64, Vec<u32>, BuildHasherDefault<Hashed>>,
     guesses: Vec<*const ShapeNames>,
@@ -117,7 +117,7 @@ struct Known {
     withdrawn: HashMap<u64, Vec<Box<ShapeNames>>>,
 }
 
-impl Known {
+impl ShapeCache {
     fn withdraw(&mut self, shape: Box<ShapeNames>) {
         self.withdrawn.entry(hash_keys(&shape.keys)).or_default().push(shape);
     }
@@ -130,13 +130,13 @@ impl Known {
 }
 
 // SAFETY: `guesses` point into boxes owned by the same struct, which are Send themselves.
-unsafe impl Send for Known {}
+unsafe impl Send for ShapeCache {}
 
 /// The names of one dictionary of shapes.
 pub struct Names {
     serial: GilValue<u32>,
     source: Source,
-    known: GilCell<Known>,
+    known: GilCell<ShapeCache>,
 }
 
 impl Shared for Names {}
@@ -149,7 +149,7 @@ impl Names {
         Self {
             serial: GilValue::new(NEXT_SERIAL.fetch_add(1, Ordering::Relaxed)),
             source,
-            known: GilCell::new(Known {
+            known: GilCell::new(ShapeCache {
                 by_id: Vec::new(),
                 by_keys: HashMap::default(),
                 guesses: Vec::new(),

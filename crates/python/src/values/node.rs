@@ -7,7 +7,7 @@
 
 use pellucid_record::error::{Corrupt, Damage};
 use pellucid_record::layout::{DEPTH_MAX, Kind};
-use pellucid_record::path;
+use pellucid_record::path::OwnedStep;
 use pellucid_record::view::{Container, Root, Slot};
 use pyo3::prelude::*;
 
@@ -16,43 +16,12 @@ use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{handles, row_errors};
 
-/// One step from a container to an element of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A field of a dict, by name.
-    Field(Box<str>),
-    /// An entry of a dict, by a key that is not a str, as a record of its own.
-    Key(Box<[u8]>),
-    /// An element of a list or tuple.
-    Index(i64),
-}
-
-impl Step {
-    /// An owned copy of a step.
-    pub fn of(step: path::Step<'_>) -> Self {
-        match step {
-            path::Step::Field(name) => Step::Field(name.into()),
-            path::Step::Key(key) => Step::Key(key.into()),
-            path::Step::Index(index) => Step::Index(index),
-        }
-    }
-
-    /// The step in the type of the record crate.
-    pub fn borrowed(&self) -> path::Step<'_> {
-        match self {
-            Step::Field(name) => path::Step::Field(name),
-            Step::Key(key) => path::Step::Key(key),
-            Step::Index(index) => path::Step::Index(*index),
-        }
-    }
-}
-
 /// A handle's place in its row.
 pub struct Node {
     /// The row that holds the value.
     pub row: GilRc<Row>,
     /// The handle that this one was reached from, and the step from there; None at the root.
-    pub parent: Option<(Strong<PyAny>, Step)>,
+    pub parent: Option<(Strong<PyAny>, OwnedStep)>,
     /// Whether the handle stands for a dict, and not for a list or tuple. This never changes: if
     /// the value is replaced by one of the other kind, the handle raises.
     pub is_dict: bool,
@@ -76,11 +45,11 @@ impl Node {
     pub fn child(
         reading: &Reading<'_>,
         parent: &Bound<'_, PyAny>,
-        step: Step,
+        step: OwnedStep,
         place: Container,
     ) -> PyResult<Self> {
         let row = reading.row();
-        if matches!(step, Step::Index(_)) {
+        if matches!(step, OwnedStep::Index(_)) {
             row.has_element();
         }
         let depth = handles::node_of(parent)?.depth + 1;
@@ -174,7 +143,7 @@ impl Node {
     /// Raises if a list on the path has changed so that an index means another element, since a
     /// change through this handle would go to that element.
     fn check_moved(&self, py: Python<'_>) -> PyResult<()> {
-        if !matches!(self.parent, Some((_, Step::Index(_)))) {
+        if !matches!(self.parent, Some((_, OwnedStep::Index(_)))) {
             // The call for the parent's place has checked the steps before.
             return Ok(());
         }
@@ -195,7 +164,7 @@ impl Node {
     }
 
     /// The steps from the root to here.
-    pub fn path(&self, py: Python<'_>) -> PyResult<Vec<Step>> {
+    pub fn path(&self, py: Python<'_>) -> PyResult<Vec<OwnedStep>> {
         let mut path = match &self.parent {
             None => return Ok(Vec::new()),
             Some((parent, _)) => handles::node_of(&parent.bind(py))?.path(py)?,

@@ -1,11 +1,11 @@
 //! Parse and show the paths by which users name places in a record.
 
 use pellucid_query::expression::DEPTH_MAX;
+use pellucid_record::path::OwnedStep;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::errors;
-use crate::values::node::Step;
 
 /// Splits a path into steps: `"address.city"` at its dots; a tuple is taken as it is.
 ///
@@ -85,24 +85,24 @@ fn refuse_steps(path: &str) -> PyResult<()> {
 /// # Errors
 /// What the key's own code raises; `TypeError` for an object that no dict can have as a key, such
 /// as a list.
-pub fn field_step(key: &Bound<'_, PyAny>) -> PyResult<Option<Step>> {
+pub fn field_step(key: &Bound<'_, PyAny>) -> PyResult<Option<OwnedStep>> {
     if let Ok(name) = key.cast_exact::<PyString>()
         && let Ok(name) = name.to_str()
     {
-        return Ok(Some(Step::Field(name.into())));
+        return Ok(Some(OwnedStep::Field(name.into())));
     }
     key.hash()?;
-    Ok(crate::values::bytes::key_record(key)?.map(|key| Step::Key(key.into_boxed_slice())))
+    Ok(crate::values::bytes::key_record(key)?.map(|key| OwnedStep::Key(key.into_boxed_slice())))
 }
 
 /// A path as a person reads it: `['a'][3]`.
-pub fn show(py: Python<'_>, steps: &[Step]) -> String {
+pub fn show(py: Python<'_>, steps: &[OwnedStep]) -> String {
     steps
         .iter()
         .map(|step| match step {
-            Step::Field(name) => format!("[{name:?}]"),
-            Step::Index(index) => format!("[{index}]"),
-            Step::Key(key) => {
+            OwnedStep::Field(name) => format!("[{name:?}]"),
+            OwnedStep::Index(index) => format!("[{index}]"),
+            OwnedStep::Key(key) => {
                 let key =
                     crate::values::bytes::key_object(py, key).and_then(|key| Ok(key.repr()?.to_string()));
                 format!("[{}]", key.unwrap_or_else(|_| "?".to_owned()))

@@ -5,6 +5,7 @@
 //! `change.rs`.
 
 use pellucid_record::layout::Kind;
+use pellucid_record::path::OwnedStep;
 use pellucid_record::view::{Container, Slot, Walker};
 use pyo3::exceptions::{PyAttributeError, PyException, PyKeyError};
 use pyo3::prelude::*;
@@ -16,7 +17,6 @@ use crate::hot::gil::GilValue;
 use crate::hot::modules;
 use crate::values::handles::Record;
 use crate::values::names::ShapeNames;
-use crate::values::node::Step;
 use crate::values::reading::{Held, Reading};
 use crate::values::row::Row;
 use crate::values::views::{DictItems, DictKeys, DictValues, Shows, Viewed};
@@ -420,7 +420,7 @@ impl FieldIterator {
         // What makes a value may run Python code, which may ask for the next one.
         self.next.set(Some(walker));
         let step = if key.is_exact_instance_of::<PyString>() { None } else { path::field_step(&key)? };
-        let name = || Step::Field(key.extract::<&str>().unwrap_or_default().into());
+        let name = || OwnedStep::Field(key.extract::<&str>().unwrap_or_default().into());
         let value = decode::handle(record.as_any(), &reading, slot, || step.unwrap_or_else(name))?;
         Ok(Some(match self.shows {
             Shows::Values => value,

@@ -1,5 +1,6 @@
 //! The methods of `RecordList`: a stored list with the interface of a list.
 
+use pellucid_record::path::OwnedStep;
 use pellucid_record::view::{Slot, Walker};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,7 +12,6 @@ use crate::errors;
 use crate::hot::gil::GilValue;
 use crate::values::change::{self, Action};
 use crate::values::handles::RecordList;
-use crate::values::node::Step;
 use crate::values::reading::Reading;
 use crate::values::record::detached;
 use crate::values::{decode, field, row_errors};
@@ -32,7 +32,7 @@ fn at<'py>(list: &Bound<'py, RecordList>, index: usize) -> PyResult<Option<Bound
     let py = list.py();
     let node = &list.get().node;
     let place = node.container(py)?;
-    let step = Step::Index(index as i64);
+    let step = OwnedStep::Index(index as i64);
     let reading = Reading::new(&node.row);
     match field::slot_at(py, &node.row, reading.bytes(), &place, &step)? {
         Some(slot) => decode::handle(list.as_any(), &reading, slot, || step).map(Some),
@@ -119,7 +119,13 @@ fn change(
     action: Action,
     values: &[Bound<'_, PyAny>],
 ) -> PyResult<()> {
-    change::change(list.py(), &list.get().node, step.map(|index| Step::Index(index as i64)), action, values)
+    change::change(
+        list.py(),
+        &list.get().node,
+        step.map(|index| OwnedStep::Index(index as i64)),
+        action,
+        values,
+    )
 }
 
 /// Applies `work` to a plain copy of the list, and replaces the stored list by the result.
@@ -388,7 +394,7 @@ impl ListIterator {
             self.next.set(None);
             return Ok(None);
         };
-        let element = decode::handle(list.as_any(), &reading, slot, || Step::Index(i64::from(index)))?;
+        let element = decode::handle(list.as_any(), &reading, slot, || OwnedStep::Index(i64::from(index)))?;
         self.next.set(Some(index + 1));
         self.walk.set(Some((version, walker)));
         Ok(Some(element))

@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use pellucid_record::path::OwnedStep;
 use pellucid_store::{LargeValue, Snapshot};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -28,7 +29,6 @@ use crate::values::home::Home;
 use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::names::Names;
-use crate::values::node::Step;
 use crate::values::reading::Reading;
 use crate::values::row_errors;
 
@@ -124,7 +124,7 @@ pub enum Holder {
     Apart(Box<(Box<[u8]>, Snapshot)>),
     /// As `Apart`, for a change that a watch reports: it brings the large values that its commit
     /// wrote, since the snapshot may not have them any more.
-    Told(Box<Told>),
+    Reported(Box<ReportedRow>),
 }
 
 impl Holder {
@@ -132,22 +132,22 @@ impl Holder {
         match self {
             Holder::Snapshot(snapshot) => Some(snapshot),
             Holder::Apart(held) => Some(&held.1),
-            Holder::Told(told) => Some(&told.snapshot),
+            Holder::Reported(row) => Some(&row.snapshot),
             Holder::Owned(_) | Holder::Buffer(_) | Holder::Bytes(_) | Holder::Fetched { .. } => None,
         }
     }
 
     /// The bytes of a large value that the change of a watch brings along.
-    fn told(&self, id: u64) -> Option<Arc<[u8]>> {
+    fn reported(&self, id: u64) -> Option<Arc<[u8]>> {
         match self {
-            Holder::Told(told) => told.large.iter().find(|large| large.id == id)?.bytes.clone(),
+            Holder::Reported(row) => row.large.iter().find(|large| large.id == id)?.bytes.clone(),
             _ => None,
         }
     }
 }
 
 /// The row that a commit wrote, with its large values.
-pub struct Told {
+pub struct ReportedRow {
     _copy: Box<[u8]>,
     snapshot: Snapshot,
     large: Vec<LargeValue>,
@@ -388,7 +388,7 @@ impl Row {
             if let Holder::Owned(copy) = holder {
                 // The bytes do not move: only the box that owns them is moved.
                 let copy = std::mem::take(copy);
-                *holder = Holder::Told(Box::new(Told { _copy: copy, snapshot, large }));
+                *holder = Holder::Reported(Box::new(ReportedRow { _copy: copy, snapshot, large }));
             }
         });
     }
@@ -416,9 +416,9 @@ impl Row {
         self.has_elements.set(true);
     }
 
-    /// The list on this path, as a number of steps, whose element may have moved since version
-    /// `seen`.
-    pub fn moved_on(&self, py: Python<'_>, path: &[Step], seen: u32) -> Option<usize> {
+    /// After how many steps this path has a list whose element may have moved since version `seen`;
+    /// None if it has no such list.
+    pub fn moved_on(&self, py: Python<'_>, path: &[OwnedStep], seen: u32) -> Option<usize> {
         self.aside.with(py, |aside| {
             aside.as_ref().and_then(|aside| aside.moves.iter().find_map(|moved| moved.concerns(path, seen)))
         })
@@ -433,7 +433,11 @@ impl Row {
         let version = self.version.get().wrapping_add(1);
         let mut moves = Vec::new();
         let compared = patch::moved(self.bytes(), record, &*self.names, &mut |list, from| {
-            moves.push(Move { list: list.iter().map(|step| Step::of(*step)).collect(), from, version });
+            moves.push(Move {
+                list: list.iter().map(|step| OwnedStep::from(*step)).collect(),
+                from,
+                version,
+            });
         });
         if compared.is_err() {
             // Damaged bytes cannot be compared, so all handles on elements become invalid.
@@ -456,7 +460,7 @@ impl Row {
 
     /// Replaces the record's bytes, under the same key. `moves`: a list whose elements have moved,
     /// and the first index that has.
-    pub fn replace(&self, py: Python<'_>, record: &[u8], moves: Option<(&[Step], i64)>) {
+    pub fn replace(&self, py: Python<'_>, record: &[u8], moves: Option<(&[OwnedStep], i64)>) {
         if let (Some((list, from)), true) = (moves, self.has_elements.get()) {
             let version = self.version.get().wrapping_add(1);
             let from = u32::try_from(from).unwrap_or(EVERYWHERE - 1);
@@ -528,7 +532,7 @@ impl Row {
 
     /// Whether the row belongs to a change that a watch reports.
     pub fn is_told(&self, py: Python<'_>) -> bool {
-        self.holder.with(py, |holder| matches!(holder, Holder::Told(_)))
+        self.holder.with(py, |holder| matches!(holder, Holder::Reported(_)))
     }
 
     /// A value stored outside of the record that `reading` reads, or that the row has now.
@@ -546,10 +550,10 @@ impl Row {
         let Some(table) = &self.table else {
             return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
         };
-        let (told, snapshot) =
-            self.with_holder_of(py, reading, |holder| (holder.told(id), holder.snapshot().cloned()));
-        let found = match told {
-            Some(bytes) => Some(Large::Told(bytes)),
+        let (reported, snapshot) =
+            self.with_holder_of(py, reading, |holder| (holder.reported(id), holder.snapshot().cloned()));
+        let found = match reported {
+            Some(bytes) => Some(Large::Reported(bytes)),
             None => table.large_value(py, self, snapshot.as_ref(), id)?,
         };
         match found {
@@ -561,7 +565,8 @@ impl Row {
         }
     }
 
-    /// A row over a record that is found in a snapshot, which is not copied; None if it is not there.
+    /// A row over a record that is found in a snapshot, which is not copied; None if it is not
+    /// there.
     ///
     /// # Errors
     /// What `find` gives.
@@ -681,7 +686,7 @@ unsafe impl Send for Retired {}
 const EVERYWHERE: u32 = u32::MAX;
 
 struct Move {
-    list: Vec<Step>,
+    list: Vec<OwnedStep>,
     /// The first element that may have moved.
     from: u32,
     /// The version of the row after the move.
@@ -689,14 +694,15 @@ struct Move {
 }
 
 impl Move {
-    fn concerns(&self, path: &[Step], seen: u32) -> Option<usize> {
+    fn concerns(&self, path: &[OwnedStep], seen: u32) -> Option<usize> {
         // Versions wrap around.
         let is_later = (self.version.wrapping_sub(seen) as i32) > 0;
         if !is_later || !path.starts_with(&self.list) {
             return None;
         }
         let rest = path.get(self.list.len()..)?;
-        let has_index = |step: &Step| matches!(step, Step::Index(index) if *index >= i64::from(self.from));
+        let has_index =
+            |step: &OwnedStep| matches!(step, OwnedStep::Index(index) if *index >= i64::from(self.from));
         (self.from == EVERYWHERE || rest.first().is_some_and(has_index)).then_some(self.list.len())
     }
 }

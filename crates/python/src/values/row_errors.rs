@@ -1,6 +1,7 @@
 //! Exceptions about stored values: damage, staleness, and values that cannot be encoded.
 
 use pellucid_record::error::{Corrupt, Damage, EncodeError};
+use pellucid_record::path::OwnedStep;
 use pyo3::exceptions::{
     PyAttributeError, PyException, PyKeyError, PyMemoryError, PyRuntimeError, PyUnicodeDecodeError,
     PyValueError,
@@ -12,7 +13,7 @@ use crate::errors::{corrupt_record, raise, shorten};
 use crate::values::encode::{Failure, Reason};
 use crate::values::handles::Record;
 use crate::values::keys;
-use crate::values::node::{Node, Step};
+use crate::values::node::Node;
 use crate::values::row::Row;
 
 /// `AttributeError` for a field that a record does not have.
@@ -76,7 +77,7 @@ pub fn gone(py: Python<'_>, node: &Node) -> PyErr {
 }
 
 /// `KeyError` for a list that has changed so that an index means another element.
-pub fn moved(py: Python<'_>, row: &Row, list: &[Step]) -> PyErr {
+pub fn moved(py: Python<'_>, row: &Row, list: &[OwnedStep]) -> PyErr {
     let list = crate::values::path::show(py, list);
     let list = if list.is_empty() { String::new() } else { format!(" at {list}") };
     PyKeyError::new_err(format!(

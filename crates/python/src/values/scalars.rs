@@ -6,6 +6,7 @@
 use pellucid_record::layout::{Kind, MICROS_PER_DAY, tag};
 use pellucid_record::pickles::PICKLE_NAME;
 use pellucid_record::view::{Container, Slot};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyByteArray, PyBytes, PyComplex, PyComplexMethods, PyDate, PyDateAccess, PyDateTime, PyDelta,
@@ -14,7 +15,7 @@ use pyo3::types::{
 
 use crate::errors;
 use crate::hot::gil::GilRc;
-use crate::hot::modules::is_instance_of;
+use crate::hot::modules::{is_instance_of, loaded};
 use crate::hot::text;
 use crate::values::dates::{
     clock, datetime_bits, new_date, new_datetime, offset_micros, time_bits, zone_bytes, zone_of,
@@ -140,7 +141,8 @@ pub fn decode<'py>(
     .map_err(|error| row_errors::undecodable(py, reading.row(), error))
 }
 
-/// What it raises that a registered class or a pickle did not make its object; `at` is where in the record that is, if it is known.
+/// The error if a registered class or a pickle could not make its object. `at` is its place in the
+/// record, if that is known.
 pub fn unmade(
     py: Python<'_>,
     reading: &Reading<'_>,
@@ -330,10 +332,7 @@ pub fn keeps_digits(py: Python<'_>) -> PyResult<bool> {
     // Numbers with at most 60 digits after the point have no smaller exponents.
     const EXPONENT: i64 = 100;
     // A program that has not imported `decimal` has changed no context.
-    let decimal = py.import("sys")?.getattr("modules")?.call_method1("get", ("decimal",))?;
-    if decimal.is_none() {
-        return Ok(true);
-    }
+    let Some(decimal) = loaded(intern!(py, "decimal")) else { return Ok(true) };
     let context = decimal.call_method0("getcontext")?;
     let of = |name: &str| -> PyResult<i64> { context.getattr(name)?.extract() };
     // With ROUND_FLOOR, a sum of zero is -0.

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pellucid_record::Value;
+use pellucid_record::path::OwnedStep;
 use pellucid_record::value::{NoShapes, encode_value};
 
 use super::chain::Chain;
@@ -85,6 +86,16 @@ pub enum Step {
     Key(Box<[u8]>),
     /// To each element of a list, tuple or set. A condition is true if it is true for any of them.
     Each,
+}
+
+impl From<OwnedStep> for Step {
+    fn from(step: OwnedStep) -> Self {
+        match step {
+            OwnedStep::Field(name) => Self::Field(name),
+            OwnedStep::Index(index) => Self::Index(index),
+            OwnedStep::Key(key) => Self::Key(key),
+        }
+    }
 }
 
 /// Comparison operators.

@@ -5,7 +5,7 @@ use crate::layout::varint_size;
 
 /// Bytes that grow at the end.
 ///
-/// The memory behind the end is initialized, too, once for each doubling. So a gap for slots only
+/// The memory after the end is initialized, too, once for each doubling. So a gap for slots only
 /// moves the end, without a call of memset, and a short string takes two moves, without a call of
 /// memcpy. (Both calls together took a fifth of the time of a small record.) A gap has old content;
 /// the caller has to fill it.
@@ -66,13 +66,13 @@ impl Buffer {
         self.memory.resize(size, 0);
     }
 
-    /// All memory behind the end.
+    /// All memory after the end.
     #[inline]
     pub(super) fn rest(&mut self) -> &mut [u8] {
         self.memory.get_mut(self.size..).unwrap_or_default()
     }
 
-    /// Makes sure that there are `size` bytes behind the end.
+    /// Makes sure that there are `size` bytes after the end.
     #[cold]
     pub(super) fn reserve(&mut self, size: usize) {
         let end = self.size + size;

@@ -2,7 +2,7 @@
 //!
 //! [`Encoder`] gets a value in parts, as the caller walks it: `begin`, an element for each slot,
 //! `end`. Elements are staged and written when their container ends, because the slot width depends
-//! on all of them. Heap entries are written at once, behind a gap for the slots of the expected
+//! on all of them. Heap entries are written at once, after a gap for the slots of the expected
 //! width. A wrong guess costs one move of that heap.
 //!
 //! This is the hottest code of the project. Lessons of the profile: the frames of open containers
@@ -56,7 +56,7 @@ struct Frame {
     start: u32,
     /// The offset of its first slot.
     slots: u32,
-    /// The offset of its heap, behind the gap for slots of the guessed width.
+    /// The offset of its heap, after the gap for slots of the guessed width.
     heap: u32,
     /// The heap offset of the last entry plus one; 0 if the heap is empty.
     last: u32,
@@ -471,18 +471,6 @@ impl Encoder {
         self.end()
     }
 
-    /// A list of floats, packed; an empty one becomes an empty list.
-    ///
-    /// # Errors
-    /// As `begin` and `end`.
-    pub fn packed_floats(&mut self, values: &[f64]) -> Result<(), EncodeError> {
-        self.begin(Kind::List, u32::try_from(values.len()).map_err(|_| EncodeError::TooLarge)?, 0)?;
-        for value in values {
-            self.float(*value);
-        }
-        self.end()
-    }
-
     /// Begins a payload that is itself a nested container, followed by bytes or not: `NDARRAY` or
     /// `REGISTERED`. Push the one container next, then call `end_payload`.
     pub fn begin_payload(&mut self, tag: u8) {
@@ -552,9 +540,9 @@ impl Encoder {
     }
 
     /// Ends an array: after `begin_payload(tag::NDARRAY)`, `begin(Kind::Tuple, 4, 0)`, the dtype
-    /// and the shape. `flags`: 1 Fortran order, 2 scalar; `data` are the raw elements. If it is known
-    /// how many bytes behind a multiple of 64 the payload will lie, `behind` says so, and the data
-    /// will lie at a multiple of 64.
+    /// and the shape. `flags`: 1 Fortran order, 2 scalar; `data` are the raw elements. If it is
+    /// known how many bytes after a multiple of 64 the payload will lie, `behind` says so, and the
+    /// data will lie at a multiple of 64.
     ///
     /// # Errors
     /// As `end` and `end_payload`.

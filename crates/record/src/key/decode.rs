@@ -73,7 +73,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// The offset behind the part that was read last.
+    /// The offset after the part that was read last.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset

@@ -105,7 +105,7 @@ impl KeyEncoder {
         &self.bytes
     }
 
-    /// What the bytes do not tell; empty for most keys.
+    /// What the bytes leave out; empty for most keys.
     #[inline]
     #[must_use]
     pub fn spelling(&self) -> &[u8] {

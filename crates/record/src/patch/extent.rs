@@ -6,7 +6,7 @@ use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, root};
 use crate::walk::Walker;
 
-/// The offset behind the last byte of a container.
+/// The offset after the last byte of a container.
 ///
 /// A slot narrower than 8 bytes does not tell where its container ends, only a limit. Heap entries
 /// are in slot order, so the last entry tells the end: one slot on each level is read, not all. (In

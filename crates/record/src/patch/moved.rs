@@ -69,14 +69,14 @@ pub fn moved<S: Shapes + ?Sized>(
 }
 
 /// A step, and those before it.
-struct Way<'a> {
+struct LinkedPath<'a> {
     step: Step<'a>,
-    before: Option<&'a Way<'a>>,
+    before: Option<&'a LinkedPath<'a>>,
     length: u32,
 }
 
-impl Way<'_> {
-    fn steps(way: Option<&Way<'_>>, work: &mut impl FnMut(&[Step<'_>])) {
+impl LinkedPath<'_> {
+    fn steps(way: Option<&LinkedPath<'_>>, work: &mut impl FnMut(&[Step<'_>])) {
         let mut steps = Vec::new();
         let mut next = way;
         while let Some(way) = next {
@@ -96,7 +96,12 @@ struct Comparison<'a, S: ?Sized, F> {
 }
 
 impl<S: Shapes + ?Sized, F: FnMut(&[Step<'_>], u32)> Comparison<'_, S, F> {
-    fn compare(&mut self, was: &Container, is: &Container, way: Option<&Way<'_>>) -> Result<(), Corrupt> {
+    fn compare(
+        &mut self,
+        was: &Container,
+        is: &Container,
+        way: Option<&LinkedPath<'_>>,
+    ) -> Result<(), Corrupt> {
         let (old, new, shapes) = (self.old, self.new, self.shapes);
         let length = way.map_or(1, |way| way.length + 1);
         if length > DEPTH_MAX {
@@ -109,7 +114,7 @@ impl<S: Shapes + ?Sized, F: FnMut(&[Step<'_>], u32)> Comparison<'_, S, F> {
         let steps = if is_sequence(was) && is_sequence(is) {
             let from = first_moved(old, was, new, is, shapes)?;
             if let Some(from) = from {
-                Way::steps(way, &mut |list| (self.on_moved)(list, from));
+                LinkedPath::steps(way, &mut |list| (self.on_moved)(list, from));
             }
             (0..from.unwrap_or(was.count)).map(|index| Step::Index(i64::from(index))).collect()
         } else if was.kind == Kind::Shaped && is.kind.is_dict() {
@@ -126,7 +131,7 @@ impl<S: Shapes + ?Sized, F: FnMut(&[Step<'_>], u32)> Comparison<'_, S, F> {
         for step in steps {
             let inner = (container_at(old, was, shapes, step)?, container_at(new, is, shapes, step)?);
             if let (Some(was), Some(is)) = inner {
-                self.compare(&was, &is, Some(&Way { step, before: way, length }))?;
+                self.compare(&was, &is, Some(&LinkedPath { step, before: way, length }))?;
             }
         }
         Ok(())

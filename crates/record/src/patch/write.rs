@@ -12,7 +12,7 @@ use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, root};
 use crate::walk::Walker;
 
-/// The offset of the one container in a root list of one slot: behind the head, a tag and the slot.
+/// The offset of the one container in a root list of one slot: after the head, a tag and the slot.
 const ONLY_ELEMENT: usize = ROOT_HEAD_SIZE + 9;
 
 /// A part of a container that is written anew.
