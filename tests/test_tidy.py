@@ -27,6 +27,7 @@ SOURCE_SUFFIXES = {".rs", ".py", ".pyi", ".sh", ".toml", ""}
 FILE_LINES_MAX = 800
 TEST_FILE_LINES_MAX = 1200
 FUNCTION_LINES_MAX = 70
+COMMENT_WIDTH = 100
 # The report of our benchmarks is one page, with the script that draws its plots.
 FILE_BYTES_MAX = {"bench/results/report.html": 3_000_000}
 
@@ -108,6 +109,22 @@ def size_of_file(name: str, text: str) -> Iterator[Finding]:
     count = text.count("\n")
     if is_source(name) and Path(name).suffix in {".rs", ".py", ".pyi"} and count > limit:
         yield limit, f"{count} lines, and {limit} is the limit; which second question does the file answer?"
+
+
+@rule("crates/record/src/view.rs", "// " + "word " * 20 + "\n")
+def width_of_comment(name: str, text: str) -> Iterator[Finding]:
+    """Prose ends at column 100. Examples and grammars may be wider, as the code is."""
+    is_fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = re.fullmatch(r" *//[/!]?(.*)", line)
+        if comment is None or not is_rust_library(name):
+            is_fenced = False
+            continue
+        if comment[1].lstrip().startswith("```"):
+            is_fenced = not is_fenced
+        is_code = is_fenced or re.match(r" (    |>>> |\.\.\. )", comment[1])
+        if len(line) > COMMENT_WIDTH and not is_code:
+            yield number, f"a comment of {len(line)} columns, and {COMMENT_WIDTH} is the limit"
 
 
 def functions(name: str, text: str) -> Iterator[tuple[str, int, int]]:

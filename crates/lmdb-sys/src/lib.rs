@@ -161,14 +161,14 @@ unsafe extern "C" {
     /// Replace that list in an outermost write transaction.
     pub fn pellucid_set_reserve(txn: *mut MDB_txn, list: *mut MDB_val) -> c_int;
 
-    /// Take two pages or more, one behind the other, out of the list of free pages, or from the end
+    /// Take two pages or more, one after the other, out of the list of free pages, or from the end
     /// of the file. Nothing is written to them.
     pub fn pellucid_take_pages(txn: *mut MDB_txn, count: c_uint, first: *mut usize) -> c_int;
 
     /// Free pages that no tree has.
     pub fn pellucid_give_pages(txn: *mut MDB_txn, first: usize, count: c_uint) -> c_int;
 
-    /// Put a value of `size` bytes that was written to pages from `first` on, behind the head of the
+    /// Put a value of `size` bytes that was written to pages from `first` on, after the head of the
     /// first of them.
     pub fn pellucid_put_placed(
         cursor: *mut MDB_cursor,
@@ -187,7 +187,7 @@ unsafe extern "C" {
     /// The address at which the file is mapped.
     pub fn pellucid_map(env: *const MDB_env) -> *const c_void;
 
-    /// Split the page behind the entry that the cursor is on, if it has no room for this key, which
+    /// Split the page after the entry that the cursor is on, if it has no room for this key, which
     /// belongs there and not at the page's end. Otherwise it does nothing. The key is not put.
     pub fn pellucid_split_behind(cursor: *mut MDB_cursor, key: *mut MDB_val, data_size: usize) -> c_int;
 

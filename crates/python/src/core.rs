@@ -535,11 +535,11 @@ impl Core {
             callbacks::code_may_run(py);
             function.call1(py, (done, total)).map_err(|error| error.restore(py)).is_ok()
         };
-        let (mut signals, mut told, mut step, mut all) = (Signals::by_turns(), None, 0_u32, 0);
+        let (mut signals, mut reported_at, mut step, mut all) = (Signals::by_turns(), None, 0_u32, 0);
         transaction.settle_rows_while(&mut |done, total| {
             (step, all) = (step.wrapping_add(1), total);
-            if step.is_multiple_of(STEPS) && told.is_none_or(|told: Instant| told.elapsed() >= PAUSE) {
-                told = Some(Instant::now());
+            if step.is_multiple_of(STEPS) && reported_at.is_none_or(|at: Instant| at.elapsed() >= PAUSE) {
+                reported_at = Some(Instant::now());
                 if !tell(done, total) {
                     return false;
                 }
@@ -547,7 +547,7 @@ impl Core {
             signals.go_on()
         })?;
         // A bar that has begun is filled.
-        if told.is_none() || tell(all, all) { Ok(()) } else { Err(StoreError::Stopped) }
+        if reported_at.is_none() || tell(all, all) { Ok(()) } else { Err(StoreError::Stopped) }
     }
 
     /// Calls a function with (rows done, rows in all) while gathered rows of the caller's

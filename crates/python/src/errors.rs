@@ -73,8 +73,8 @@ pub fn argument<T>(
     Err(type_error(format!("{name} has to be {wanted}, not {}", kind.name()?)))
 }
 
-/// Refuses an argument `progress` that cannot be called with the number of `what` that are done, and
-/// of all.
+/// Refuses an argument `progress` that cannot be called with the number of `what` that are done,
+/// and of all.
 ///
 /// # Errors
 /// `TypeError`.
@@ -188,7 +188,8 @@ pub fn internal(what: &str) -> PyErr {
     PySystemError::new_err(format!("{what}; this is a bug in pellucid, please report it"))
 }
 
-/// `KeyError` with the key itself, as a dict raises it; `TypeError` for a slice, which is meant for what `range` gives.
+/// `KeyError` with the key itself, as a dict raises it; `TypeError` for a slice, which says that
+/// `range` gives several rows.
 pub fn missing(key: &Bound<'_, PyAny>) -> PyErr {
     if key.is_instance_of::<PySlice>() {
         return type_error(

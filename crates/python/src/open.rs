@@ -88,12 +88,13 @@ fn refuse_other_servers(target: &Bound<'_, PyAny>, path: &OsStr) -> PyResult<()>
 /// Open a database and return its handle.
 ///
 /// `target` is a path (str, bytes or `PathLike`), ":memory:", or "postgresql://..." for tables on a
-/// PostgreSQL server, as libpq takes it (`pip install pellucid[postgres]`). `mode` is as in `dbm.open`: "r"
-/// only reads, "w" writes, "c" (the default) also creates, "n" empties. `pickle` is "deny" (the
-/// default), "allow", or a list of globals that stored pickles may use (`"mypkg.models.*"`: all
-/// classes of that module). Reading a pickle runs code chosen by its author. `timeout` is how many
-/// seconds to wait for locks of other processes and threads. `untrusted=True` opens a file from an
-/// untrusted source, only with mode "r" and through a verified copy.
+/// PostgreSQL server, as libpq takes it (`pip install pellucid[postgres]`). `mode` is as in
+/// `dbm.open`: "r" only reads, "w" writes, "c" (the default) also creates, "n" empties. `pickle` is
+/// "deny" (the default), "allow", or a list of globals that stored pickles may use
+/// (`"mypkg.models.*"`: all classes of that module). Reading a pickle runs code chosen by its
+/// author. `timeout` is how many seconds to wait for locks of other processes and threads.
+/// `untrusted=True` opens a file from an untrusted source, only with mode "r" and through a
+/// verified copy.
 ///
 /// `durability` says what a commit survives once it has returned. With "process" (the default) it
 /// survives the death of the process, and a power cut, unless that comes within a second. With

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use pellucid_store::{Change, Happened, Step, StoreError, TableId, Watched};
+use pellucid_store::{Change, Happened, StoreError, TableId, WatchStep, Watched};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 
@@ -153,20 +153,20 @@ impl WatchHandle {
             let left = self.timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
             let (watch, store) = (&mut state.watch, &*self.core.store);
             let step = callbacks::released(py, || match watch.next(store)? {
-                Step::Nothing => {
+                WatchStep::Nothing => {
                     watch.wait(store, left.unwrap_or(SLICE).min(SLICE))?;
                     watch.next(store)
                 }
                 step => Ok(step),
             });
             match step {
-                Ok(Step::Changes(changes)) => {
+                Ok(WatchStep::Changes(changes)) => {
                     state.pending = changes.changes.into();
                     state.version = changes.version;
                     self.given.store(changes.version - 1, Ordering::Relaxed);
                 }
-                Ok(Step::Over) => state.is_over = true,
-                Ok(Step::Nothing) => {
+                Ok(WatchStep::Over) => state.is_over = true,
+                Ok(WatchStep::Nothing) => {
                     self.given.store(state.watch.version(), Ordering::Relaxed);
                     callbacks::check_signals(py)?;
                     self.core.check_open(py)?;

@@ -30,11 +30,11 @@ impl Entry<'_> {
 #[derive(Default)]
 pub struct Batch {
     bytes: Vec<u8>,
-    places: Many<Place>,
+    places: Many<EntrySpan>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct EntrySpan {
     first: u64,
     start: usize,
     code_size: usize,
@@ -48,7 +48,7 @@ impl Batch {
         self.bytes.extend_from_slice(entry.code);
         self.bytes.extend_from_slice(entry.key);
         self.bytes.extend_from_slice(entry.spelling);
-        self.places.push(Place {
+        self.places.push(EntrySpan {
             first: first_of(entry.code),
             start,
             code_size: entry.code.len(),
@@ -63,7 +63,7 @@ impl Batch {
 
     /// The number of bytes of memory that it takes.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + self.places.len() * size_of::<Place>()
+        self.bytes.len() + self.places.len() * size_of::<EntrySpan>()
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<Entry<'_>> {
@@ -76,7 +76,7 @@ impl Batch {
     /// A stop.
     pub(crate) fn sort(mut self, pace: &mut Pace<impl Fn() -> bool>) -> Result<Self, Fault> {
         let bytes = &self.bytes;
-        let order = |one: &Place, other: &Place| -> Ordering {
+        let order = |one: &EntrySpan, other: &EntrySpan| -> Ordering {
             one.first.cmp(&other.first).then_with(|| entry_at(bytes, one).cmp(&entry_at(bytes, other)))
         };
         self.places = stoppable::sort(self.places, order, pace)?;
@@ -84,7 +84,7 @@ impl Batch {
     }
 }
 
-fn entry_at<'a>(bytes: &'a [u8], place: &Place) -> Entry<'a> {
+fn entry_at<'a>(bytes: &'a [u8], place: &EntrySpan) -> Entry<'a> {
     let rest = bytes.get(place.start..).unwrap_or_default();
     let (code, rest) = rest.split_at_checked(place.code_size).unwrap_or_default();
     let (key, rest) = rest.split_at_checked(place.key_size).unwrap_or_default();

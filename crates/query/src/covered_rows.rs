@@ -23,7 +23,7 @@ pub struct CoveredRows {
     plain: Vec<Plain>,
     /// The rows, from the first one that is not plain on. `bytes` has the key, the key's spelling
     /// and the record of each.
-    places: Vec<Place>,
+    places: Vec<RowSpan>,
     bytes: Vec<u8>,
     /// Whether the rows were added in the order of their keys, each key once.
     is_in_order: bool,
@@ -77,7 +77,7 @@ const PLAIN_HEAD: u64 = root_head(Container::Tuple, ROOT_WIDTH_LOG2, 0, 1);
 
 /// A row of any other kind.
 #[derive(Clone, Copy)]
-struct Place {
+struct RowSpan {
     /// The first bytes of the key, which decide nearly every comparison.
     prefix: u64,
     start: usize,
@@ -102,7 +102,7 @@ fn prefix_of(key: &[u8]) -> u64 {
     }
 }
 
-impl Place {
+impl RowSpan {
     fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.start..self.start + self.key as usize).unwrap_or_default()
     }
@@ -169,7 +169,7 @@ impl CoveredRows {
         }
         let record = (self.bytes.len() - record) as u32;
         let (prefix, spelling) = (prefix_of(key), spelling.len() as u32);
-        let place = Place { prefix, start, key: key.len() as u32, spelling, record };
+        let place = RowSpan { prefix, start, key: key.len() as u32, spelling, record };
         if let (true, Some(last)) = (self.is_in_order, self.places.last()) {
             self.is_in_order = last.prefix < prefix || last.prefix == prefix && last.key(&self.bytes) < key;
         }
@@ -198,7 +198,7 @@ impl CoveredRows {
     #[inline]
     #[must_use]
     pub fn size(&self) -> usize {
-        self.bytes.len() + self.places.len() * size_of::<Place>() + self.plain.len() * size_of::<Plain>()
+        self.bytes.len() + self.places.len() * size_of::<RowSpan>() + self.plain.len() * size_of::<Plain>()
     }
 
     /// How many rows there are.
@@ -266,7 +266,7 @@ impl CoveredRows {
         others.spread();
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&others.bytes);
-        let moved = |place: Place| Place { start: start + place.start, ..place };
+        let moved = |place: RowSpan| RowSpan { start: start + place.start, ..place };
         self.places.extend(others.places.into_iter().map(moved));
     }
 
@@ -318,7 +318,7 @@ impl CoveredRows {
             });
             plain.extend(found.ok().and_then(|found| self.plain.get(found)));
             let order =
-                |place: &Place| place.prefix.cmp(&prefix).then_with(|| place.key(&self.bytes).cmp(&key));
+                |place: &RowSpan| place.prefix.cmp(&prefix).then_with(|| place.key(&self.bytes).cmp(&key));
             places.extend(self.places.binary_search_by(order).ok().and_then(|found| self.places.get(found)));
         }
         (self.plain, self.places) = (plain, places);

@@ -140,7 +140,7 @@ impl EntryReader {
         Some(rest)
     }
 
-    /// Adds the row of an entry. False if the entry does not tell what the row has.
+    /// Adds the row of an entry. False if the entry does not show what the row has.
     #[inline]
     pub fn add_row(&self, entry: &EntryParts<'_>, rows: &mut CoveredRows) -> bool {
         if !self.has_values {
@@ -163,7 +163,7 @@ impl EntryReader {
         rows.push_with(entry.key, entry.key_spelling, fill)
     }
 
-    /// Makes the record of any parts. False if they do not tell what the row has.
+    /// Makes the record of any parts. False if they do not show what the row has.
     fn any(&self, entry: &EntryParts<'_>, out: &mut Vec<u8>) -> bool {
         let count = self.keys.count();
         if entry.has_stand_in {

@@ -2,7 +2,7 @@
 //!
 //! Python adds under a context of 28 digits and rounds longer results. While no result is longer,
 //! the sum does not depend on the order and equals a sum of ints, to the last zero: the digits of
-//! each value, scaled to the largest number of digits behind the point. To know this, the absolute
+//! each value, scaled to the largest number of digits after the point. To know this, the absolute
 //! values are added up as well: the sum holds while these have at most 28 digits. Beyond that, and
 //! for a Decimal that is not finite, the caller, which knows the context, has to add the values one
 //! after another.
@@ -16,7 +16,7 @@ use crate::sum::Sum;
 const DIGIT_COUNT: u32 = 28;
 /// The first number with more digits.
 const END: u128 = 10_u128.pow(DIGIT_COUNT);
-/// The largest number of digits behind the point; 0 may have more of these than it has digits.
+/// The largest number of digits after the point; 0 may have more of these than it has digits.
 const SCALE_MAX: u32 = 60;
 
 /// A sum of Decimals.
@@ -33,7 +33,7 @@ pub struct DecimalSum {
     digits: i128,
     /// The sum of the absolute values, in the same digits.
     size: u128,
-    /// How many digits are behind the point.
+    /// How many digits are after the point.
     scale: u32,
     count: u64,
 }
@@ -111,7 +111,7 @@ fn power(exponent: u32) -> Option<u128> {
     (exponent <= DIGIT_COUNT).then(|| 10_u128.pow(exponent))
 }
 
-/// Whether it is negative, its digits, and how many of them are behind the point. None if there are
+/// Whether it is negative, its digits, and how many of them are after the point. None if there are
 /// too many digits, or if the text is no finite Decimal.
 #[inline]
 fn parsed(text: &[u8]) -> Option<(bool, u128, u32)> {
@@ -144,7 +144,7 @@ fn parsed(text: &[u8]) -> Option<(bool, u128, u32)> {
     is_behind_digit.then_some((is_negative, size, scale))
 }
 
-/// Digits and the number of them behind the point, after an exponent has moved the point.
+/// Digits and the number of them after the point, after an exponent has moved the point.
 fn moved((size, scale): (u128, u32), exponent: &[u8]) -> Option<(u128, u32)> {
     let exponent: i64 = std::str::from_utf8(exponent).ok()?.parse().ok()?;
     let moved = i64::from(scale).checked_sub(exponent)?;

@@ -45,7 +45,7 @@ pub(crate) fn power(exponent: u64) -> BigUint {
     BigUint::from(10u8).pow(u32::try_from(exponent).unwrap_or(u32::MAX))
 }
 
-/// The logarithm of 2 in base 10, with 64 bits behind the point.
+/// The logarithm of 2 in base 10, with 64 bits after the point.
 const LOG10_2: u128 = 0x4D10_4D42_7DE7_FBCC;
 
 /// The number of digits of a number; 0 has one.

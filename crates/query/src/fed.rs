@@ -12,7 +12,7 @@ use crate::walk::Walk;
 
 /// Rows that came together.
 pub trait Page {
-    /// The row at a place, counted from 0; None behind the last one.
+    /// The row at a place, counted from 0; None after the last one.
     fn row(&self, place: usize) -> Option<Row<'_>>;
 }
 

@@ -617,8 +617,8 @@ impl Group {
 }
 
 impl Total {
-    /// The sum of ints and floats, and that of Decimals, if they are the sum of all numbers that adding
-    /// them one after another would give.
+    /// The sum of ints and floats, and that of Decimals, if they are the sum of all numbers that
+    /// adding them one after another would give.
     #[must_use]
     pub fn sure_sum(&self) -> Option<(&Sum, DecimalSum)> {
         let Self::Sum(sum, Decimals::Added(decimals), others) = self else { return None };

@@ -11,8 +11,8 @@ use pellucid_record::value::Double;
 
 use crate::digits;
 
-/// Pushes the key that equals a value, which is the code that index entries have for it. False if no
-/// key can be equal; a part of the code may have been pushed.
+/// Pushes the key that equals a value, which is the code that index entries have for it. False if
+/// no key can be equal; a part of the code may have been pushed.
 pub fn push_equal(encoder: &mut KeyEncoder, value: &Value) -> bool {
     match value {
         Value::Bytearray(bytes) => encoder.bytes(bytes),

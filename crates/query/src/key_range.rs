@@ -135,7 +135,7 @@ fn compared(comparison: Comparison, value: &Value) -> Option<(Range, bool)> {
 }
 
 /// The begin and the end of the codes of all keys that compare with a value, without Decimals, and
-/// whether they are numbers. None if only a test of each key tells.
+/// whether they are numbers. None if each key must be tested.
 fn family(value: &Value) -> Option<(Vec<u8>, Vec<u8>, bool)> {
     let first = *code_of(value)?.first()?;
     match value {

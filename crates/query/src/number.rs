@@ -131,7 +131,7 @@ impl<'a> Number<'a> {
     fn written<R>(&self, of: impl FnOnce(&Decimal<'_>) -> R) -> R {
         let text = match self {
             Number::Int(value) => value.magnitude().to_string(),
-            // No float has more digits behind the point.
+            // No float has more digits after the point.
             Number::Float(value) => format!("{:.1074}", value.abs()),
             Number::Decimal(_) | Number::Infinite(_) => String::new(),
         };

@@ -44,7 +44,7 @@ impl<R: Reader, L: Lookups<R>> Walk for LookedUp<'_, L, R> {
 /// Looks up the rows under keys that come one by one.
 struct Ahead {
     rows: Lookahead,
-    /// What ended the keys, for the step behind the last of them.
+    /// What ended the keys, for the step after the last of them.
     failure: Option<StoreError>,
 }
 
@@ -197,8 +197,8 @@ impl<R: Reader> Lookups<R> for RowsByIndex<R> {
             return self.ahead.next(reader, push_next, visit);
         }
         let push_next = |rows: &mut Lookahead| {
-            // Bytes that are no entry are skipped here; `check` reports them. It also reports an entry
-            // without a row, unless a transaction deletes rows while it walks.
+            // Bytes that are no entry are skipped here; `check` reports them. It also reports an
+            // entry without a row, unless a transaction deletes rows while it walks.
             loop {
                 let pushed = reader.next(entries, |entry| {
                     keys.split(&entry).map(|parts| rows.push(parts.key, parts.key_spelling))

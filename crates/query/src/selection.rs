@@ -117,7 +117,7 @@ impl<W: Walk, S: Shapes + ?Sized> Walk for Selected<'_, W, S> {
         &mut self,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
-        // The walk itself is told only one bit; the result is kept beside it. Passing the whole
+        // The walk itself gets only one bit; the result is kept beside it. Passing the whole
         // result through each layer for each row took as long as the test.
         let (selection, shapes) = (&mut *self.selection, self.shapes);
         let mut said = Ok(None);

@@ -38,8 +38,8 @@ pub fn stored_spelling(keys: &Keys, parts: &[u8], spelling: &[u8]) -> Option<Vec
 }
 
 /// What the rows of a distributed table are distributed by, if it is the first `count` parts of a
-/// tuple: their code, at most so many bytes of it. It is found in a key that was shortened, too. None
-/// for a key that has fewer parts.
+/// tuple: their code, at most so many bytes of it. It is found in a key that was shortened, too.
+/// None for a key that has fewer parts.
 #[must_use]
 pub fn distribution_of(stored_key: &[u8], count: usize) -> Option<&[u8]> {
     let mut reader = KeyReader::new(stored_key, &[]);
@@ -124,7 +124,7 @@ pub fn translate(conditions: &[Node], order: &[(Node, bool)], indexes: &[ServerI
 /// The predicate for the rows that come after the one with this key. A row with a long key may come
 /// before it: its whole code has to be compared.
 #[must_use]
-pub fn behind_key(code: &[u8]) -> Predicate {
+pub fn after_key(code: &[u8]) -> Predicate {
     let range = Range { start: Bound::Excluded(code.to_vec()), end: Bound::Unbounded };
     Predicate::KeyRanges(vec![codes_of(&range).0])
 }
@@ -291,7 +291,7 @@ fn codes_of(range: &Range) -> (Codes, bool) {
     ((start.map(cut), end), false)
 }
 
-/// The code of an edge: the first one in the range, or the first one behind it.
+/// The code of an edge: the first one in the range, or the first one after it.
 fn edge(bound: &Bound<Vec<u8>>, is_start: bool) -> Option<Vec<u8>> {
     match (bound, is_start) {
         (Bound::Unbounded, _) => None,
@@ -370,7 +370,7 @@ fn decimals_of(condition: &Node) -> Option<Range> {
     }
 }
 
-/// The codes of all keys that equal a value. None if only a test of each key tells.
+/// The codes of all keys that equal a value. None if each key must be tested.
 fn codes_that_equal(value: &Value) -> Option<Vec<Vec<u8>>> {
     let mut codes = vec![code_of(value)?];
     match value {

@@ -103,32 +103,32 @@ impl SortKey {
 }
 
 /// A row among the best ones, and its sort code.
-struct Kept {
+struct BestRow {
     code: Box<[u8]>,
     key: Box<[u8]>,
     spelling: Box<[u8]>,
     number: Option<Number>,
 }
 
-impl Ord for Kept {
+impl Ord for BestRow {
     fn cmp(&self, other: &Self) -> Ordering {
         (&self.code, &self.key).cmp(&(&other.code, &other.key))
     }
 }
 
-impl PartialOrd for Kept {
+impl PartialOrd for BestRow {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for BestRow {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Kept {}
+impl Eq for BestRow {}
 
 /// Up to this many rows, a heap of the best ones is faster than sorting all.
 pub const TOP_MAX: u64 = 10_000;
@@ -169,7 +169,7 @@ impl Sort {
     ) -> Result<Sorted, Fault> {
         let Self { by, after, wanted, .. } = self;
         // The last of the rows that are kept is on top.
-        let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
+        let mut kept: BinaryHeap<BestRow> = BinaryHeap::new();
         // The first sort number of the last row that is kept: most rows come after it.
         let mut edge: Option<Number> = None;
         for_each::<()>(rows, is_stopped, |row| {
@@ -194,14 +194,19 @@ impl Sort {
                 }
                 kept.pop();
             }
-            kept.push(Kept { code: code.into(), key: row.key.into(), spelling: row.spelling.into(), number });
+            kept.push(BestRow {
+                code: code.into(),
+                key: row.key.into(),
+                spelling: row.spelling.into(),
+                number,
+            });
             if kept.len() as u64 == *wanted {
                 edge = kept.peek().and_then(|greatest| greatest.number);
             }
             ControlFlow::Continue(())
         })?;
         let mut batch = Batch::default();
-        for Kept { code, key, spelling, .. } in kept.into_sorted_vec() {
+        for BestRow { code, key, spelling, .. } in kept.into_sorted_vec() {
             batch.push(Entry { code: &code, key: &key, spelling: &spelling });
         }
         Ok(Sorted { batches: vec![batch], runs: Vec::new() })

@@ -353,7 +353,7 @@ fn an_error_says_where_and_what_was_expected() {
         ("d[{1: 2, true: 3}]", 1, 3, "a key stands twice in this dict"),
         ("x == {[1]}", 1, 7, "no list, set, dict or bytearray is an element of a set"),
         ("key().a", 1, 6, "a row's key has elements, by their index: key()[0]"),
-        ("x == value '00'", 1, 6, "expected value and behind it the hexadecimal digits, in quotes"),
+        ("x == value '00'", 1, 6, "expected value and after it the hexadecimal digits, in quotes"),
         ("x not == 1", 1, 7, "expected in, between, startswith"),
         ("12abc", 1, 1, "expected a number like"),
     ] {

@@ -79,7 +79,7 @@ fn element(value: &Value) -> Option<Vec<u8>> {
     Some(tuple[1..tuple.len() - 1].to_vec())
 }
 
-/// The code of a part, with parts before it and a row's key behind it, as an index has it.
+/// The code of a part, with parts before it and a row's key after it, as an index has it.
 fn entry(value: &Value, is_descending: bool) -> Option<Vec<u8>> {
     let element = element(value)?;
     let code = if is_descending {
@@ -93,7 +93,7 @@ fn entry(value: &Value, is_descending: bool) -> Option<Vec<u8>> {
 fn has(spans: &[Span], value: &Value, is_descending: bool) -> bool {
     let Some(entry) = entry(value, is_descending) else { return false };
     let is_in = |span: &Span| {
-        let span = span.behind(b"before", is_descending);
+        let span = span.after(b"before", is_descending);
         span.start <= entry && entry < span.end
     };
     spans.iter().any(is_in)
@@ -115,8 +115,8 @@ fn check(condition: &Node, holds: impl Fn(&Value) -> bool) -> bool {
     }
     for span in found.spans.iter().filter(|span| span.is_point()) {
         for is_descending in [false, true] {
-            let point = span.point_behind(b"before", is_descending);
-            let all = span.behind(b"before", is_descending);
+            let point = span.point_after(b"before", is_descending);
+            let all = span.after(b"before", is_descending);
             assert!(all.start <= point && point < all.end, "{condition}");
         }
     }

@@ -142,7 +142,7 @@ impl Database {
     }
 
     /// [O3] Mark the file before the first commit that is in the log alone, so that a copy of the
-    /// file can be told from a database at rest.
+    /// file differs visibly from a database at rest.
     #[inline]
     pub(crate) fn mark(&self) -> Result<(), StoreError> {
         if self.is_marked.load(Ordering::Relaxed) { Ok(()) } else { self.mark_now() }
@@ -314,7 +314,7 @@ impl Database {
     ) -> Result<(), StoreError> {
         let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         commit().map_err(|error| self.error(error))?;
-        debug_assert_eq!(self.dictionary.len(), start, "the writer had caught up, and nobody else commits");
+        debug_assert_eq!(self.dictionary.len(), start, "the writer had caught up, and no other commits");
         for shape in shapes {
             self.dictionary.push((*shape).clone())?;
         }

@@ -64,7 +64,8 @@ pub struct OpenOptions {
     /// multiple of 64 KiB, and the same for all openers of the database.
     pub log_segment_size: usize,
     /// Bytes of memory that commits may take which are in the log and not in the file yet: at least
-    /// [`MEMORY_MIN`](crate::MEMORY_MIN). The log is as long as the least of the processes that write allows.
+    /// [`MEMORY_MIN`](crate::MEMORY_MIN). The log is as long as the least of the processes that
+    /// write allows.
     pub memory: u64,
     /// The memory limit for the entries of an index that is being built, to test tables that are
     /// too large; 0 is the default.
@@ -345,12 +346,6 @@ impl Store {
         let warning = Arc::into_inner(database)?.leave();
         // A handle that only reads has no commits to lose.
         warning.filter(|_| self.options.mode != Mode::Read)
-    }
-
-    /// Whether `close` was called.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        matches!(self.database(), Err(StoreError::Closed { .. }))
     }
 
     /// Whether this handle cannot write.

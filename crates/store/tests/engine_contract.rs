@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
 use pellucid_store::engine::memory::MemoryEngine;
-use pellucid_store::engine::{Batch, Cursor, Direction, Engine, EngineError, Next, Place, Start, Tree, What};
+use pellucid_store::engine::{
+    Batch, Cursor, Direction, Engine, EngineError, Next, Start, Tree, WatchPosition, What,
+};
 use pellucid_store::wal::LoggedEngine;
 use support::{Chance, Scratch};
 
@@ -134,8 +136,8 @@ mod followed_on_a_log {
 /// deletes.
 type Told = (u64, Vec<(Vec<u8>, Option<Vec<u8>>)>);
 
-/// The changes in the tree of rows of the commits behind a place, each with its version.
-fn told(engine: &dyn Engine, place: &mut Place) -> Vec<Told> {
+/// The changes in the tree of rows of the commits after a place, each with its version.
+fn told(engine: &dyn Engine, place: &mut WatchPosition) -> Vec<Told> {
     let mut told = Vec::new();
     loop {
         match engine.next_commits(place).unwrap() {
@@ -205,7 +207,7 @@ fn a_search_finds_what_a_walk_meets(fixture: fn(usize) -> Fixture) {
 fn commits_are_told_one_after_the_other(fixture: fn(usize) -> Fixture) {
     let Fixture { engine, _scratch } = fixture(64);
     let begin = engine.version();
-    let mut place = Place::behind(begin);
+    let mut place = WatchPosition::after(begin);
     assert!(matches!(engine.next_commits(&mut place).unwrap(), Next::Nothing));
     commit(&*engine, &[(b"a", b"1"), (b"b", b"2")]);
     let mut txn = engine.begin_write().unwrap();
@@ -225,7 +227,7 @@ fn commits_are_told_one_after_the_other(fixture: fn(usize) -> Fixture) {
         (begin + 2, vec![(b"a".to_vec(), None), (b"c".to_vec(), Some(b"34".to_vec()))]),
     ];
     assert_eq!(told(&*engine, &mut place), expected);
-    assert_eq!(told(&*engine, &mut Place::behind(begin + 1)), expected[1..]);
+    assert_eq!(told(&*engine, &mut WatchPosition::after(begin + 1)), expected[1..]);
     // A commit too large for the log is reported too, in its place.
     let mut txn = engine.begin_write().unwrap();
     txn.clear(Tree::Rows).unwrap();

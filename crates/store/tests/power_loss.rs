@@ -287,7 +287,7 @@ fn what_a_power_cut_leaves_of_a_database_that_is_being_made_can_be_made_one() {
     assert!(!recorder.is_ever_synced(NAME), "nobody waits for the disk when a database is made");
     let is_unsynced = |moment: &usize| recorder.is_unsynced(NAME, *moment);
     let moments: Vec<usize> = (0..recorder.count()).filter(is_unsynced).collect();
-    assert!(moments.len() >= 4, "ahead of its pages, of the meta page, of the proof, and behind them");
+    assert!(moments.len() >= 4, "ahead of its pages, of the meta page, of the proof, and after them");
     // About one in forty has two torn pages.
     for moment in moments.into_iter().cycle().take(8 * images()) {
         let scratch = Scratch::new();

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use pellucid_store::{
-    AtOnce, Known, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction,
+    AtOnce, KnownTable, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction,
 };
 use support::{Chance, Scratch};
 
@@ -233,7 +233,7 @@ impl Pair<'_> {
 fn change_single_rows(
     store: &Store,
     model: &mut Model,
-    known: &mut Vec<(String, Known)>,
+    known: &mut Vec<(String, KnownTable)>,
     chance: &mut Chance,
 ) -> usize {
     let mut done = 0;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use pellucid_record::key::KeyValue;
 use pellucid_store::{
-    Changes, Happened, Keep, Mode, OpenOptions, Range, Step, Store, StoreError, TableId, Transaction, Watch,
-    Watched,
+    Changes, Happened, Keep, Mode, OpenOptions, Range, Store, StoreError, TableId, Transaction, Watch,
+    WatchStep, Watched,
 };
 use support::{Chance, Child, Scratch, key, record};
 
@@ -43,7 +43,7 @@ fn put(transaction: &mut Transaction, table: TableId, name: &str, value: &str) {
 
 fn everything(watch: &mut Watch, store: &Store) -> Vec<Changes> {
     let mut changes = Vec::new();
-    while let Step::Changes(more) = watch.next(store).unwrap() {
+    while let WatchStep::Changes(more) = watch.next(store).unwrap() {
         changes.push(more);
     }
     assert_eq!(watch.version(), store.version().unwrap());
@@ -159,13 +159,13 @@ fn one_table_is_watched_through_its_names_until_it_is_dropped() {
             transaction.drop_table("u").unwrap();
             transaction.create_table("t").unwrap();
         });
-        let Step::Changes(changes) = watch.next(&store).unwrap() else { panic!("it was dropped") };
+        let WatchStep::Changes(changes) = watch.next(&store).unwrap() else { panic!("it was dropped") };
         assert_eq!(changes.changes[0].happened, Happened::Drop);
-        assert!(matches!(watch.next(&store).unwrap(), Step::Over));
+        assert!(matches!(watch.next(&store).unwrap(), WatchStep::Over));
         let mut from_before = store.watch(Some(begin), watched(table)).unwrap();
-        assert!(matches!(from_before.next(&store).unwrap(), Step::Changes(_)));
+        assert!(matches!(from_before.next(&store).unwrap(), WatchStep::Changes(_)));
         let mut from_now = store.watch(None, watched(table)).unwrap();
-        assert!(matches!(from_now.next(&store).unwrap(), Step::Over));
+        assert!(matches!(from_now.next(&store).unwrap(), WatchStep::Over));
     }
 }
 

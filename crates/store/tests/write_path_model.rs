@@ -453,7 +453,7 @@ impl Shared {
     fn is_other_live(&self) -> bool {
         let other = &self.segments[1 - self.active];
         let active = &self.segments[self.active];
-        // Sealed: it ends where the active one begins, behind what is applied.
+        // Sealed: it ends where the active one begins, after what is applied.
         other.end() == active.begin
             && other.begin < active.begin
             && self.tree.len() < usize::from(active.begin)
@@ -766,7 +766,7 @@ fn seal(world: &mut World, left: u8) -> Step {
         return Step::CheckpointUnlock { left };
     }
     if shared.tail <= shared.tree.len() as u8 && shared.has_found {
-        // Sealed and applied: records that may stand behind its end must not continue a chain.
+        // Sealed and applied: records that may stand after its end must not continue a chain.
         shared.tear_segment(shared.active);
         return Step::EndBeginAnew { left };
     }

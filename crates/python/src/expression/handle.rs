@@ -320,7 +320,7 @@ impl Expression {
             && method::is_name(slf.py(), name)
         {
             return Err(errors::type_error(format!(
-                "{shown} is a field: a name in brackets is no function; write it behind a dot, F.age.{name}()"
+                "{shown} is a field: a name in brackets is no function; write it after a dot, F.age.{name}()"
             )));
         }
         let hint = match path.last() {

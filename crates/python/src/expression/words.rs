@@ -7,8 +7,8 @@ const FUNCTION_WORDS: &[(&[&str], &str)] = &[
         &["like", "ilike", "regex", "regexp", "search", "match", "fullmatch", "test"],
         "write matches(\"^B.*n$\")",
     ),
-    (&["starts_with", "istartswith"], "write startswith(), behind lower() for either case"),
-    (&["ends_with", "iendswith"], "write endswith(), behind lower() for either case"),
+    (&["starts_with", "istartswith"], "write startswith(), after lower() for either case"),
+    (&["ends_with", "iendswith"], "write endswith(), after lower() for either case"),
     (&["in_", "is_in", "one_of"], "write isin([...])"),
     (&["not_in", "notin_"], "write ~F.x.isin([...])"),
     (

@@ -14,14 +14,14 @@ use pyo3::types::PyBytes;
 ///
 /// # Errors
 /// `MemoryError`.
-pub fn behind_head<'py, const N: usize>(
+pub fn after_head<'py, const N: usize>(
     py: Python<'py>,
     parts: &[&[u8]],
     head: impl FnOnce(&[u8]) -> [u8; N],
 ) -> PyResult<Bound<'py, PyBytes>> {
     let size = N + parts.iter().map(|part| part.len()).sum::<usize>();
     // SAFETY: with a null pointer the call makes an object of `size` bytes that are not set. Each
-    // part is copied behind the one before it, and the sizes sum up to `size`. The body is read
+    // part is copied after the one before it, and the sizes sum up to `size`. The body is read
     // when it is complete, and `head` cannot reach the object.
     unsafe {
         let made = ffi::PyBytes_FromStringAndSize(std::ptr::null(), size as ffi::Py_ssize_t);

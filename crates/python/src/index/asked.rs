@@ -12,7 +12,7 @@ use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::expression::operand;
-use crate::index::handle::{Index, Known};
+use crate::index::handle::{Index, KnownIndex};
 use crate::values::keys::{self, Key, Refusal};
 
 /// The parts of an index, as callers ask for them.
@@ -122,7 +122,7 @@ impl Parts<'_> {
 
 impl Index {
     /// The parts of the index.
-    pub(super) fn parts<'a>(&'a self, known: &'a Known) -> Parts<'a> {
+    pub(super) fn parts<'a>(&'a self, known: &'a KnownIndex) -> Parts<'a> {
         Parts { name: &self.name, keys: &known.keys, definition: &known.info.definition }
     }
 

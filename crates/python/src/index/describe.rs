@@ -61,7 +61,7 @@ impl IndexDescription {
     }
 }
 
-/// What the description of an index tells of it.
+/// What the description of an index says.
 struct Of {
     name: String,
     definition: String,

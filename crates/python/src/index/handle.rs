@@ -32,14 +32,14 @@ use crate::values::keys::{Key, Refusal};
 use crate::values::views::Shows;
 
 /// An index of the catalog, and how to split its entries.
-pub struct Known {
+pub struct KnownIndex {
     pub(super) info: IndexInfo,
     pub(super) keys: Keys,
     /// Whether rows may have more than one entry, because of `each()`.
     pub(super) branches: bool,
 }
 
-impl Known {
+impl KnownIndex {
     /// The key of an entry's row.
     fn row_key(&self, entry: &StoredRow<'_>) -> Option<Key> {
         let parts = self.keys.split(entry)?;
@@ -67,7 +67,7 @@ pub struct Index {
     pub(super) table: Py<Table>,
     pub(super) name: String,
     // The last result: whether it was within a transaction, and the number of the catalog's state.
-    pub(super) seen: GilCell<Option<(bool, u64, Arc<Known>)>>,
+    pub(super) seen: GilCell<Option<(bool, u64, Arc<KnownIndex>)>>,
 }
 
 impl Index {
@@ -85,8 +85,13 @@ impl Index {
     }
 
     /// The index for a name, reused from `seen` if it has not changed.
-    fn known(&self, py: Python<'_>, seen: (bool, u64), info: IndexInfo) -> Result<Arc<Known>, StoreError> {
-        let same = |known: &Known| known.info == info;
+    fn known(
+        &self,
+        py: Python<'_>,
+        seen: (bool, u64),
+        info: IndexInfo,
+    ) -> Result<Arc<KnownIndex>, StoreError> {
+        let same = |known: &KnownIndex| known.info == info;
         let old = self.seen.with(py, |seen| seen.as_ref().map(|(_, _, known)| Arc::clone(known)));
         let known = if let Some(old) = old.filter(|old| same(old)) {
             old
@@ -94,14 +99,14 @@ impl Index {
             let definition = Definition::parse(&info.definition).map_err(|what| {
                 StoreError::Index(Box::new(IndexError::Bad { index: self.name.clone(), what }))
             })?;
-            Arc::new(Known { keys: Keys::of(&definition), branches: definition.branches(), info })
+            Arc::new(KnownIndex { keys: Keys::of(&definition), branches: definition.branches(), info })
         };
         let old = self.seen.with(py, |place| place.replace((seen.0, seen.1, Arc::clone(&known))));
         drop(old);
         Ok(known)
     }
 
-    fn seen(&self, py: Python<'_>, is_inside: bool, number: u64) -> Option<Arc<Known>> {
+    fn seen(&self, py: Python<'_>, is_inside: bool, number: u64) -> Option<Arc<KnownIndex>> {
         self.seen.with(py, |seen| match seen {
             Some((was_inside, seen, known)) if *was_inside == is_inside && *seen == number => {
                 Some(Arc::clone(known))
@@ -111,7 +116,7 @@ impl Index {
     }
 
     /// The index as it is now.
-    fn look(&self, py: Python<'_>) -> PyResult<(TableReader, Arc<Known>)> {
+    fn look(&self, py: Python<'_>) -> PyResult<(TableReader, Arc<KnownIndex>)> {
         let table = self.table.get();
         if table.is_in_transaction(py) {
             let known = table.core().in_running(py, |transaction| {
@@ -144,7 +149,7 @@ impl Index {
 
     /// As `look`, for an index that is complete.
     #[inline]
-    pub(super) fn ready(&self, py: Python<'_>) -> PyResult<(TableReader, Arc<Known>)> {
+    pub(super) fn ready(&self, py: Python<'_>) -> PyResult<(TableReader, Arc<KnownIndex>)> {
         let (reader, known) = self.look(py)?;
         if known.info.building.is_some() {
             let table = self.table.get().name(py).to_string();
@@ -157,7 +162,7 @@ impl Index {
     fn entries(
         &self,
         py: Python<'_>,
-        (reader, known): (&TableReader, &Known),
+        (reader, known): (&TableReader, &KnownIndex),
         range: &Range,
         reverse: bool,
     ) -> PyResult<TransactionScan> {
@@ -179,7 +184,7 @@ impl Index {
     fn rows<'py>(
         &self,
         py: Python<'py>,
-        range: impl FnOnce(&Known) -> PyResult<Range>,
+        range: impl FnOnce(&KnownIndex) -> PyResult<Range>,
         reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (reader, known) = self.ready(py)?;
@@ -200,7 +205,7 @@ impl Index {
     pub(super) fn first_entry<R>(
         &self,
         py: Python<'_>,
-        (reader, known): (&TableReader, &Known),
+        (reader, known): (&TableReader, &KnownIndex),
         range: &Range,
         reverse: bool,
         work: impl FnOnce(StoredRow<'_>) -> R,
@@ -213,7 +218,7 @@ impl Index {
     fn count_in(
         &self,
         py: Python<'_>,
-        (reader, known): (&TableReader, &Known),
+        (reader, known): (&TableReader, &KnownIndex),
         range: &Range,
     ) -> PyResult<u64> {
         let mut count = 0;
@@ -225,7 +230,7 @@ impl Index {
     fn for_entries(
         &self,
         py: Python<'_>,
-        (reader, known): (&TableReader, &Known),
+        (reader, known): (&TableReader, &KnownIndex),
         range: &Range,
         mut visit: impl FnMut(StoredRow<'_>) + Send,
     ) -> PyResult<()> {
@@ -262,7 +267,7 @@ impl Index {
     fn row_keys(
         &self,
         py: Python<'_>,
-        (reader, known): (&TableReader, &Known),
+        (reader, known): (&TableReader, &KnownIndex),
         ranges: impl Iterator<Item = Range>,
     ) -> PyResult<CoveredRows> {
         let mut keys = CoveredRows::default();
@@ -282,7 +287,7 @@ impl Index {
     fn twin_ranges(
         &self,
         py: Python<'_>,
-        (reader, known): (&TableReader, &Known),
+        (reader, known): (&TableReader, &KnownIndex),
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<Range>> {
         let mut ranges = Vec::new();
@@ -611,7 +616,7 @@ impl Index {
         &self,
         py: Python<'py>,
         reader: &TableReader,
-        known: &Known,
+        known: &KnownIndex,
         range: &Range,
         reverse: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -624,7 +629,7 @@ impl Index {
         &self,
         py: Python<'py>,
         reader: &TableReader,
-        known: &Known,
+        known: &KnownIndex,
         parts: &[u8],
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let TableReader::Snapshot(snapshot, _) = reader else {

@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
-use crate::index::handle::Known;
+use crate::index::handle::KnownIndex;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::values::keys;
@@ -28,9 +28,9 @@ use crate::values::keys;
 #[pyclass(frozen, module = "pellucid", name = "IndexKeys")]
 pub struct IndexKeys {
     pub(super) table: Py<Table>,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<KnownIndex>,
     pub(super) entries: GilCell<Option<TransactionScan>>,
-    // Until signals are looked at: what is made of it all at once, as by `list`, runs no Python that would look at them.
+    // Steps until signals are handled. `list(pairs)` runs no Python code that would handle them.
     pub(super) left: GilValue<u32>,
     // The serial of the transaction in which the iterator was made.
     pub(super) serial: Option<u64>,

@@ -65,7 +65,7 @@ pub fn request<'a>(spec: &'a Spec, asked: &Asked<'a>) -> Request<'a> {
 }
 
 /// The keys of the rows for which each function returns something true: at most `limit` of them,
-/// behind the first `offset`. `items` gives pairs of key and row.
+/// after the first `offset`. `items` gives pairs of key and row.
 ///
 /// # Errors
 /// What reading a row or a function raises.

@@ -150,7 +150,7 @@ fn scanned(py: Python<'_>, spec: &Spec, bounds: &Bounds, (name, total): (&str, u
     let parts = key_range::parts(&spec.all_conditions()).into_iter().filter(of_keys);
     let shown: Vec<_> = parts.map(|part| part.brief()).collect();
     let begin = match spec.after.as_ref().filter(|_| spec.order.is_empty()) {
-        Some(after) => format!(" behind row {}", shown_key(py, after)?),
+        Some(after) => format!(" after row {}", shown_key(py, after)?),
         None => String::new(),
     };
     let those = if shown.is_empty() { String::new() } else { format!(" where {}", shown.join(" and ")) };

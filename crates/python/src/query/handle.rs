@@ -1,8 +1,8 @@
 //! Defines the class `Query`.
 //!
-//! A `Query` is a table and a specification: which rows, in which order, and which part of them. Each method
-//! returns a new query. A query does nothing until it is iterated or a method such as `count` runs
-//! it; `source.rs` then finds its rows.
+//! A `Query` is a table and a specification: which rows, in which order, and which part of them.
+//! Each method returns a new query. A query does nothing until it is iterated or a method such as
+//! `count` runs it; `source.rs` then finds its rows.
 
 use pyo3::prelude::*;
 

@@ -1,4 +1,5 @@
-//! What the hints of `explain()` need to know of a query, for `pellucid/hints.py`, which words them.
+//! What the hints of `explain()` need to know of a query, for `pellucid/hints.py`, which words
+//! them.
 //!
 //! Python sees the form of expressions, the kinds of values that rows have, and whether an index
 //! would serve conditions. No value is decoded, so that no code of a stored value runs.
@@ -35,8 +36,8 @@ pub fn of(query: &Bound<'_, Query>, table: &Bound<'_, Table>, is_scan: bool) -> 
     query.py().import("pellucid.hints")?.call_method1("of", (facts,))?.extract()
 }
 
-/// The names in nested dicts are those of this many rows: to reach a dict takes longer than to see the
-/// shape of a row.
+/// The names in nested dicts are those of this many rows: to reach a dict takes longer than to see
+/// the shape of a row.
 const NESTED_ROW_COUNT_MAX: u64 = 10_000;
 
 /// The name of an index, its parts, its condition, the number of its entries, and whether it is

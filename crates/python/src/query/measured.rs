@@ -12,9 +12,9 @@ use crate::errors;
 use crate::query::handle::Query;
 use crate::query::terminals;
 
-/// The lines of the measurement: how many rows, entries or keys the query read; how many rows passed
-/// the conditions; how many rows the query gave, and in what time. `access` is the access path that
-/// it takes; None: a scan.
+/// The lines of the measurement: how many rows, entries or keys the query read; how many rows
+/// passed the conditions; how many rows the query gave, and in what time. `access` is the access
+/// path that it takes; None: a scan.
 pub fn lines(query: &Bound<'_, Query>, access: Option<&AccessPath>) -> PyResult<Vec<String>> {
     let (py, spec) = (query.py(), &query.get().spec);
     let meter = Arc::new(Meter::default());
@@ -34,7 +34,7 @@ pub fn lines(query: &Bound<'_, Query>, access: Option<&AccessPath>) -> PyResult<
         Some(AccessPath::KeyLookup(_)) => errors::counted(entries as usize, "key"),
         Some(AccessPath::OrderedWalk { .. }) => entry_text(entries.max(rows)),
         // Without entries the rows were read by a scan, because too many keys were met, or an entry
-        // that does not tell whether its row is wanted.
+        // that does not say whether its row is wanted.
         Some(AccessPath::IndexRange(_) | AccessPath::Intersection(_) | AccessPath::Union(_))
             if entries > 0 || rows == 0 =>
         {

@@ -110,7 +110,7 @@ pub fn copied(
 }
 
 /// A few rows of the table among which are those with the least or the greatest values of these
-/// expressions, the first of each. `None` if indexes do not tell which.
+/// expressions, the first of each. `None` if indexes do not say which.
 pub fn rows_of_extremes(table: &Bound<'_, Table>, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;

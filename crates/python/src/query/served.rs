@@ -106,7 +106,7 @@ impl<'py> Served<'py> {
     pub fn predicates(&self, spec: &Spec) -> PyResult<Bound<'py, PyList>> {
         let mut predicates = self.translated.predicates.clone();
         if let (Some(after), true) = (&spec.after, spec.order.is_empty()) {
-            predicates.push(pellucid_query::server::behind_key(&after.key));
+            predicates.push(pellucid_query::server::after_key(&after.key));
         }
         all_of(self.table.py(), &predicates)
     }
@@ -137,8 +137,8 @@ impl<'py> Served<'py> {
         Rows::Fed(Box::new(Feed::new(py, fetching, table.codec.clone_ref(py))))
     }
 
-    /// The rows of the query, without what Python functions leave out of them: where they come from,
-    /// and the selection of them.
+    /// The rows of the query, without what Python functions leave out of them: where they come
+    /// from, and the selection of them.
     fn rows(&self, spec: &Spec, asked: &Asked<'_>) -> PyResult<(Fetching, Option<Selection>)> {
         let py = self.table.py();
         let request = request(spec, asked);

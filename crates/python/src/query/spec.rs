@@ -80,7 +80,7 @@ impl Spec {
         self.conditions.iter().cloned().collect()
     }
 
-    /// The query as it was typed, as far as it can be told.
+    /// The query as it was typed, as far as that is known.
     pub fn shown(&self, py: Python<'_>, table: &str) -> PyResult<String> {
         let mut shown = vec![format!("<pellucid.Query of table {table:?}")];
         shown.extend(self.conditions.iter().map(|condition| format!("where {}", condition.brief())));

@@ -87,7 +87,7 @@ pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'
     if let Some(word) = keywords.and_then(|keywords| keywords.keys().into_iter().next()) {
         let instead = match &*word.to_string() {
             "reverse" | "descending" | "desc" | "ascending" => "what descends says so itself",
-            _ => "it takes expressions or field paths, one behind the other",
+            _ => "it takes expressions or field paths, one after the other",
         };
         return Err(errors::type_error(format!("order_by() takes no {word}=; {instead}: {SHOWN}")));
     }
@@ -97,7 +97,7 @@ pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'
             && place > 0
         {
             return Err(errors::value_error(format!(
-                "order_by() takes fields alone, and {0} behind one would be another: write F.age.{method}() (a field of that very name is F[{0}])",
+                "order_by() takes fields alone, and {0} after one would be another: write F.age.{method}() (a field of that very name is F[{0}])",
                 text.repr()?
             )));
         }

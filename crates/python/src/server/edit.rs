@@ -55,7 +55,8 @@ impl ServerEdit {
         self.shown.len() + self.records.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Makes the change in a stored value, and returns the new value and the ids of its large values.
+    /// Makes the change in a stored value, and returns the new value and the ids of its large
+    /// values.
     ///
     /// Raises what assigning the field would, if the change means something else there.
     #[pyo3(signature = (value, gate, /))]

@@ -179,7 +179,7 @@ impl RowLarge {
         let this = Self::new(table, key);
         let mut place = &this.large.first;
         for (id, bytes) in some {
-            place = &place.get_or_init(|| Box::new(Held { id, bytes, next: OnceLock::new() })).next;
+            place = &place.get_or_init(|| Box::new(FetchedValue { id, bytes, next: OnceLock::new() })).next;
         }
         this
     }
@@ -208,14 +208,14 @@ enum From {
 /// what it computes may refer to them.
 pub struct FedLarge {
     from: From,
-    first: OnceLock<Box<Held>>,
+    first: OnceLock<Box<FetchedValue>>,
     failure: OnceLock<PyErr>,
 }
 
-struct Held {
+struct FetchedValue {
     id: u64,
     bytes: PyBackedBytes,
-    next: OnceLock<Box<Held>>,
+    next: OnceLock<Box<FetchedValue>>,
 }
 
 impl FedLarge {
@@ -258,7 +258,7 @@ impl Large for FedLarge {
             None
         });
         let bytes = bytes.ok_or(StoreError::NoSuchBlob { id })?;
-        Ok(&place.get_or_init(|| Box::new(Held { id, bytes, next: OnceLock::new() })).bytes)
+        Ok(&place.get_or_init(|| Box::new(FetchedValue { id, bytes, next: OnceLock::new() })).bytes)
     }
 }
 

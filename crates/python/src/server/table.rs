@@ -77,8 +77,8 @@ impl ServerTable {
         self.frozen
     }
 
-    /// Encodes a value; with `may_admit`, its dicts may become new shapes. `is_part`: for a place in
-    /// a record. `place` names it.
+    /// Encodes a value; with `may_admit`, its dicts may become new shapes. `is_part`: for a place
+    /// in a record. `place` names it.
     ///
     /// # Errors
     /// `UnsupportedValue` and related exceptions, and what the value's own code raises.
@@ -353,7 +353,7 @@ impl ServerTable {
         let mut count = 0;
         for row in rows {
             let value = row.cast::<PyTuple>().map_err(PyErr::from)?.get_item(2)?.cast_into::<PyBytes>()?;
-            // `check` tells of damaged records.
+            // `check` reports damaged records.
             count += pickle_count(stored::record_of(value.as_bytes()), names).unwrap_or(0);
         }
         Ok(count)
@@ -417,8 +417,8 @@ impl ServerTable {
         Some(PyBytes::new(py, text.as_bytes()))
     }
 
-    /// What the row with this stored key is distributed by: the first `count` parts of the key. None
-    /// for a key that has fewer.
+    /// What the row with this stored key is distributed by: the first `count` parts of the key.
+    /// None for a key that has fewer.
     #[staticmethod]
     #[pyo3(signature = (stored_key, count, /))]
     fn _distribution<'py>(py: Python<'py>, stored_key: &[u8], count: usize) -> Option<Bound<'py, PyBytes>> {

@@ -8,7 +8,7 @@ use pellucid_record::encode::{SHORT_RECORD_SIZE, Simple, short_record};
 use pellucid_record::key::{SHORT_KEY_SIZE, short_key};
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Root, root};
-use pellucid_store::{AtOnce, Hold, Known, StoreError};
+use pellucid_store::{AtOnce, Hold, KnownTable, StoreError};
 use pyo3::prelude::*;
 
 use crate::counters;
@@ -26,7 +26,7 @@ impl Table {
     pub fn at_once<R>(
         &self,
         py: Python<'_>,
-        mut work: impl FnMut(&Hold, Known) -> Result<AtOnce<R>, StoreError>,
+        mut work: impl FnMut(&Hold, KnownTable) -> Result<AtOnce<R>, StoreError>,
     ) -> PyResult<Option<R>> {
         const TRIES: usize = 3;
         if self.frozen.is_some() || self.core.is_mine(py) {

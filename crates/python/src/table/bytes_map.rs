@@ -83,7 +83,8 @@ impl BytesMap {
         Ok(value)
     }
 
-    /// Stores a small value under a short key, if the short way is possible; returns whether it did.
+    /// Stores a small value under a short key, if the short way is possible; returns whether it
+    /// did.
     fn put_short(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<bool> {
         let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
         let table = self.table.get();

@@ -52,7 +52,8 @@ pub type Frozen = (Snapshot, GilRc<Gate>);
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
 
 impl Table {
-    /// The table `name` of a database; the first write creates it, compressed if `compress` says so.
+    /// The table `name` of a database; the first write creates it, compressed if `compress` says
+    /// so.
     ///
     /// # Errors
     /// `ValueError` if the table exists and `compress` says otherwise.

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use pellucid_store::{Known, Snapshot, StoreError, TableId, Transaction};
+use pellucid_store::{KnownTable, Snapshot, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 
 use crate::core::Core;
@@ -24,7 +24,7 @@ pub struct Identity {
     standing: GilRc<Standing>,
     stays_with_name: bool,
     // The table's id, found in this version of the catalog.
-    seen: GilValue<Option<Known>>,
+    seen: GilValue<Option<KnownTable>>,
     // The table, a version, and the int key that the next append() gets in that version.
     next_key: GilValue<Option<(TableId, u64, i64)>>,
     // The table's id, found in a transaction whose catalog had this serial.
@@ -124,7 +124,7 @@ impl Identity {
 
     /// The table, and the version of the catalog in which it was last found.
     #[inline]
-    pub fn known(&self) -> Option<Known> {
+    pub fn known(&self) -> Option<KnownTable> {
         self.seen.get()
     }
 

@@ -311,7 +311,8 @@ impl Table {
         crate::table::unreadable::of_table(slf)
     }
 
-    /// Return how many rows the table has and what they take, as a dict of ints. Sizes are in bytes.
+    /// Return how many rows the table has and what they take, as a dict of ints. Sizes are in
+    /// bytes.
     ///
     ///     compress           1 if the table is compressed
     ///     rows               how many rows it has
@@ -323,8 +324,9 @@ impl Table {
     ///     dictionary_size    all of these
     ///
     /// Large values that are stored apart are not counted. Rows of the last commits are compressed
-    /// when they are moved from the log into the file. It reads a part of each row, so it takes time
-    /// for large tables; Ctrl-C interrupts it. In a transaction, the figures are those before it.
+    /// when they are moved from the log into the file. It reads a part of each row, so it takes
+    /// time for large tables; Ctrl-C interrupts it. In a transaction, the figures are those before
+    /// it.
     ///
     /// >>> import pellucid
     /// >>> people = pellucid.open(":memory:").table("people")
@@ -407,11 +409,11 @@ impl Table {
 
     /// Open one value as a binary file.
     ///
-    /// "rb" reads the bytes that `buffer` shows, as they are now, in any ranges. "wb" writes the value
-    /// of `key`, which will be bytes, from the start; it is stored in one commit when the file is
-    /// closed, and not at all if its `with` block ends with an exception. Memory does not grow with
-    /// the value either way. A transaction that is running at the close has it. Raises as `buffer`
-    /// does, and `ValueError` for another mode.
+    /// "rb" reads the bytes that `buffer` shows, as they are now, in any ranges. "wb" writes the
+    /// value of `key`, which will be bytes, from the start; it is stored in one commit when the
+    /// file is closed, and not at all if its `with` block ends with an exception. Memory does not
+    /// grow with the value either way. A transaction that is running at the close has it. Raises as
+    /// `buffer` does, and `ValueError` for another mode.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -669,7 +671,8 @@ impl Table {
         making::rebuild(slf, &making::name_of(name)?, progress)
     }
 
-    /// Return the int under which `append` would store a row, for `pellucid.copy`; None if there is none.
+    /// Return the int under which `append` would store a row, for `pellucid.copy`; None if there is
+    /// none.
     #[pyo3(name = "_next_int")]
     fn next_int_of(&self, py: Python<'_>) -> PyResult<Option<i64>> {
         self.next_int(py)

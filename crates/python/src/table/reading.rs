@@ -34,7 +34,8 @@ pub enum Rows {
     Indexed(Snapshot, Box<RowsByIndex<Snapshot>>),
     /// By those of an index as a transaction has it.
     IndexedInside(Box<RowsByIndex<Transaction>>),
-    /// As a covering index, or keys alone, have them; and whether they are those of a running transaction.
+    /// From the entries of a covering index, or from keys alone; and whether a running transaction
+    /// reads them.
     Covered(Box<CoveredRows>, bool),
     /// As a server sends them.
     Fed(Box<Feed>),
@@ -248,7 +249,8 @@ impl Table {
         Ok(count)
     }
 
-    /// The int under which `append` would store a row; `None` if a number among the keys is too great.
+    /// The int under which `append` would store a row; `None` if a number among the keys is too
+    /// great.
     pub(super) fn next_int(&self, py: Python<'_>) -> PyResult<Option<i64>> {
         if self.is_in_transaction(py) {
             return self.core.in_running(py, |transaction| {

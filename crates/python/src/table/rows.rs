@@ -109,7 +109,7 @@ pub struct RowSource {
 
 /// The result of a step, from which the object is made outside of the borrow (invariant 3). The
 /// walk has its key, if keys are shown.
-enum Step {
+enum Advance {
     Done,
     Key,
     Record(Strong<Record>),
@@ -213,9 +213,9 @@ impl RowIterator {
         let (step, key) = loop {
             let (step, key) = self.walk.with(py, |walk| match walk {
                 Some(walk) => (walk.step(py, self.shows), std::mem::take(&mut walk.key)),
-                None => (Ok(Step::Done), Key::default()),
+                None => (Ok(Advance::Done), Key::default()),
             });
-            if !matches!(step, Ok(Step::Pause)) {
+            if !matches!(step, Ok(Advance::Pause)) {
                 break (step, key);
             }
             callbacks::check_signals(py)?;
@@ -237,16 +237,16 @@ impl RowIterator {
                 row_errors::corrupt_key(py, &name, &key, &error)
             }
         })?;
-        if matches!(step, Step::Done) {
+        if matches!(step, Advance::Done) {
             // Releases the snapshot, and gives kept rows their copies (Walk::drop).
             drop(self.walk.with(py, Option::take));
             return Ok(None);
         }
         let key = self.key(py, key)?;
         let value = match step {
-            Step::Record(record) => record.into_bound(py).into_any(),
-            Step::Key | Step::Done | Step::Pause => return Ok(key),
-            Step::Other(row) => crate::table::typed::value_of_row(py, row)?,
+            Advance::Record(record) => record.into_bound(py).into_any(),
+            Advance::Key | Advance::Done | Advance::Pause => return Ok(key),
+            Advance::Other(row) => crate::table::typed::value_of_row(py, row)?,
         };
         match key {
             Some(key) => Ok(Some(PyTuple::new(py, [key, value])?.into_any())),
@@ -360,12 +360,12 @@ impl Walk {
     }
 
     #[inline]
-    fn step(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
+    fn step(&mut self, py: Python<'_>, shows: Shows) -> Result<Advance, Failure> {
         if let Some(failure) = self.failure.take() {
             return Err(*failure);
         }
         if self.is_lent {
-            return Ok(Step::Pause);
+            return Ok(Advance::Pause);
         }
         let (Rows::Pinned(scan), Some(snapshot)) = (&mut self.rows, &self.snapshot) else {
             return self.step_apart(py, shows);
@@ -381,19 +381,19 @@ impl Walk {
             let whole = Whole { shapes: &*self.shapes, large: snapshot };
             match seek(scan, selection, &whole, is_late)? {
                 Sought::Row => {}
-                Sought::End => return Ok(Step::Done),
-                Sought::Pause => return Ok(Step::Pause),
+                Sought::End => return Ok(Advance::Done),
+                Sought::Pause => return Ok(Advance::Pause),
             }
         }
         let (row, is_in_place) = match scan.next_in_place() {
             Ok(Some(found)) => found,
-            Ok(None) => return Ok(Step::Done),
+            Ok(None) => return Ok(Advance::Done),
             Err(error) => return Err(Failure::Store(error)),
         };
         if shows != Shows::Values {
             self.key.copy_from(row);
             if shows == Shows::Keys {
-                return Ok(Step::Key);
+                return Ok(Advance::Key);
             }
         }
         let source = &self.source;
@@ -417,17 +417,17 @@ impl Walk {
             }
         };
         self.recent.swap(0, 1);
-        Ok(Step::Record(record))
+        Ok(Advance::Record(record))
     }
 
     /// The step for a copy of a row. Its large values, if it has any, are read from the walk's
     /// snapshot until the walk is two steps further.
     #[inline]
-    fn given(&mut self, py: Python<'_>, row: GilRc<Row>, is_large: bool) -> Result<Step, Failure> {
+    fn given(&mut self, py: Python<'_>, row: GilRc<Row>, is_large: bool) -> Result<Advance, Failure> {
         if is_large || !matches!(self.recent_large, [None, None]) {
             self.keep_large(py, is_large.then_some(&row))?;
         }
-        Ok(Step::Other(row))
+        Ok(Advance::Other(row))
     }
 
     #[cold]
@@ -475,7 +475,7 @@ impl Walk {
 
     /// A step over rows that do not come from a scan, past a few that do not match; the rows are
     /// copied.
-    fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
+    fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Advance, Failure> {
         let core: &Core = self.source.table.get().core();
         if self.rows.is_inside() && self.serial > 0 {
             // The gate of the transaction, which may have been rolled back to a savepoint since the
@@ -485,7 +485,7 @@ impl Walk {
         let (source, key) = (&self.source, &mut self.key);
         if let Rows::Covered(rows, _) = &mut self.rows {
             // Who asks for rows is given rows, so that keys are asked for here, all of those.
-            return Ok(rows.next(|row| key.copy_from(row)).map_or(Step::Done, |()| Step::Key));
+            return Ok(rows.next(|row| key.copy_from(row)).map_or(Advance::Done, |()| Advance::Key));
         }
         let (selection, shapes) = (&mut self.selection, &*self.shapes);
         // Returned beside the row: rows are large, and moving them is costly enough.
@@ -501,8 +501,8 @@ impl Walk {
                     key.copy_from(row);
                     Ok(source.owned(py, row))
                 }
-                Ok(ControlFlow::Continue(false)) => Err(Ok(Step::Pause)),
-                Ok(ControlFlow::Break(())) => Err(Ok(Step::Done)),
+                Ok(ControlFlow::Continue(false)) => Err(Ok(Advance::Pause)),
+                Ok(ControlFlow::Break(())) => Err(Ok(Advance::Done)),
                 Err(error) => Err(Err(Failure::Damaged(row.key.to_vec(), error))),
             }
         };
@@ -519,7 +519,8 @@ impl Walk {
                             Rows::Copied(rows) => Ok(rows.next(show)),
                             Rows::IndexedInside(rows) => rows.next(transaction, show),
                             Rows::Inside(scan) => scan.next_with(transaction, show),
-                            // These of a server have an iterator of their own, and the others are not read inside.
+                            // Rows of a server have an iterator of their own. All other kinds are
+                            // not read inside a transaction.
                             Rows::Pinned(_)
                             | Rows::Covered(..)
                             | Rows::Listed(..)
@@ -531,14 +532,14 @@ impl Walk {
             };
             let found = found.map_err(Failure::Store)?;
             left -= 1;
-            if left == 0 || !matches!(found, Some(Err(Ok(Step::Pause)))) {
+            if left == 0 || !matches!(found, Some(Err(Ok(Advance::Pause)))) {
                 break found;
             }
         };
         match found {
-            None => Ok(Step::Done),
+            None => Ok(Advance::Done),
             Some(Err(step)) => step,
-            Some(Ok(_)) if shows == Shows::Keys => Ok(Step::Key),
+            Some(Ok(_)) if shows == Shows::Keys => Ok(Advance::Key),
             Some(Ok(row)) => self.given(py, GilRc::new(row), is_large),
         }
     }

@@ -166,7 +166,8 @@ impl Table {
         RowClass::manner(self.class.as_ref(), &self.core().policy)
     }
 
-    /// Raises where the table's class has not all fields of these names: its rows could not be read with them.
+    /// Raises if the table's class lacks a field with one of these names, since rows with that
+    /// field could not be read.
     pub fn check_fields<'a>(&self, py: Python<'_>, names: impl Iterator<Item = &'a str>) -> PyResult<()> {
         let Some(class) = &self.class else { return Ok(()) };
         let class = class.python.bind(py);
@@ -185,7 +186,8 @@ impl Table {
         }
     }
 
-    /// Raises where `value` is not of the table's class, or would not come back as it is; `place` names it.
+    /// Raises if `value` is not of the table's class, or would not be read back as it is. `place`
+    /// names it.
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         match &self.class {
             Some(class) => class.check(value, place),

@@ -85,11 +85,11 @@ pub(super) enum Cells {
 }
 
 /// The field that is being read, for error messages.
-struct Place<'a> {
+struct ColumnName<'a> {
     name: &'a str,
 }
 
-impl Place<'_> {
+impl ColumnName<'_> {
     fn unfit<T>(&self, why: impl Into<String>) -> Result<T, Unfit> {
         Err(Unfit { column: self.name.to_owned(), why: why.into() })
     }
@@ -116,7 +116,7 @@ pub(super) struct Column {
 impl Column {
     /// Reads an array.
     pub fn of(field: &Field, array: &dyn Array, zones: &mut dyn Zones) -> Result<Self, Unfit> {
-        let place = Place { name: field.name() };
+        let place = ColumnName { name: field.name() };
         let nulls = array.logical_nulls();
         let cells = cells_of(&place, field, array, nulls.as_ref(), zones)?;
         Ok(Self { cells, nulls: nulls.filter(|nulls| nulls.null_count() > 0) })
@@ -124,7 +124,7 @@ impl Column {
 
     /// Reads the elements of a list array.
     fn elements(
-        place: &Place<'_>,
+        place: &ColumnName<'_>,
         field: &Field,
         array: &dyn Array,
         zones: &mut dyn Zones,
@@ -141,7 +141,7 @@ fn is_text(kind: &DataType) -> bool {
 }
 
 fn cells_of(
-    place: &Place<'_>,
+    place: &ColumnName<'_>,
     field: &Field,
     array: &dyn Array,
     nulls: Option<&NullBuffer>,
@@ -183,7 +183,7 @@ fn cells_of(
     })
 }
 
-fn numbers(place: &Place<'_>, array: &dyn Array) -> Result<Cells, Unfit> {
+fn numbers(place: &ColumnName<'_>, array: &dyn Array) -> Result<Cells, Unfit> {
     Ok(match array.data_type() {
         DataType::Int8 => ints::<Int8Type>(array),
         DataType::Int16 => ints::<Int16Type>(array),
@@ -214,7 +214,7 @@ where
 }
 
 fn dictionary<K: ArrowDictionaryKeyType>(
-    place: &Place<'_>,
+    place: &ColumnName<'_>,
     field: &Field,
     array: &arrow_array::DictionaryArray<K>,
     zones: &mut dyn Zones,
@@ -225,7 +225,7 @@ fn dictionary<K: ArrowDictionaryKeyType>(
     Ok(Cells::Dictionary(array.keys().values().iter().map(|key| key.as_usize()).collect(), Box::new(values)))
 }
 
-fn nested(place: &Place<'_>, array: &dyn Array, zones: &mut dyn Zones) -> Result<Cells, Unfit> {
+fn nested(place: &ColumnName<'_>, array: &dyn Array, zones: &mut dyn Zones) -> Result<Cells, Unfit> {
     let list = |field: &Field, ranges: Vec<Range<usize>>, values: &dyn Array, zones: &mut dyn Zones| {
         let (ranges, values) = narrowed(ranges, values);
         Ok(Cells::List(ranges, Box::new(Column::elements(place, field, &values, zones)?)))
@@ -271,7 +271,7 @@ fn nested(place: &Place<'_>, array: &dyn Array, zones: &mut dyn Zones) -> Result
     }
 }
 
-fn map(place: &Place<'_>, maps: &arrow_array::MapArray, zones: &mut dyn Zones) -> Result<Cells, Unfit> {
+fn map(place: &ColumnName<'_>, maps: &arrow_array::MapArray, zones: &mut dyn Zones) -> Result<Cells, Unfit> {
     if !is_text(maps.key_type()) {
         return place.unfit(format!("a map whose keys are of type {}; only strings can be", maps.key_type()));
     }
@@ -313,13 +313,13 @@ fn narrowed(ranges: Vec<Range<usize>>, values: &dyn Array) -> (Vec<Range<usize>>
     (moved, values.slice(start, end - start))
 }
 
-fn no_value<T>(place: &Place<'_>, kind: &DataType) -> Result<T, Unfit> {
+fn no_value<T>(place: &ColumnName<'_>, kind: &DataType) -> Result<T, Unfit> {
     place.unfit(format!("the Arrow type {kind}, which no value of a record has; cast it first"))
 }
 
 /// Reads dates, times and decimals.
 fn moments_of(
-    place: &Place<'_>,
+    place: &ColumnName<'_>,
     array: &dyn Array,
     nulls: Option<&NullBuffer>,
     zones: &mut dyn Zones,
@@ -363,7 +363,7 @@ where
 
 /// Converts the values of an array to microseconds.
 struct Micros<'a> {
-    place: &'a Place<'a>,
+    place: &'a ColumnName<'a>,
     nulls: Option<&'a NullBuffer>,
 }
 

@@ -120,7 +120,7 @@ impl<R: Reader> Executor<'_, R> {
     }
 
     /// Gathers the keys of rows to which a path leads, in order, each once; at least `wanted` of
-    /// them. None if there are too many, if an entry does not tell whether its row is in the
+    /// them. None if there are too many, if an entry does not say whether its row is in the
     /// section, or if the path is a scan.
     pub(super) fn gather(&self, access: &AccessPath, wanted: u64) -> Result<Option<CoveredRows>, Fault> {
         let (sections, is_union) = match access {
@@ -149,8 +149,8 @@ impl<R: Reader> Executor<'_, R> {
         Ok(Some(keys))
     }
 
-    /// Reads rows from the entries of a section. None if an entry does not tell its row, as one of a
-    /// complex number in a range of values, or if the rows take too much memory.
+    /// Reads rows from the entries of a section. None if an entry does not name its row, as one of
+    /// a complex number in a range of values, or if the rows take too much memory.
     pub(super) fn read_section(&self, section: &Section, how: Reading) -> Result<Option<CoveredRows>, Fault> {
         let Some(index) = self.indexes.get(section.index) else { return Ok(Some(CoveredRows::default())) };
         // With a single code for each part, the entries of a range are in the order of keys.
@@ -309,7 +309,7 @@ impl Work for ReadEntries {
     }
 }
 
-/// Counts entries. None if one does not tell whether its row is wanted.
+/// Counts entries. None if one does not say whether its row is wanted.
 #[derive(Clone)]
 struct CountEntries {
     keys: Keys,

@@ -25,7 +25,7 @@ const NUMBERS: (u8, u8) = (0x0A, 0x1F);
 const DECIMALS: (u8, u8) = (0x20, 0x21);
 
 /// The keys of a few rows among which are those with the least or the greatest values of these
-/// expressions, the first of each. `None` if indexes do not tell which.
+/// expressions, the first of each. `None` if indexes do not say which.
 ///
 /// # Errors
 /// Damage.
@@ -48,7 +48,7 @@ pub fn keys_of_extremes<R: Reader>(
         let (id, is_descending) = (index.info.id, index.keys.is_descending(0));
         let has_each = !index.definition.branches() && reader.count(id)? == row_count;
         let range_of = |(first, behind): (u8, u8)| {
-            let span = Span { start: vec![first], end: vec![behind] }.behind(&[], is_descending);
+            let span = Span { start: vec![first], end: vec![behind] }.after(&[], is_descending);
             Range::half_open(span.start, span.end)
         };
         let has = |codes| reader.with_first(id, &range_of(codes), false, |_| ());

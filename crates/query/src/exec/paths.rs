@@ -31,8 +31,8 @@ pub struct AccessPaths {
     pub paths: Vec<CostedPath>,
     /// The keys to which the best path leads, if it was followed to find that out.
     pub keys: Option<CoveredRows>,
-    /// The last path that was probed, and what the probe has found. If that is all that is wanted,
-    /// the path is the best one.
+    /// The last path that was probed, and what the probe has found. If it has found all wanted
+    /// rows, the path is the best one.
     pub probe: Option<(AccessPath, Probe)>,
 }
 

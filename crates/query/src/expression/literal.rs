@@ -82,18 +82,18 @@ pub fn of_typed(word: &str, literal: &Value) -> Result<Value, String> {
         "date" => (moment::date(text), "'2000-01-31'"),
         "datetime" => (
             moment::datetime(text),
-            "'2000-01-31T12:30:00'; with a zone '+01:00', '+01:00(MEZ)' or '+01:00[Europe/Berlin]', and ' fold=1', behind it",
+            "'2000-01-31T12:30:00'; with a zone '+01:00', '+01:00(MEZ)' or '+01:00[Europe/Berlin]', and ' fold=1', after it",
         ),
         "time" => (
             moment::time(text),
-            "'12:30:00'; with a zone '+01:00', '+01:00(MEZ)' or '[Europe/Berlin]', and ' fold=1', behind it",
+            "'12:30:00'; with a zone '+01:00', '+01:00(MEZ)' or '[Europe/Berlin]', and ' fold=1', after it",
         ),
         "timedelta" => (moment::timedelta(text), "'3 days, 12:30:00', as str(timedelta) writes it"),
         "uuid" => (uuid(text), "'12345678-1234-5678-1234-567812345678'"),
         "complex" => (complex(text), "'1.0+2.0j'"),
         "value" => (
             hexadecimal(text).and_then(|bytes| decode(&bytes, &NoShapes).ok()),
-            "and behind it the hexadecimal digits, in quotes, that str() of an expression writes for a value without a form of its own",
+            "and after it the hexadecimal digits, in quotes, that str() of an expression writes for a value without a form of its own",
         ),
         "bytearray" => (None, "b'...'"),
         _ => {

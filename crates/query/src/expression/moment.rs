@@ -129,10 +129,10 @@ impl Rest<'_> {
     /// Reads hours, minutes and, if present, seconds and their fraction, in microseconds.
     fn time(&mut self) -> Option<i64> {
         let hour = self.up_to(2, 23)?;
-        self.behind_hour(hour)
+        self.after_hour(hour)
     }
 
-    fn behind_hour(&mut self, hour: i64) -> Option<i64> {
+    fn after_hour(&mut self, hour: i64) -> Option<i64> {
         self.eat(":")?;
         let minute = self.up_to(2, 59)?;
         let mut micros = hour * HOUR + minute * MINUTE;
@@ -238,7 +238,7 @@ pub fn timedelta(text: &str) -> Option<Value> {
     } else {
         let count = clock.find(':').filter(|count| (1..=2).contains(count))?;
         let hour = rest.up_to(count, 23)?;
-        rest.behind_hour(hour)?
+        rest.after_hour(hour)?
     };
     let (seconds, micros) = (u32::try_from(micros / SECOND).ok()?, u32::try_from(micros % SECOND).ok()?);
     let is_in_range = (-TIMEDELTA_DAYS_MAX..=TIMEDELTA_DAYS_MAX).contains(&days);

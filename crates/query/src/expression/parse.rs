@@ -352,7 +352,7 @@ impl<'a> Parser<'a> {
                 };
                 let Some(infix) = negated else {
                     return Err(self.expected(
-                        "in, between, startswith, endswith, contains, matches or exists behind not",
+                        "in, between, startswith, endswith, contains, matches or exists after not",
                     ));
                 };
                 let condition = self.condition(left, infix, place)?;
@@ -381,7 +381,7 @@ impl<'a> Parser<'a> {
                     ) => {
                         return Err(Fault::new(
                             start,
-                            "expected several values behind in: ['Bath', 'York']".to_owned(),
+                            "expected several values after in: ['Bath', 'York']".to_owned(),
                         ));
                     }
                     _ => Kind::Has(Part::Anywhere, right, left),
@@ -413,7 +413,7 @@ impl<'a> Parser<'a> {
             Kind::Literal(value) if !part.may_be(value) => Err(Fault::new(
                 start,
                 format!(
-                    "expected a string, or bytes, behind {}; nothing else begins or ends a string",
+                    "expected a string, or bytes, after {}; nothing else begins or ends a string",
                     part.word()
                 ),
             )),
@@ -575,7 +575,7 @@ impl<'a> Parser<'a> {
                 self.advance()?;
                 return Ok(Step::Key(record.into()));
             }
-            return Err(self.expected("the hexadecimal digits, in quotes, that str() of an expression writes behind value, for a key without a form of its own"));
+            return Err(self.expected("the hexadecimal digits, in quotes, that str() of an expression writes after value, for a key without a form of its own"));
         }
         let key = self.value("*, an index or another literal")?;
         Step::to(key).ok_or_else(|| {

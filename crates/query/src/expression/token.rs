@@ -280,7 +280,7 @@ fn no_sign(character: char) -> String {
         '&' => "expected an operator; `and` is written out".to_owned(),
         '|' => "expected an operator; `or` is written out".to_owned(),
         '~' | '!' => "expected an operator; `not` is written out".to_owned(),
-        ';' => "an expression is one condition, without a `;` behind it".to_owned(),
+        ';' => "an expression is one condition, without a `;` after it".to_owned(),
         '^' => "expected an operator; there is no `^`".to_owned(),
         '$' | '?' | '@' => format!(
             "{character:?} has no meaning here: a text has no places for values; F.age >= value is an expression with one"

@@ -342,7 +342,7 @@ impl Parser<'_> {
                     set_flag(&mut new, (letter, is_on), &mut seen)
                         .map_err(|why| self.bad(start, format!("bad inline flags: {why}")))?;
                 }
-                None => return Err(self.bad(start, "missing -, : or ) behind flags")),
+                None => return Err(self.bad(start, "missing -, : or ) after flags")),
             }
         }
     }

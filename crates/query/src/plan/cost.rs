@@ -24,10 +24,10 @@ const RANGE: f64 = 600.0;
 /// costs `COUNTED` (5 to 9 for ints and strings, 11 to 27 for floats).
 const ENTRY: f64 = 65.0;
 const COUNTED: f64 = 12.0;
-/// One row read from an entry of a covering index: make the row of one part (`COVERED_PART` for each
-/// further part) and add it up. Measured: 52 to 71 for an int, 72 to 90 for a string, 65 to 101 for
-/// two ints, 88 to 126 for three parts (30,000 and 300,000 rows, 3 % and 10 % of them). A float
-/// with a fraction took 113 to 145, but the planner cannot know beforehand that it is one.
+/// One row read from an entry of a covering index: make the row of one part (`COVERED_PART` for
+/// each further part) and add it up. Measured: 52 to 71 for an int, 72 to 90 for a string, 65 to
+/// 101 for two ints, 88 to 126 for three parts (30,000 and 300,000 rows, 3 % and 10 % of them). A
+/// float with a fraction took 113 to 145, but the planner cannot know beforehand that it is one.
 const COVERED: f64 = 70.0;
 const COVERED_PART: f64 = 20.0;
 /// Sample: read a few rows from all over the table.
@@ -57,8 +57,8 @@ const TOP: f64 = 8.0;
 const KEPT: f64 = 150.0;
 /// Lookup of a row in a table whose pages are all in the caches.
 const FETCH: f64 = 100.0;
-/// Added to a lookup for each doubling of the table beyond `FETCH_CACHED` rows. Along an index, with
-/// entries and a test, a row took 190 to 250 among 3,000 rows of 190 bytes, 250 to 325 among
+/// Added to a lookup for each doubling of the table beyond `FETCH_CACHED` rows. Along an index,
+/// with entries and a test, a row took 190 to 250 among 3,000 rows of 190 bytes, 250 to 325 among
 /// 15,000, and 490 to 930 among 60,000 while other programs used the caches; 450 among a million
 /// when no other program did.
 const FETCH_FAR: f64 = 42.0;

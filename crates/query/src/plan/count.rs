@@ -29,7 +29,7 @@ pub(super) struct Counted {
 }
 
 impl Planner<'_, '_> {
-    /// Whether this many rows are looked up faster than anything is found out about other indexes.
+    /// Whether to look up this many rows takes less time than to count entries of other indexes.
     pub(super) fn is_short(&self, estimate: f64) -> bool {
         estimate <= self.short_max() as f64
     }

@@ -1,7 +1,7 @@
 //! Plans a query: estimates the cost of each access path to its rows, and puts the cheapest first.
 //!
-//! A table scan reaches all rows. An index reaches the rows of one section of it (`section.rs`). The
-//! keys of two sections can be intersected, and for `or` united. All of these give rows in the
+//! A table scan reaches all rows. An index reaches the rows of one section of it (`section.rs`).
+//! The keys of two sections can be intersected, and for `or` united. All of these give rows in the
 //! order of keys, as a scan does. An index whose own order is the one that is asked for gives rows
 //! in that order. The cost of a path (`paths.rs`, `cost.rs`) follows from the number of entries in
 //! its sections (`count.rs`), and from the share of rows that pass the conditions (`shares.rs`). It
@@ -225,8 +225,8 @@ struct Planner<'q, 's> {
     statistics: &'s mut dyn Statistics,
     /// For each condition, the share of rows for which it is true, if it was asked.
     shares: Vec<Option<f64>>,
-    /// The same for several conditions together, from a sample: their places, the share, and the
-    /// largest share that is likely.
+    /// For several conditions together, from a sample: their places, the share of rows for which
+    /// all are true, and the largest share that is likely.
     joints: Vec<(Vec<usize>, f64, f64)>,
     /// Ranges that were counted before. Branches of an `or` share the other conditions.
     counted: Vec<Counted>,

@@ -126,14 +126,14 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
         let Some(left) = all_of(part, &on_this, (&mut used, &mut settled)) else { continue };
         if left.spans.iter().all(Span::is_point) && left.spans.len() * prefixes.len() <= RANGE_COUNT_MAX {
             let points = |prefix: &Vec<u8>| -> Vec<Vec<u8>> {
-                left.spans.iter().map(|span| span.point_behind(prefix, *is_descending)).collect()
+                left.spans.iter().map(|span| span.point_after(prefix, *is_descending)).collect()
             };
             prefixes = prefixes.iter().flat_map(points).collect();
             point_count += 1;
         } else {
             let within = |prefix: &Vec<u8>| -> Vec<Range> {
                 let range = |span: &Span| {
-                    let span = span.behind(prefix, *is_descending);
+                    let span = span.after(prefix, *is_descending);
                     Range::half_open(span.start, span.end)
                 };
                 left.spans.iter().map(range).collect()

@@ -28,7 +28,7 @@ impl Span {
     }
 
     fn point(code: Vec<u8>) -> Self {
-        Self { end: behind(&code), start: code }
+        Self { end: end_of(&code), start: code }
     }
 
     /// Whether the span is one single code.
@@ -40,7 +40,7 @@ impl Span {
     /// The same span in an index, after the codes of the parts before it. `is_descending` inverts
     /// each byte.
     #[must_use]
-    pub fn behind(&self, parts: &[u8], is_descending: bool) -> Self {
+    pub fn after(&self, parts: &[u8], is_descending: bool) -> Self {
         if !is_descending {
             return Self { start: [parts, &self.start].concat(), end: [parts, &self.end].concat() };
         }
@@ -50,7 +50,7 @@ impl Span {
 
     /// The code of a point in an index, after the codes of the parts before it.
     #[must_use]
-    pub fn point_behind(&self, parts: &[u8], is_descending: bool) -> Vec<u8> {
+    pub fn point_after(&self, parts: &[u8], is_descending: bool) -> Vec<u8> {
         if is_descending {
             [parts, &[0], &turned(&self.start), &[0xFF]].concat()
         } else {
@@ -244,8 +244,8 @@ fn span(comparison: Comparison, value: &Value) -> Option<Span> {
         Comparison::Equal => Span::point(code),
         Comparison::NotEqual => return None,
         Comparison::Less => Span::new(&[least], &code),
-        Comparison::LessOrEqual => Span::new(&[least], &behind(&code)),
-        Comparison::Greater => Span::new(&behind(&code), &[end]),
+        Comparison::LessOrEqual => Span::new(&[least], &end_of(&code)),
+        Comparison::Greater => Span::new(&end_of(&code), &[end]),
         Comparison::GreaterOrEqual => Span::new(&code, &[end]),
     })
 }
@@ -263,7 +263,7 @@ fn code_of(value: &Value) -> Option<Vec<u8>> {
     tuple.get(1..tuple.len().checked_sub(1)?).map(<[u8]>::to_vec)
 }
 
-fn behind(code: &[u8]) -> Vec<u8> {
+fn end_of(code: &[u8]) -> Vec<u8> {
     [code, &[BEHIND_PARTS]].concat()
 }
 

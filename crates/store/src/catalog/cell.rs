@@ -10,9 +10,9 @@
 //! packed := head, number of the dictionary: varint, frame, check
 //! ```
 //!
-//! A packed cell has a zstd frame (`pack/codec.rs`) in place of the record. Its check is that of the
-//! same cell before it was packed, so packing changes no check, and opening verifies it. Whatever
-//! parses a cell refuses a packed one; `Database::open_packed` opens it.
+//! A packed cell has a zstd frame (`pack/codec.rs`) in place of the record. Its check is that of
+//! the same cell before it was packed, so packing changes no check, and opening verifies it.
+//! Whatever parses a cell refuses a packed one; `Database::open_packed` opens it.
 //!
 //! Most cells have no head: a record's first byte is never 0xE1. The check is there because LMDB's
 //! pages have none: a flipped bit in a string is still a string. It costs four bytes and some 10 ns
@@ -40,7 +40,7 @@ pub(crate) const CHECK_SIZE: usize = 4;
 pub struct FoundRow<'a> {
     /// The record's bytes: where they lie, or a copy if the row is packed.
     pub record: Cow<'a, [u8]>,
-    /// What the key's bytes do not tell about the key; mostly empty.
+    /// What the key's bytes leave out; mostly empty.
     pub spelling: &'a [u8],
     blobs: &'a [u8],
 }
@@ -53,8 +53,8 @@ impl<'a> FoundRow<'a> {
         Self { record, spelling: cell.spelling, blobs: cell.blobs }
     }
 
-    /// Whether the record is not packed, so that its bytes stay where they are as long as what it
-    /// was read from lives.
+    /// Whether the record is not packed, so that its bytes are those of the snapshot or transaction
+    /// that it was read from.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         matches!(self.record, Cow::Borrowed(_))
@@ -90,7 +90,7 @@ fn ids_in(blobs: &[u8]) -> impl Iterator<Item = u64> + use<'_> {
 pub(crate) struct Cell<'a> {
     /// The record's bytes.
     pub(crate) record: &'a [u8],
-    /// What the key's bytes do not tell about the key; mostly empty.
+    /// What the key's bytes leave out; mostly empty.
     pub(crate) spelling: &'a [u8],
     /// The whole key after the table id, if the row key is shortened.
     pub(crate) whole_key: &'a [u8],

@@ -95,7 +95,7 @@ pub(crate) struct Counters {
 /// The position in the log up to which the tree has everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// The position behind the last WAL record that the tree has.
+    /// The position after the last WAL record that the tree has.
     pub(crate) position: u64,
     /// That WAL record's sequence number.
     pub(crate) sequence: u64,

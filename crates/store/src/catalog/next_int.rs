@@ -96,7 +96,7 @@ fn code_of(int: i64) -> Vec<u8> {
 }
 
 /// One more than a number, rounded down. `None` for keys that are no number, and beyond 64 bits.
-fn int_behind(key: &[u8], spelling: &[u8]) -> Option<i64> {
+fn int_after(key: &[u8], spelling: &[u8]) -> Option<i64> {
     if !key.first().is_some_and(|code| NUMBERS.contains(code)) {
         return None;
     }
@@ -110,10 +110,10 @@ fn int_behind(key: &[u8], spelling: &[u8]) -> Option<i64> {
 }
 
 fn row_behind(row: Row<'_>) -> Option<i64> {
-    int_behind(row.key, row.spelling)
+    int_after(row.key, row.spelling)
 }
 
-/// The next int of a table with this mark. `first` returns the int behind the first row of a walk.
+/// The next int of a table with this mark. `first` returns the int after the first row of a walk.
 fn next_int(
     mark: i64,
     mut first: impl FnMut(&Range, bool) -> Result<Option<Option<i64>>, StoreError>,
@@ -149,7 +149,7 @@ impl Hold {
     pub(crate) fn keeps_next_int(&self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
         // A number that is more than its code, such as a float with a fraction, is left to a
         // transaction in any case.
-        let Some(behind) = int_behind(key, &[]).filter(|behind| *behind > 0) else { return Ok(true) };
+        let Some(behind) = int_after(key, &[]).filter(|behind| *behind > 0) else { return Ok(true) };
         if self.database.int_floors.of(table) > behind {
             return Ok(true);
         }
@@ -191,13 +191,13 @@ impl Transaction {
         key: &[u8],
         spelling: &[u8],
     ) -> Result<(), StoreError> {
-        match int_behind(key, spelling) {
-            Some(behind) if behind > 0 => self.keep_next_int_behind(table, key, behind),
+        match int_after(key, spelling) {
+            Some(behind) if behind > 0 => self.keep_next_int_after(table, key, behind),
             _ => Ok(()),
         }
     }
 
-    fn keep_next_int_behind(&mut self, table: TableId, key: &[u8], behind: i64) -> Result<(), StoreError> {
+    fn keep_next_int_after(&mut self, table: TableId, key: &[u8], behind: i64) -> Result<(), StoreError> {
         if self.next_ints.floor(table) > behind
             || self.database.int_floors.of(table) > behind
             || self.int_mark(table)? >= behind

@@ -29,19 +29,19 @@ impl Keep {
     }
 }
 
-/// The position of a watcher: behind the commit that made this version.
+/// The position of a watcher: after the commit that made this version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WatchPosition {
     /// The version.
     pub version: u64,
     /// Where the engine found that commit, so that it need not search for the next one.
     pub(crate) hint: Option<[u64; 5]>,
 }
 
-impl Place {
-    /// Behind the commit that made a version.
+impl WatchPosition {
+    /// After the commit that made a version.
     #[must_use]
-    pub fn behind(version: u64) -> Self {
+    pub fn after(version: u64) -> Self {
         Self { version, hint: None }
     }
 }

@@ -15,7 +15,7 @@ use imbl::OrdMap;
 use crate::catalog::row_key;
 use crate::catalog::{table_key, with_more_rows};
 use crate::engine::entry::{CLEARED, DELETED, PUT};
-use crate::engine::history::{Keep, Next, Place};
+use crate::engine::history::{Keep, Next, WatchPosition};
 use crate::engine::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::engine::{
     AtOnce, Choice, Choose, Contents, Cursor, Direction, Engine, EngineError, Entry, HashedKey, ReadTxn,
@@ -213,7 +213,7 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
+    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError> {
         let batch = self.shared.lock().past.next(place);
         match batch {
             Ok(batch) => {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::Tree;
 use crate::engine::entry;
-use crate::engine::history::{Commit, Keep, Next, Place};
+use crate::engine::history::{Commit, Keep, Next, WatchPosition};
 
 /// Kept in any case.
 const SIZE_MIN: u64 = 1 << 20;
@@ -82,7 +82,7 @@ impl Ops {
     }
 }
 
-struct Known {
+struct PastCommit {
     ops: Arc<Vec<Op>>,
     size: u64,
     large_size: u64,
@@ -92,7 +92,7 @@ struct Known {
 
 /// The newest commits, in order.
 pub(crate) struct Past {
-    commits: VecDeque<Known>,
+    commits: VecDeque<PastCommit>,
     /// The version that the last of them made.
     version: u64,
     size: u64,
@@ -135,7 +135,7 @@ impl Past {
             self.with_large.push_back(version);
         }
         let time = (self.keep.seconds < u64::MAX).then(Instant::now);
-        self.commits.push_back(Known { ops: Arc::new(list), size, large_size, time });
+        self.commits.push_back(PastCommit { ops: Arc::new(list), size, large_size, time });
         self.trim();
     }
 
@@ -175,7 +175,7 @@ impl Past {
 
     /// See `Engine::next_commits`. Returns shared references, which are converted outside of the
     /// lock.
-    pub(crate) fn next(&self, place: &Place) -> Result<Vec<Shared>, Next> {
+    pub(crate) fn next(&self, place: &WatchPosition) -> Result<Vec<Shared>, Next> {
         if place.version >= self.version {
             return Err(Next::Nothing);
         }

@@ -29,7 +29,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::catalog::row_key::TableId;
 pub use crate::engine::error::EngineError;
 pub use crate::engine::extents::{Extents, KeepsPages};
-pub use crate::engine::history::{Commit, Keep, Next, Place, What, Written};
+pub use crate::engine::history::{Commit, Keep, Next, WatchPosition, What, Written};
 pub use crate::engine::moves::{Distant, MovesPages};
 use crate::sys::reclaim::Reclaimer;
 
@@ -72,10 +72,12 @@ pub type Change<'k> = (Tree, &'k [u8], bool);
 /// A key and its value, in the engine's own memory.
 pub type Entry<'t> = (&'t [u8], &'t [u8]);
 
-/// Where `Contents::find_many` has found an entry. It is a hint, which is verified before it is used.
+/// Where `Contents::find_many` has found an entry. It is a hint, which is verified before it is
+/// used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryPlace {
-    /// A number for the version of the tree, which no other version in this process has; 0: not found.
+    /// A number for the version of the tree, which no other version in this process has; 0: not
+    /// found.
     pub(crate) version: u64,
     pub(crate) page: u64,
     pub(crate) index: usize,
@@ -319,12 +321,12 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
-    /// Make the engine's file shorter while others use it. `go_on` is called with the pages that the
-    /// file has and those that it should have. Returns false if `go_on` did.
+    /// Make the engine's file shorter while others use it. `go_on` is called with the pages that
+    /// the file has and those that it should have. Returns false if `go_on` did.
     ///
     /// # Errors
-    /// `FileBusy` if others have the file locked for longer than `patience`, or when the file cannot
-    /// be written; no entry is lost.
+    /// `FileBusy` if others have the file locked for longer than `patience`, or when the file
+    /// cannot be written; no entry is lost.
     fn compact_online(
         &self,
         _patience: Duration,
@@ -360,12 +362,12 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Return some of the commits behind a place, in order, and move the place behind them. Waits
+    /// Return some of the commits after a place, in order, and move the place after them. Waits
     /// for nothing.
     ///
     /// # Errors
     /// `Unsupported` when the engine cannot tell its commits apart.
-    fn next_commits(&self, _place: &mut Place) -> Result<Next, EngineError> {
+    fn next_commits(&self, _place: &mut WatchPosition) -> Result<Next, EngineError> {
         Err(EngineError::Unsupported("this database cannot be watched: no process has it open for writing"))
     }
 
@@ -488,9 +490,9 @@ pub trait ReadTxn: Contents {
         Ok(Vec::new())
     }
 
-    /// The entries of a tree that lie on pages from `from` on, or are reached through such pages, as
-    /// far as they have to be known to move these pages. Those on the last pages come first, and no
-    /// more than `most` of them. None where the engine has no pages.
+    /// The entries of a tree that lie on pages from `from` on, or are reached through such pages,
+    /// as far as they have to be known to move these pages. Those on the last pages come first, and
+    /// no more than `most` of them. None where the engine has no pages.
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
@@ -528,7 +530,7 @@ pub trait Parked: Send {
 
 /// A place in a tree, and a direction.
 ///
-/// Call `start` first. Afterwards `step` and `fill` may be mixed; each continues behind the last
+/// Call `start` first. Afterwards `step` and `fill` may be mixed; each continues after the last
 /// entry that the other returned.
 pub trait Cursor<'t>: Send {
     /// Stand before the first entry of a walk.

@@ -31,7 +31,8 @@ pub trait MovesPages {
     fn cut_end(&mut self) -> Result<u64, EngineError>;
 
     /// Move the page of an entry and those above it, and the entry's large value, to free pages, if
-    /// they are not below `from`. Returns false if there is no such entry, or no room for its value.
+    /// they are not below `from`. Returns false if there is no such entry, or no room for its
+    /// value.
     ///
     /// # Errors
     /// As `WriteTxn::put`.

@@ -17,8 +17,8 @@ use crate::engine::memory::MemoryEngine;
 use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted};
 use crate::file::log_file::{self, Manner};
-use crate::file::opening::{Found, Opening, Wish, is_denied};
-use crate::file::registry::{self, Opened, Place};
+use crate::file::opening::{OpenedFile, Opening, Wish, is_denied};
+use crate::file::registry::{self, Opened, Registration};
 use crate::file::side_file::{self, Strange};
 use crate::file::stamp::{self, Identity, Kind};
 use crate::index;
@@ -143,11 +143,11 @@ fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
 
 /// `None` if the file changed meanwhile: begin again.
 fn open_found(
-    found: Found,
+    found: OpenedFile,
     options: &OpenOptions,
     creates: bool,
 ) -> Result<Option<Arc<Database>>, StoreError> {
-    let Found { opening, is_alone, is_writable } = found;
+    let OpenedFile { opening, is_alone, is_writable } = found;
     let name = opening.path.display().to_string();
     let mut mark = 0;
     let is_new = match stamp::identify(opening.file()?, &name, is_alone)? {
@@ -180,13 +180,13 @@ struct State {
 }
 
 fn open_at(
-    place: &Mutex<Place>,
+    place: &Mutex<Registration>,
     mut opening: Opening,
     state: State,
     options: &OpenOptions,
 ) -> Result<Option<Arc<Database>>, StoreError> {
     let mut place = registry::lock(place);
-    if let Place::Open(opened) = &*place {
+    if let Registration::Open(opened) = &*place {
         // Open in this process, or about to be closed; in that case the next attempt succeeds.
         let database = opened.upgrade().and_then(|opened| opened.downcast::<Database>().ok());
         return match database {
@@ -230,7 +230,7 @@ fn open_at(
         opening.is_registered.store(true, Ordering::Relaxed);
     }
     let opened: Arc<Opened> = Arc::clone(&database) as Arc<dyn Any + Send + Sync>;
-    *place = Place::Open(Arc::downgrade(&opened));
+    *place = Registration::Open(Arc::downgrade(&opened));
     Ok(Some(database))
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Opening {
     /// Whether the log may have commits that the tree lacks. False only after the last process has
     /// written all of them into the tree, or if no other process can ever have used the log.
     pub(crate) keeps_log: AtomicBool,
-    /// Whether the registry must be told when it is closed. Only set after the registry knows of
+    /// Whether closing it must be noted in the registry. Only set after the registry knows of
     /// it: its lock is held until then.
     pub(crate) is_registered: AtomicBool,
     /// Whether our shared lock was given up for a moment since then: other processes may have been
@@ -71,7 +71,7 @@ fn id_of(metadata: &std::fs::Metadata) -> FileId {
 }
 
 /// The data file as it was found.
-pub(crate) struct Found {
+pub(crate) struct OpenedFile {
     pub(crate) opening: Opening,
     /// No other process has it open, or can open it until `share`.
     pub(crate) is_alone: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Wish {
 impl Opening {
     /// Find or create the file and lock it: exclusively if no other process has it open, otherwise
     /// shared.
-    pub(crate) fn find(path: &Path, wish: Wish, timeout: Duration) -> Result<Found, StoreError> {
+    pub(crate) fn find(path: &Path, wish: Wish, timeout: Duration) -> Result<OpenedFile, StoreError> {
         let begin = Instant::now();
         let name = path.display().to_string();
         loop {
@@ -112,7 +112,7 @@ impl Opening {
                     is_unwanted: false,
                     owns_beside: false,
                 };
-                return Ok(Found { opening, is_alone, is_writable });
+                return Ok(OpenedFile { opening, is_alone, is_writable });
             }
             if begin.elapsed() >= timeout {
                 let holders = holders(&file);
@@ -205,7 +205,7 @@ impl Opening {
         self.file.file().and_then(|file| file.metadata().ok()).is_some_and(|metadata| metadata.nlink() == 0)
     }
 
-    /// Which other processes have it open, as far as the system tells.
+    /// Which other processes have it open, as far as the system says.
     pub(crate) fn others(&self) -> Vec<Holder> {
         self.file.file().map(holders).unwrap_or_default()
     }
@@ -370,8 +370,8 @@ const LIST_READS_MAX: u32 = 10;
 /// The other processes that hold a `flock` on a file.
 ///
 /// The kernel hands out its list a page at a time. A lock that some process on the machine releases
-/// between two pages moves the others forward, and one of them is in neither page. So a list without
-/// a holder is read again.
+/// between two pages moves the others forward, and one of them is in neither page. So a list
+/// without a holder is read again.
 pub(crate) fn holders(file: &File) -> Vec<Holder> {
     let Ok(metadata) = file.metadata() else { return Vec::new() };
     let listed = || {
@@ -450,7 +450,7 @@ mod tests {
         // What the last process to close does, if it was alone while the lock was converted.
         std::fs::remove_file(&log).unwrap();
         std::fs::remove_file(lock_path_of(&path)).unwrap();
-        assert!(!opening.share().unwrap(), "whoever opens it next has other ones");
+        assert!(!opening.share().unwrap(), "the next process to open it has other ones");
         std::fs::write(&log, b"log of the next").unwrap();
         std::fs::write(lock_path_of(&path), b"lock of the next").unwrap();
         assert!(!opening.share().unwrap());

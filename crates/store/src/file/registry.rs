@@ -21,32 +21,34 @@ pub(crate) struct FileId {
 pub(crate) type Opened = dyn Any + Send + Sync;
 
 /// Whether a file's database is open in this process.
-pub(crate) enum Place {
+pub(crate) enum Registration {
     /// It is closed.
     Closed,
     /// It is open, or about to be closed if the reference is dead.
     Open(Weak<Opened>),
 }
 
-type Places = HashMap<FileId, Arc<Mutex<Place>>>;
+type Registrations = HashMap<FileId, Arc<Mutex<Registration>>>;
 
-static PLACES: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);
+static PLACES: LazyLock<Mutex<Registrations>> = LazyLock::new(Mutex::default);
 
 /// The place of a file. A thread that opens the file holds the place's lock until it is open.
-pub(crate) fn place_of(file: FileId) -> Arc<Mutex<Place>> {
-    Arc::clone(hold().places.entry(file).or_insert_with(|| Arc::new(Mutex::new(Place::Closed))))
+pub(crate) fn place_of(file: FileId) -> Arc<Mutex<Registration>> {
+    Arc::clone(hold().places.entry(file).or_insert_with(|| Arc::new(Mutex::new(Registration::Closed))))
 }
 
 /// Whether this process has a file open.
 pub(crate) fn is_open(file: FileId) -> bool {
     let place = hold().places.get(&file).cloned();
-    place.is_some_and(|place| matches!(&*lock(&place), Place::Open(opened) if opened.strong_count() > 0))
+    place.is_some_and(
+        |place| matches!(&*lock(&place), Registration::Open(opened) if opened.strong_count() > 0),
+    )
 }
 
 /// Mark a file as closed, and remove its place unless another thread is about to use it.
 pub(crate) fn close(file: FileId) {
     let Some(place) = hold().places.get(&file).cloned() else { return };
-    *lock(&place) = Place::Closed;
+    *lock(&place) = Registration::Closed;
     drop(place);
     let mut registry = hold();
     if registry.places.get(&file).is_some_and(|place| Arc::strong_count(place) == 1) {
@@ -54,13 +56,13 @@ pub(crate) fn close(file: FileId) {
     }
 }
 
-pub(crate) fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
+pub(crate) fn lock(place: &Mutex<Registration>) -> MutexGuard<'_, Registration> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The registry, locked while the guard lives.
 pub(crate) struct RegistryGuard {
-    places: MutexGuard<'static, Places>,
+    places: MutexGuard<'static, Registrations>,
 }
 
 /// Lock the registry.

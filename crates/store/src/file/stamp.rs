@@ -8,12 +8,12 @@
 //!        4064   u64 mark: 0, or the token of the log that may have commits which the file lacks
 //!        4072   u64 XXH3-64 of the mark; anything else is no mark
 //!        4080   u64 proof: 0 while the file is being made,
-//!               then XXH3-64 of the pages behind this one as they were made
+//!               then XXH3-64 of the pages after this one as they were made
 //!        4088   u64 XXH3-64 of the proof; anything else is none: an older version made the file
 //! offset 4592   16 bytes  as at 4032, so that the second meta page alone is recognised, too
 //! ```
 //!
-//! The stamp is in the first page, which is LMDB's, behind what LMDB uses and ever writes of it.
+//! The stamp is in the first page, which is LMDB's, after what LMDB uses and ever writes of it.
 //! Copies that LMDB's own tools make do not have it. So "is it LMDB's?" and "is it ours?" are two
 //! questions, and a foreign LMDB file is refused before LMDB opens it.
 //!

@@ -7,12 +7,12 @@
 //! 4. The last one drops the notes and marks the index as ready.
 //!
 //! If the entries of all rows do not fit into memory, steps 2 and 3 are done in rounds: first the
-//! rows up to a key, then those behind it. With each part the catalog stores the last row of the
+//! rows up to a key, then those after it. With each part the catalog stores the last row of the
 //! earlier rounds, the last row of this one, and the last entry that was put. It also stores which
 //! process builds, by PID and start time.
 //!
 //! If that process died, the next one that creates the same index continues. It derives the rows of
-//! the round again and goes on behind the last entry: a row that was not noted has not changed. So
+//! the round again and goes on after the last entry: a row that was not noted has not changed. So
 //! the builder may be killed at any point.
 
 use std::collections::HashSet;
@@ -127,26 +127,28 @@ impl Store {
         let is_exact = exact.is_some();
         let mut reached = exact.unwrap_or_default();
         let mut putter = Putter { store: self, info, timeout, is_exact, is_alone: is_fresh };
-        let mut told = Told { last: 0, total: snapshot.count(info.table)?, go_on };
+        let mut progress = BuildProgress { last: 0, total: snapshot.count(info.table)?, go_on };
         // A small table is done before a report is due; report its begin in any case.
-        if !told.tell(done + put) {
+        if !progress.tell(done + put) {
             return Err(StoreError::Stopped);
         }
-        // First finish a round that was begun before, then go on with the rows behind it.
+        // First finish a round that was begun before, then go on with the rows after it.
         let mut is_begun = reached.upto.is_some();
         loop {
             let mut rows = rows_of(&snapshot, info, &prepared, &reached, is_begun)?;
             loop {
-                let round = rows.derive(&shapes, &mut |found| told.tell(done + put + (found / 2)))?;
+                let round = rows.derive(&shapes, &mut |found| progress.tell(done + put + (found / 2)))?;
                 let is_last = round.is_last && !is_begun;
                 if !is_begun {
                     reached.upto = round.last.clone().or_else(|| reached.from.clone());
                 }
                 putter.is_alone &= is_last;
-                putter.put_round(&round, (done, put), &reached, is_last, &mut |put| told.tell(done + put))?;
+                putter.put_round(&round, (done, put), &reached, is_last, &mut |put| {
+                    progress.tell(done + put)
+                })?;
                 if is_last {
                     // Rows that were added or deleted since the build began are not counted.
-                    told.tell(u64::MAX);
+                    progress.tell(u64::MAX);
                     return Ok(());
                 }
                 done += round.count;
@@ -162,13 +164,13 @@ impl Store {
 }
 
 /// Reports progress that never decreases and never exceeds the total.
-struct Told<'f> {
+struct BuildProgress<'f> {
     last: u64,
     total: u64,
     go_on: GoOn<'f>,
 }
 
-impl Told<'_> {
+impl BuildProgress<'_> {
     fn tell(&mut self, done: u64) -> bool {
         self.last = done.min(self.total).max(self.last);
         (self.go_on)(self.last, self.total)
@@ -231,7 +233,7 @@ pub(crate) fn own_number() -> u64 {
     u64::from(pid) | began(pid).unwrap_or(0) << 32
 }
 
-/// When a process started, if the system tells.
+/// When a process started, if the system says so.
 fn began(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The 20th field after the command, which may contain any characters.

@@ -2,7 +2,7 @@
 //!
 //! The rows are cut into many small consecutive parts. Threads take one part after the other until
 //! memory is full; what was taken by then is all rows up to one key. So any process can continue
-//! the build behind that key. The entries are kept in runs, each sorted by itself, so that no
+//! the build after that key. The entries are kept in runs, each sorted by itself, so that no
 //! single sort delays a stop for long; `Merge` merges the runs.
 
 use std::cmp::Reverse;
@@ -171,7 +171,7 @@ pub(crate) struct Rows {
 }
 
 /// Parts of the rows, in order. The taken rows have to be all rows up to one key. So when memory is
-/// full, the first of the running parts is kept as far as it was read, and the parts behind it are
+/// full, the first of the running parts is kept as far as it was read, and the parts after it are
 /// dropped and put back.
 struct Todo {
     parts: VecDeque<(usize, Scan)>,
@@ -214,7 +214,7 @@ pub(crate) struct Round<'r> {
     pub(crate) count: u64,
     /// The key of the last row.
     pub(crate) last: Option<Vec<u8>>,
-    /// Whether there are no rows behind it.
+    /// Whether there are no rows after it.
     pub(crate) is_last: bool,
     /// Their entries.
     pub(crate) runs: Vec<&'r Runs>,

@@ -11,7 +11,7 @@ use crate::catalog::row_key::TableId;
 use crate::catalog::{self, FORMAT_WITH_INDEXES, Header, TABLE_NAME_SIZE_MAX, TableState};
 use crate::error::StoreError;
 use crate::txn::scan::{Range, Row};
-use crate::txn::single::Known;
+use crate::txn::single::KnownTable;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::{TableEntry, Transaction};
 use crate::txn::whole::Whole;
@@ -39,11 +39,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn known(&self, table: TableId) -> Result<Known, StoreError> {
+    pub fn known(&self, table: TableId) -> Result<KnownTable, StoreError> {
         let state = catalog::table_state(self.read_txn(), table);
         let state = state.map_err(|error| self.database().catalog_error(error))?;
         let is_indexed = state.is_some_and(|state| state.index_serial != 0);
-        Ok(Known { table, version: self.catalog_version(), is_indexed })
+        Ok(KnownTable { table, version: self.catalog_version(), is_indexed })
     }
 }
 

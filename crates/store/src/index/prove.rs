@@ -94,7 +94,7 @@ impl Proof<'_> {
             entries.clear();
             if let Err(error) = derive.derive(&row, &shapes, &mut entries) {
                 let at = (self.info.table, row.key.to_vec());
-                self.find(Some(at), &format!("what its entries are cannot be told: {error}"));
+                self.find(Some(at), &format!("its entries cannot be derived: {error}"));
                 continue;
             }
             entries.settle();

@@ -6,9 +6,9 @@
 //! "d" + u32 table id, u32 number   dictionary  its bytes
 //! ```
 //!
-//! A transaction writes the setting when it creates the table. Progress and dictionaries are written
-//! where rows are packed, in the transaction of the tree, and never go through the log. A number is
-//! never used again for another dictionary of its table.
+//! A transaction writes the setting when it creates the table. Progress and dictionaries are
+//! written where rows are packed, in the transaction of the tree, and never go through the log. A
+//! number is never used again for another dictionary of its table.
 
 use crate::catalog::row_key::TableId;
 use crate::catalog::{CatalogError, Fields, read, sealed};
@@ -18,17 +18,17 @@ use crate::pack::DICTIONARY_SIZE_MAX;
 pub(crate) const SETTING: u8 = b'z';
 pub(crate) const PROGRESS: u8 = b'p';
 pub(crate) const DICTIONARY: u8 = b'd';
-/// The only way to compress that there is.
+/// The only setting that exists.
 const ZSTD: u8 = 1;
 
-/// How far the dictionaries of a table are.
+/// The progress of the dictionaries of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// How many dictionaries were made. The last one is in use.
     pub(crate) made: u32,
     /// Bytes of packed records for each 10,000 bytes before, when the last one was trained.
     pub(crate) ratio: u32,
-    /// Rows that were packed, or met while there was no dictionary.
+    /// Rows that were packed, or stayed plain because there was no dictionary.
     pub(crate) rows: u64,
     /// The number of rows at which to train again, whatever the ratio is.
     pub(crate) train_at: u64,

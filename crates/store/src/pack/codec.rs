@@ -14,8 +14,8 @@ use zstd_safe::{CCtx, CParameter, DCtx, DDict, DParameter, FrameFormat, compress
 
 use crate::pack::RECORD_SIZE_END;
 
-/// For rows of 130 bytes, level 1 packs 1 to 2 % worse in the same time, and level 6 takes eight times as
-/// long and gains nothing.
+/// For rows of 130 bytes, level 1 packs 1 to 2 % worse in the same time, and level 6 takes eight
+/// times as long and gains nothing.
 const LEVEL: i32 = 3;
 /// The descriptor of a single segment without a check and without a dictionary's id.
 const SINGLE_SEGMENT: u8 = 0x20;

@@ -1,13 +1,13 @@
-//! Compressed tables: each record is packed alone, with a dictionary that was trained on rows of its
-//! table.
+//! Compressed tables: each record is packed alone, with a dictionary that was trained on rows of
+//! its table.
 //!
 //! Rows are packed where they reach the tree (`packing.rs`): in a checkpoint, and in a transaction
 //! that is too large for the log. Log, memtables and write batches have plain rows, so that a put
 //! costs what it costs in any table. A row is opened where it is looked up or walked over
 //! (`opening.rs`); nothing above the store knows that it was packed.
 //!
-//! Not packed are keys, index entries, large values that are stored apart, and records of 128 KiB or
-//! more: readers use these where they lie, without a copy.
+//! Not packed are keys, index entries, large values that are stored apart, and records of 128 KiB
+//! or more: readers use these where they lie, without a copy.
 
 pub(crate) mod books;
 pub(crate) mod codec;
@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static IS_ALL: AtomicBool = AtomicBool::new(false);
 
 /// Make every table that this process creates a compressed one, unless the creator says otherwise,
-/// and train its first dictionary on its first row, so that tests can pack what other tests store. Such a dictionary is worth nothing.
+/// and train its first dictionary on its first row, so that tests can pack what other tests store.
+/// Such a dictionary is worth nothing.
 pub fn compress_all(is_all: bool) {
     IS_ALL.store(is_all, Ordering::Relaxed);
 }

@@ -1,9 +1,9 @@
 //! Packs the rows of compressed tables on their way into the tree.
 //!
-//! Each transaction of the tree passes through here. The first some hundred rows of a table stay
-//! plain, and the first dictionary is trained on them. Another one is trained at certain numbers of
-//! rows, and whenever the rows since then are packed worse than those at the last training: with
-//! those, and kept if it does better. Older dictionaries stay, since rows name them.
+//! Each transaction of the tree passes through here. The first few hundred rows of a table stay
+//! plain, and the first dictionary is trained on them. Further ones are trained on the newest rows:
+//! at certain numbers of rows, and whenever rows are packed worse than at the last training. A new
+//! dictionary is kept if it packs better. Older ones stay, since rows name them.
 
 use crate::catalog::CatalogError;
 use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, write_packed_head};
@@ -292,7 +292,8 @@ impl Pack {
         })
     }
 
-    /// Train a dictionary on the samples. It is used from now on, if it is better than the last one.
+    /// Train a dictionary on the samples. It is used from now on, if it is better than the last
+    /// one.
     fn learn(&mut self, txn: &mut dyn WriteTxn, table: TableId) -> Result<(), EngineError> {
         let trained = {
             let mut samples = std::mem::take(&mut self.samples);
@@ -498,8 +499,8 @@ impl WriteTxn for Packing {
     fn rollback(&mut self) -> Result<(), EngineError> {
         self.is_ready = false;
         self.txn.rollback()?;
-        // Dictionaries may have gone with the rows. Their numbers are not used again, since the rows
-        // of this transaction may have been read meanwhile.
+        // Dictionaries may have gone with the rows. Their numbers are not used again, since the
+        // rows of this transaction may have been read meanwhile.
         for table in std::mem::take(&mut self.tables) {
             if let Some(pack) = table.pack
                 && let Some(index) = self.table_of(Prefix::of(table.id).as_bytes())?

@@ -15,14 +15,14 @@ pub(crate) struct Entry<'e> {
 /// Entries with reusable memory.
 pub(crate) struct Entries {
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<EntrySpan>,
     /// What all codes begin with.
     common: Vec<u8>,
     is_sorted: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct EntrySpan {
     number: u64,
     start: usize,
     code_size: u32,
@@ -52,10 +52,10 @@ impl Entries {
         }
         let rest_size = self.bytes.len() - start - code.len();
         let (code_size, rest_size) = (code.len() as u32, rest_size as u32);
-        self.places.push(Place { number: 0, start, code_size, rest_size });
+        self.places.push(EntrySpan { number: 0, start, code_size, rest_size });
     }
 
-    /// Add the entries of another one behind these.
+    /// Add the entries of another one after these.
     pub(crate) fn append(&mut self, other: &Self) {
         for entry in (0..other.len()).filter_map(|index| other.get(index)) {
             self.push(entry.code, &[entry.rest]);
@@ -83,7 +83,7 @@ impl Entries {
 
     /// How much memory they use.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + self.places.len() * size_of::<Place>()
+        self.bytes.len() + self.places.len() * size_of::<EntrySpan>()
     }
 
     pub(crate) fn clear(&mut self) {
@@ -112,12 +112,12 @@ impl Entries {
         });
     }
 
-    fn at(&self, place: &Place) -> Entry<'_> {
+    fn at(&self, place: &EntrySpan) -> Entry<'_> {
         entry_at(&self.bytes, place)
     }
 }
 
-fn entry_at<'e>(bytes: &'e [u8], place: &Place) -> Entry<'e> {
+fn entry_at<'e>(bytes: &'e [u8], place: &EntrySpan) -> Entry<'e> {
     let bytes = bytes.get(place.start..).unwrap_or_default();
     let (code, rest) = bytes.split_at_checked(place.code_size as usize).unwrap_or_default();
     Entry { code, rest: rest.get(..place.rest_size as usize).unwrap_or_default() }

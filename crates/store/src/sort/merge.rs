@@ -56,7 +56,7 @@ impl Part<'_> {
 }
 
 impl<'e> Merge<'e> {
-    /// A merge of runs, and behind them of sorted entries in memory.
+    /// A merge of runs, and after them of sorted entries in memory.
     pub(crate) fn new(runs: &[Run], entries: &'e Entries) -> io::Result<Self> {
         let size = (READ_SIZE / runs.len().max(1)).clamp(READ_SIZE_MIN, READ_SIZE_MAX);
         let mut parts: Vec<Part<'e>> = Vec::with_capacity(runs.len() + 1);

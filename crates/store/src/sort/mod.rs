@@ -14,7 +14,7 @@ pub(crate) use merge::Merge;
 pub(crate) use runs::Run;
 pub(crate) use spill::Spill;
 
-/// The eight bytes behind the first `skipped` ones, as a number that decides most comparisons.
+/// The eight bytes after the first `skipped` ones, as a number that decides most comparisons.
 fn number_of(code: &[u8], skipped: usize) -> u64 {
     let code = code.get(skipped..).unwrap_or_default();
     if let Some(first) = code.first_chunk() {

@@ -58,7 +58,7 @@ pub(crate) struct Run {
 impl Run {
     /// Write sorted entries, those that it was made for.
     pub(crate) fn write(&self, entries: &Entries) -> io::Result<()> {
-        let place = Place { file: &self.file, at: self.start };
+        let place = FileWriter { file: &self.file, at: self.start };
         let mut file = BufWriter::with_capacity(WRITTEN_SIZE, place);
         for entry in (0..entries.len()).filter_map(|index| entries.get(index)) {
             file.write_all(&(entry.code.len() as u32).to_le_bytes())?;
@@ -83,12 +83,12 @@ impl Run {
     }
 }
 
-struct Place<'f> {
+struct FileWriter<'f> {
     file: &'f File,
     at: u64,
 }
 
-impl Write for Place<'_> {
+impl Write for FileWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let size = self.file.write_at(bytes, self.at)?;
         self.at += size as u64;

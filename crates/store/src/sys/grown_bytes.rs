@@ -178,7 +178,7 @@ impl Pinned {
         // The usual case.
         if address.is_none() && !start.is_null() && size <= size_of(number) - at {
             for part in parts {
-                // SAFETY: the target is in the bucket (4), and behind `end`: no thread reads it,
+                // SAFETY: the target is in the bucket (4), and after `end`: no thread reads it,
                 // and no other writes it (3).
                 copy(unsafe { std::slice::from_raw_parts_mut(start.add(at), part.len()) }, part);
                 at += part.len();
@@ -207,7 +207,7 @@ impl Pinned {
         };
         for part in parts {
             // SAFETY: the target is in the bucket (4; the loop has looked for one with room for all
-            // parts), and behind `end`: no thread reads it, and no other writes it (3).
+            // parts), and after `end`: no thread reads it, and no other writes it (3).
             copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), part.len()) }, part);
             offset += part.len();
         }
@@ -215,14 +215,14 @@ impl Pinned {
         Some(place)
     }
 
-    /// Mark this many bytes behind `end` as a gap, if their bucket exists.
+    /// Mark this many bytes after `end` as a gap, if their bucket exists.
     fn leave_out(&self, _pen: &mut Pen, place: u64, size: usize) {
         let (number, offset) = locate(place);
         let start = self.start_of(number);
         if size > 0 && !start.is_null() {
             let word = (GAP + size as u64).to_le_bytes();
-            // SAFETY: the target is in the bucket (4), and behind `end`: no thread reads it, and no
-            // other writes it (3). Places, and so the rest of a bucket behind one, are multiples of
+            // SAFETY: the target is in the bucket (4), and after `end`: no thread reads it, and no
+            // other writes it (3). Places, and so the rest of a bucket after one, are multiples of
             // a word's size.
             copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), word.len()) }, &word);
         }

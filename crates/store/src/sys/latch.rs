@@ -38,7 +38,7 @@ pub(crate) struct Latch<T> {
 unsafe impl<T: Send> Sync for Latch<T> {}
 
 /// Access to the content, until this is dropped.
-pub(crate) struct Held<'a, T> {
+pub(crate) struct LatchGuard<'a, T> {
     latch: &'a Latch<T>,
     /// Sent to another thread, or shared, as the content itself may be.
     _content: PhantomData<&'a mut T>,
@@ -51,7 +51,7 @@ impl<T> Latch<T> {
 
     /// Wait for the latch and take it.
     #[inline]
-    pub(crate) fn lock(&self) -> Held<'_, T> {
+    pub(crate) fn lock(&self) -> LatchGuard<'_, T> {
         match self.try_lock() {
             Some(held) => held,
             None => self.wait(),
@@ -60,13 +60,13 @@ impl<T> Latch<T> {
 
     /// Take the latch if it is free.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
+    pub(crate) fn try_lock(&self) -> Option<LatchGuard<'_, T>> {
         self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(Held { latch: self, _content: PhantomData })
+        Some(LatchGuard { latch: self, _content: PhantomData })
     }
 
     #[cold]
-    fn wait(&self) -> Held<'_, T> {
+    fn wait(&self) -> LatchGuard<'_, T> {
         for _ in 0..SPINS {
             std::hint::spin_loop();
             if self.held.load(Ordering::Relaxed) == 0
@@ -94,18 +94,18 @@ impl<T> Latch<T> {
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for LatchGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the owner of a `Held` has changed the word (the invariant), and references end
-        // before it is dropped.
+        // SAFETY: the owner of a `LatchGuard` has changed the word (the invariant), and references
+        // end before it is dropped.
         unsafe { &*self.latch.content.get() }
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for LatchGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above, and `self` is borrowed mutably.
@@ -113,7 +113,7 @@ impl<T> DerefMut for Held<'_, T> {
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for LatchGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.latch.held.store(0, Ordering::Release);

@@ -30,12 +30,12 @@ const CHUNK_SIZE: usize = 1 << 16;
 const CHUNKS_AT_ONCE: usize = 16;
 /// No log is shorter.
 const HEAD_SIZE: u64 = 40_960;
-/// How much of a log is written when it is made, where room cannot be reserved, and mapped where the
-/// address space is limited.
+/// How much of a log is written when it is made, where room cannot be reserved, and mapped where
+/// the address space is limited.
 const WRITTEN_SIZE: u64 = HEAD_SIZE + 2 * SIZE_USUAL;
 /// Where the heads of the segments are.
 const SEGMENT_HEADS_AT: u64 = 4096;
-/// The offset of the bytes that openers lock: behind everything that is ever written.
+/// The offset of the bytes that openers lock: after everything that is ever written.
 pub(crate) const MEMBERS_AT: i64 = 1 << 40;
 /// Where the members' PIDs are.
 const PIDS_AT: u64 = 8192;
@@ -107,7 +107,7 @@ pub(crate) struct FileSpace {
     is_named: AtomicBool,
     /// How many words there can be; a map of fewer ends before.
     capacity: usize,
-    /// Chunks behind the head that have room on the disk: one more than the number in the head
+    /// Chunks after the head that have room on the disk: one more than the number in the head
     /// (`PUNCHED`) for which that holds.
     reserved: Box<[AtomicU64]>,
     /// The same, for chunks whose pages are ready for this process.
@@ -137,7 +137,7 @@ impl FileSpace {
         Self::open_mapped(path, count, creates_for, is_writable, mapped_max)
     }
 
-    /// As `open`, with a map of at most so many bytes. What is behind it is read and written by
+    /// As `open`, with a map of at most so many bytes. What is after it is read and written by
     /// system calls.
     pub(crate) fn open_mapped(
         path: &Path,
@@ -259,8 +259,8 @@ impl FileSpace {
         self.words.get(PUNCHED).map_or(0, |word| word.load(Ordering::Acquire) & (u64::MAX >> 1))
     }
 
-    /// Reserve room for a chunk, and for some chunks after it. Only the writer may add what the file
-    /// system cannot reserve.
+    /// Reserve room for a chunk, and for some chunks after it. Only the writer may add what the
+    /// file system cannot reserve.
     fn reserve_chunk(&self, file: &File, chunk: usize, is_writer: bool) -> io::Result<()> {
         if self.is_reserved(chunk) {
             return Ok(());
@@ -268,7 +268,7 @@ impl FileSpace {
         let punched = self.punched();
         // Segments take chunks in turn. The chunks between are reserved too: each hole would be a
         // separate extent on the disk, to be freed separately. That was most of the time of closing
-        // on disks that are told of freed blocks (`discard`).
+        // on disks to which freed blocks are reported (`discard`).
         let mut from = chunk;
         while from > 0 && !self.is_reserved(from - 1) {
             from -= 1;
@@ -529,7 +529,8 @@ impl Space for FileSpace {
         let first = (words.start * 8).saturating_sub(HEAD_SIZE as usize).div_ceil(CHUNK_SIZE);
         let (start, end) = (self.bytes_of(first).start, file.metadata()?.len().min(words.end as u64 * 8));
         let Some(word) = self.words.get(PUNCHED).filter(|_| start < end) else { return Ok(()) };
-        // Odd meanwhile: no thread takes a chunk for prepared that is about to be given back.
+        // Odd until the hole is made, so that no thread counts a chunk as prepared that is about to
+        // go.
         word.fetch_or(1, Ordering::AcqRel);
         let punched = os::punch(file, start, end - start);
         word.fetch_add(1, Ordering::AcqRel);
@@ -545,7 +546,7 @@ impl Space for FileSpace {
         if self.punched() % 2 == 1
             && let Some(word) = self.words.get(PUNCHED)
         {
-            // The process that gave room back died meanwhile: it had the writer lock.
+            // A process has died while it gave room back: it had the writer lock.
             word.fetch_add(1, Ordering::AcqRel);
         }
         let (first, last) = (chunk_of(words.start * 8), chunk_of((words.end * 8).saturating_sub(1)));

@@ -81,7 +81,7 @@ pub fn thread_number() -> u64 {
     NUMBER.with(|number| *number)
 }
 
-/// Whether the calling thread is the process's first one. True if the system does not tell.
+/// Whether the calling thread is the process's first one. True if the system does not say.
 #[must_use]
 pub fn is_first_thread() -> bool {
     #[cfg(target_os = "linux")]
@@ -382,8 +382,8 @@ pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
     }
 }
 
-/// Give back the room of a part of a file, which reads as zeros from then on. Does nothing where the
-/// file system does not support it.
+/// Give back the room of a part of a file, which reads as zeros from then on. Does nothing where
+/// the file system does not support it.
 #[cfg(target_os = "linux")]
 pub(crate) fn punch(file: &File, offset: u64, size: u64) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -405,7 +405,7 @@ pub(crate) fn punch(_file: &File, _offset: u64, _size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Write all parts, one behind the other, from an offset on.
+/// Write all parts, one after the other, from an offset on.
 pub(crate) fn write_all_at(file: &File, mut parts: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
     const PARTS_MAX: libc::c_int = 16;
     while parts.iter().any(|part| !part.is_empty()) {
@@ -453,7 +453,7 @@ pub(crate) fn reserve(_file: &File, _offset: u64, _size: u64) -> io::Result<bool
     Ok(false)
 }
 
-/// Whether a part of a file was never written. False if the file system does not tell.
+/// Whether a part of a file was never written. False if the file system does not say.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
     // SAFETY: the descriptor is open while `file` is borrowed; its position is not used.
@@ -471,7 +471,7 @@ pub(crate) fn is_hole(_file: &File, _start: u64, _end: u64) -> bool {
     false
 }
 
-/// The PID namespace of this process, usually its container's; 0 if the system does not tell. Not
+/// The PID namespace of this process, usually its container's; 0 if the system does not say. Not
 /// cached: a child may have another one.
 pub(crate) fn pid_namespace() -> u32 {
     // "pid:[4026531836]"

@@ -1,7 +1,7 @@
 //! A background thread that frees resources, so that closing does not wait for it.
 //!
 //! Unmapping a log and freeing its disk space take as long as a tenth of closing a small database,
-//! and longer if the log was long or the disk is told of each freed block (`discard`). A thread
+//! and longer if the log was long or each freed block is reported to the disk (`discard`). A thread
 //! does this while the closing thread goes on. It is the checkpointer's thread if there is one,
 //! since starting another takes as long again.
 
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_is_dropped_by_another_thread_once_its_work_is_done() {
-        struct Told(Sender<thread::ThreadId>);
-        impl Drop for Told {
+        struct ReportsDrop(Sender<thread::ThreadId>);
+        impl Drop for ReportsDrop {
             fn drop(&mut self) {
                 self.0.send(thread::current().id()).unwrap();
             }
@@ -86,8 +86,8 @@ mod tests {
         };
         let reclaimer = Reclaimer::begin("reclaims", work).unwrap();
         let own = reclaimer.thread().id();
-        reclaimer.hand(Told(tell.clone()));
-        reclaimer.hand(Told(tell));
+        reclaimer.hand(ReportsDrop(tell.clone()));
+        reclaimer.hand(ReportsDrop(tell));
         assert!(told.try_recv().is_err(), "it is at work");
         is_over.store(true, Ordering::Release);
         // Dropping wakes it.

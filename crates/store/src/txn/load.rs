@@ -64,7 +64,7 @@ pub(crate) struct Load {
 #[derive(Default)]
 struct Level {
     runs: Vec<Run>,
-    /// The rows behind those of the runs.
+    /// The rows after those of the runs.
     filling: Entries,
 }
 

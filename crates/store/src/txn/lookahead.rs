@@ -2,9 +2,9 @@
 //! over the table.
 //!
 //! A row in a part of the tree that no processor cache holds takes a microsecond, nearly all of it
-//! waits for memory. Several rows that are found together (`engine/lmdb/search_many.rs`) wait at the
-//! same time. Rows under keys near each other need no such help, since a search begins at the leaf
-//! of the last search.
+//! waits for memory. Several rows that are found together (`engine/lmdb/search_many.rs`) wait at
+//! the same time. Rows under keys near each other need no such help, since a search begins at the
+//! leaf of the last search.
 
 use std::ops::Range;
 

@@ -24,7 +24,7 @@ pub trait Reader: Large + Sized {
     type Shapes: Shapes;
     /// A walk over rows. It is given its reader with each step.
     type Scan;
-    /// Whether it reads what is committed, of which the engine's pages tell the counts.
+    /// Whether it reads committed rows, whose counts are in the engine's pages.
     const IS_COMMITTED: bool;
 
     /// The row under a key.
@@ -40,7 +40,8 @@ pub trait Reader: Large + Sized {
     /// As `get`.
     fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>, StoreError>;
 
-    /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
+    /// What `work` makes of the first row of a walk, without making one; `None` where there is
+    /// none.
     ///
     /// # Errors
     /// As [`Scan::next`].
@@ -68,7 +69,8 @@ pub trait Reader: Large + Sized {
         use_row: impl FnOnce(Row<'_>) -> T,
     ) -> Result<Option<T>, StoreError>;
 
-    /// Gives the next rows to `visit`, until it breaks. Returns what it said last; `None` at the end of the walk.
+    /// Gives the next rows to `visit`, until it breaks. Returns what it said last; `None` at the
+    /// end of the walk.
     ///
     /// # Errors
     /// As [`Scan::next`].
@@ -96,13 +98,13 @@ pub trait Reader: Large + Sized {
     /// When there is no room for one more reader.
     fn committed(&self) -> Result<Snapshot, StoreError>;
 
-    /// How many rows are in a range, roughly. In a transaction it is what was committed before that tells.
+    /// How many rows are in a range, roughly. In a transaction: of those committed before it.
     ///
     /// # Errors
     /// As [`Snapshot::estimate`].
     fn estimate(&self, table: TableId, range: &Range) -> Result<u64, StoreError> {
         match self.committed()?.estimate(table, range) {
-            // Made by this transaction: nothing tells where its rows lie.
+            // Made by this transaction: there are no pages to estimate from.
             Err(StoreError::NoSuchTable { .. }) => Ok(self.count(table)?.div_ceil(3)),
             estimate => estimate,
         }

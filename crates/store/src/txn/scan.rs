@@ -59,7 +59,7 @@ impl Range {
 pub struct Row<'a> {
     /// The key's code.
     pub key: &'a [u8],
-    /// What the code does not tell about the key; mostly empty.
+    /// What the code leaves out of the key; mostly empty.
     pub spelling: &'a [u8],
     /// The record.
     pub record: &'a [u8],
@@ -330,7 +330,7 @@ impl Scan {
     }
 
     /// The next row, if it is in the page that was read last, sound, and not packed. `pass` moves
-    /// behind it.
+    /// after it.
     #[inline]
     #[must_use]
     pub fn at_hand(&self) -> Option<Row<'_>> {
@@ -340,7 +340,7 @@ impl Scan {
         self.range.row(*self.walk.entries().get(self.index)?)
     }
 
-    /// Move behind the row of `at_hand`.
+    /// Move after the row of `at_hand`.
     #[inline]
     pub fn pass(&mut self) {
         self.index += 1;

@@ -17,7 +17,7 @@ use crate::sys::short;
 
 /// A table, and the version of the catalog in which it was found (`Snapshot::catalog_version`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownTable {
     /// The table.
     pub table: TableId,
     /// The version.
@@ -63,7 +63,7 @@ impl Hold {
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
-    pub fn put(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
+    pub fn put(&self, known: KnownTable, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
         self.alter(known, key, false, |key, old, out| {
             push_cell(key, record, out);
             Some((Choice::Put, old.is_some()))
@@ -78,7 +78,7 @@ impl Hold {
     #[inline]
     pub fn put_new(
         &self,
-        known: Known,
+        known: KnownTable,
         key: &[u8],
         record: &[u8],
         version: u64,
@@ -101,7 +101,7 @@ impl Hold {
     #[inline]
     pub fn change<R>(
         &self,
-        known: Known,
+        known: KnownTable,
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Option<R>,
     ) -> Result<AtOnce<R>, StoreError> {
@@ -121,19 +121,19 @@ impl Hold {
     ///
     /// # Errors
     /// As [`crate::Transaction::delete`] and its commit.
-    pub fn delete(&self, known: Known, key: &[u8]) -> Result<AtOnce<()>, StoreError> {
+    pub fn delete(&self, known: KnownTable, key: &[u8]) -> Result<AtOnce<()>, StoreError> {
         if known.is_indexed || self.is_slow || !self.keeps_next_int(known.table, key)? {
             return Ok(AtOnce::Unable);
         }
         self.alter(known, key, false, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
 
-    /// Change a row at once, if it is there as a plain cell or not at all. Unless `reads`, the record
-    /// of a packed cell is left out.
+    /// Change a row at once, if it is there as a plain cell or not at all. Unless `reads`, the
+    /// record of a packed cell is left out.
     #[inline]
     fn alter<R>(
         &self,
-        known: Known,
+        known: KnownTable,
         key: &[u8],
         reads: bool,
         mut change: impl FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
@@ -201,7 +201,7 @@ impl Hold {
     #[inline]
     pub fn show(
         &self,
-        known: Known,
+        known: KnownTable,
         key: &[u8],
         mut show: impl FnMut(&[u8]),
     ) -> Result<AtOnce<bool>, StoreError> {

@@ -27,7 +27,7 @@ use crate::store::Durability;
 use crate::txn::gate::GateGuard;
 use crate::txn::load::Load;
 use crate::txn::scan::{Range, Row, RowRange};
-use crate::txn::single::Known;
+use crate::txn::single::KnownTable;
 use crate::txn::transaction_scan::{DirtyScan, TransactionScan};
 use crate::txn::writer_lock;
 
@@ -313,11 +313,11 @@ impl Transaction {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn known(&self, table: TableId) -> Result<Option<Known>, StoreError> {
+    pub fn known(&self, table: TableId) -> Result<Option<KnownTable>, StoreError> {
         let Some(version) = self.catalog_version else { return Ok(None) };
         let state = catalog::table_state(self.reader()?, table);
         let state = state.map_err(|error| self.database.catalog_error(error))?;
-        Ok(state.map(|state| Known { table, version, is_indexed: state.index_serial != 0 }))
+        Ok(state.map(|state| KnownTable { table, version, is_indexed: state.index_serial != 0 }))
     }
 
     pub(crate) fn catalog_changed(&mut self) {

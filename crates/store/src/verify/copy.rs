@@ -28,7 +28,7 @@ use crate::verify::pages::PageFile;
 const PART_SIZE: usize = 32 << 20;
 
 /// A new file, which is removed unless it is finished. It is locked while it is being made, so that
-/// leftovers of a dead process can be told from it.
+/// leftovers of a dead process can be distinguished from it.
 pub(crate) struct NewFile {
     path: PathBuf,
     held: Option<OwnFile>,

@@ -244,8 +244,9 @@ impl Store {
     }
 
     /// Make the file shorter while this and other processes use it: pages at its end are moved to
-    /// free pages, in small commits that change no row. `go_on` is called with the pages of the file
-    /// and those that it should have. Pages that a snapshot sees stay, and so may the file's size.
+    /// free pages, in small commits that change no row. `go_on` is called with the pages of the
+    /// file and those that it should have. Pages that a snapshot sees stay, and so may the file's
+    /// size.
     ///
     /// # Errors
     /// `ReadOnly`; `Busy` if others have the file locked for longer than `timeout`; `DiskFull`;

@@ -351,7 +351,7 @@ impl PageMap {
             return self.unused_in_meta(number, inside);
         }
         let Some(what) = self.uses.get(usize::try_from(number).ok()?) else {
-            return Some("behind the last page");
+            return Some("after the last page");
         };
         match what {
             Use::Nothing => None,
@@ -375,7 +375,7 @@ impl PageMap {
             return None;
         }
         if inside >= META_SIZE {
-            return Some("behind what a meta page holds");
+            return Some("after what a meta page holds");
         }
         // Number, flags and the two magic numbers are checked; padding, `lower` and `upper` have no
         // meaning there.
@@ -389,7 +389,7 @@ impl PageMap {
 }
 
 fn unused_in_large(inside: usize, size: usize) -> Option<&'static str> {
-    (inside >= PAGE_HEAD_SIZE + size).then_some("behind the end of a large value")
+    (inside >= PAGE_HEAD_SIZE + size).then_some("after the end of a large value")
 }
 
 fn unused_in_page(page: &Page, inside: usize, is_free_tree: bool) -> Option<&'static str> {
@@ -415,13 +415,13 @@ fn unused_in_page(page: &Page, inside: usize, is_free_tree: bool) -> Option<&'st
             return Some("the slack of a branch's key");
         }
         if is_key && is_free_tree {
-            return Some("when a page became free, which only matters while somebody reads that version");
+            return Some("when a page became free, which only matters while a process reads that version");
         }
         if is_free_tree && !page.is_branch() {
             let node = page.leaf_node(index).ok()?;
             let used = free_list(node.data).map(|list| 8 + 8 * list.len())?;
             if inside >= key_end + used {
-                return Some("behind the end of a list of free pages");
+                return Some("after the end of a list of free pages");
             }
         }
     }

@@ -1,12 +1,13 @@
-//! How long the log may be: as long as the write load, the tree and the memory of the writers allow.
+//! How long the log may be: as long as the write load, the tree and the memory of the writers
+//! allow.
 //!
-//! A checkpoint of few commits rewrites a page of the tree for almost each row, one of many rewrites
-//! it once for several rows. So a segment may grow to a few times the size of the tree. What is in
-//! the two segments is also in a memtable of each process, so the two together take at most the
-//! `memory=` of the process that has the least, of those that write. The disk limits them too.
+//! A checkpoint of few commits rewrites a page of the tree for almost each row, one of many
+//! rewrites it once for several rows. So a segment may grow to a few times the size of the tree.
+//! Each process also has the content of both segments in memtables. So both together take at most
+//! the least `memory=` of the processes that write. The free disk limits them, too.
 //!
-//! The limit is this process's alone, and a hint: processes that disagree only run their checkpoints
-//! at other moments. What a segment can hold at most is in the log's head.
+//! The limit is this process's alone, and a hint: processes that disagree only run their
+//! checkpoints at other moments. What a segment can hold at most is in the log's head.
 //!
 //! ```text
 //! word 524 on  a byte for each member, from 1 to 4,000: 0, or the memory that it may take if it
@@ -20,25 +21,25 @@ use crate::wal::memtable::Memtable;
 use crate::wal::segments::Segments;
 use crate::wal::space::MEMBER_MAX;
 
-/// The memory that a process gives to its memtables unless it says otherwise.
+/// The memory that a process gives to its memtables without `memory=`.
 pub const MEMORY_USUAL: u64 = 256 << 20;
-/// The least that it can say.
+/// The least that `memory=` can give.
 pub const MEMORY_MIN: u64 = 8 << 20;
 /// What a segment may have over any tree. More than that depends on the tree and the disk.
 pub(crate) const SIZE_USUAL: u64 = 32 << 20;
-/// A segment of more than this many times the tree has each page rewritten once per checkpoint at
-/// any rate.
+/// If a segment is this many times as large as the tree, a checkpoint rewrites each page once. A
+/// larger segment would save nothing.
 const TREE_SHARE: u64 = 4;
 /// The share of the free disk that a segment may take.
 const DISK_SHARE: u64 = 8;
-/// How much a memtable takes for 16 bytes of WAL records: at the begin, at least, and at most.
+/// How many bytes a memtable takes for 16 bytes of WAL records: at first, at least, and at most.
 const WEIGHT_FIRST: u32 = 20;
 const WEIGHT_MIN: u32 = 17;
 const WEIGHT_MAX: u32 = 64;
-/// Memtables of fewer WAL records say little about the next.
+/// Memtables with fewer bytes of WAL records say little about later ones.
 const WEIGHED_SIZE: u64 = 4 << 20;
 
-/// What a log keeps of its room when nothing was written for a while.
+/// The room that a log keeps when nothing was written for a while.
 pub(crate) const SIZE_AT_REST: u64 = 16 << 20;
 
 /// The first word of the members' memory, and how many members are in a word.
@@ -163,7 +164,7 @@ impl Segments {
         self.room.bound(tree_size);
     }
 
-    /// Give back the room behind what a log at rest has. The caller holds the writer lock, and
+    /// Give back the room after what a log at rest has. The caller holds the writer lock, and
     /// neither segment has a WAL record that the tree lacks.
     pub(crate) fn shrink(&self) -> std::io::Result<()> {
         self.space().punch((SIZE_AT_REST / 8) as usize..self.space().capacity())

@@ -69,7 +69,7 @@ struct Chain {
 }
 
 /// Read a segment from its begin to the end of its chain. Calls `take` with each WAL record and its
-/// sequence number; one that it refuses is behind the end.
+/// sequence number; one that it refuses is after the end.
 fn read_chain(
     segments: &Segments,
     segment: usize,
@@ -92,7 +92,7 @@ fn read_chain(
     chain
 }
 
-/// The end of a segment's chain. A WAL record whose large values a power cut took is behind it, if
+/// The end of a segment's chain. A WAL record whose large values a power cut took is after it, if
 /// `verifies`: they are in another file than the log, so that either may be on the disk first.
 fn end_of_chain(
     segments: &Segments,
@@ -250,8 +250,8 @@ impl Shared {
         self.checkpoint_and((writers_until, tree_until), go_on, &mut |_, _| Ok(true))
     }
 
-    /// As `checkpoint_until`. `also` is called before the commit, with whether the tree then has all
-    /// that is in the log; if it returns false, nothing is committed.
+    /// As `checkpoint_until`. `also` is called before the commit, with whether the tree then has
+    /// all that is in the log; if it returns false, nothing is committed.
     pub(crate) fn checkpoint_and(
         self: &Arc<Self>,
         (writers_until, tree_until): (Instant, Instant),
@@ -357,7 +357,7 @@ impl Shared {
                         memtable.add(&mut pen, sequence, wal_record);
                     }
                     read += wal_record.len() as u64;
-                    // Behind the end there may be one whose large values were lost.
+                    // After the end there may be one whose large values were lost.
                     read <= end
                 });
             reserved?;
@@ -663,11 +663,11 @@ mod tests {
     /// A tree whose syncs fail on request. It counts how often it was written again.
     struct Unsynced {
         tree: MemoryEngine,
-        told: Arc<Told>,
+        state: Arc<TreeState>,
     }
 
     #[derive(Default)]
-    struct Told {
+    struct TreeState {
         fails: AtomicBool,
         written_again: AtomicU64,
     }
@@ -691,14 +691,14 @@ mod tests {
 
         fn sync(&self) -> Result<(), EngineError> {
             // The system reports a failure once.
-            if self.told.fails.swap(false, Ordering::Relaxed) {
+            if self.state.fails.swap(false, Ordering::Relaxed) {
                 return Err(EngineError::Io(std::io::Error::from_raw_os_error(libc::EIO)));
             }
             Ok(())
         }
 
         fn write_again(&self) -> Result<(), EngineError> {
-            self.told.written_again.fetch_add(1, Ordering::Relaxed);
+            self.state.written_again.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
 
@@ -713,8 +713,8 @@ mod tests {
 
     #[test]
     fn a_tree_that_could_not_be_synced_keeps_the_log_that_it_was_written_from() {
-        let told = Arc::new(Told::default());
-        let tree = Box::new(Unsynced { tree: MemoryEngine::new(), told: Arc::clone(&told) });
+        let state = Arc::new(TreeState::default());
+        let tree = Box::new(Unsynced { tree: MemoryEngine::new(), state: Arc::clone(&state) });
         let engine = LoggedEngine::in_memory(tree, 1 << 16).unwrap();
         put(&engine, 0);
         settle(&engine);
@@ -725,7 +725,7 @@ mod tests {
         let before = heads();
         // The tree's writer died before it published that the tree is on the disk.
         segments.begin_counting(0);
-        told.fails.store(true, Ordering::Relaxed);
+        state.fails.store(true, Ordering::Relaxed);
         let settled = || engine.settle(Duration::ZERO, Duration::ZERO);
         assert!(matches!(settled().unwrap_err(), EngineError::Io(_)));
         // That the next sync succeeds proves nothing.
@@ -736,13 +736,13 @@ mod tests {
         // Nor does it for a process that opens the tree next, until that process has written all of
         // the tree again.
         let again = Segments::new(Box::new(MemorySpace::copy_of(segments.space())), [0; 16]);
-        told.fails.store(true, Ordering::Relaxed);
+        state.fails.store(true, Ordering::Relaxed);
         for (is_first, written) in [(true, 1), (false, 2)] {
             let settled = settle_tree(&*engine.shared.tree, &again);
             assert_eq!((settled.is_err(), again.has_failed_tree()), (is_first, is_first));
-            assert_eq!(told.written_again.load(Ordering::Relaxed), written);
+            assert_eq!(state.written_again.load(Ordering::Relaxed), written);
         }
         settle_tree(&*engine.shared.tree, &again).unwrap();
-        assert_eq!(told.written_again.load(Ordering::Relaxed), 2, "it is on the disk");
+        assert_eq!(state.written_again.load(Ordering::Relaxed), 2, "it is on the disk");
     }
 }

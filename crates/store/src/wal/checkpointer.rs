@@ -6,12 +6,13 @@
 //! - Every second it syncs the WAL records that nothing else has synced.
 //! - It runs a checkpoint when the active segment is so full that writers would soon find no room,
 //!   or its oldest WAL record is some seconds old.
-//! - It sets how long the log may be (`budget.rs`), and gives its room back when nothing is written.
+//! - It sets how long the log may be (`budget.rs`), and gives its room back when nothing is
+//!   written.
 //! - It takes pages for large values ahead, and gives them back (`refill.rs`).
 //! - It prepares the log's next pieces, which took an eighth of the time of ten thousand puts.
 //!
-//! It waits for no writer, and a writer waits for it only if the log is full. A large checkpoint has a
-//! thread of its own, so that the others are done meanwhile.
+//! It waits for no writer, and a writer waits for it only if the log is full. A large checkpoint
+//! has a thread of its own, so that the others are done meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,19 +52,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// about to end. Dropping does not join the thread: to wake and end a thread takes a tenth of the
 /// time of closing.
 pub(crate) struct Checkpointer {
-    kept: Arc<Kept>,
+    kept: Arc<Job>,
     thread: Option<Reclaimer>,
     generation: u64,
 }
 
 /// What the thread works on; `None` tells it to end. Locked while the thread works.
-struct Kept {
+struct Job {
     shared: Mutex<Option<Arc<Shared>>>,
     /// A caller waits for the thread to let go.
     ends: AtomicBool,
 }
 
-impl Kept {
+impl Job {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Shared>>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +73,7 @@ impl Kept {
 impl Checkpointer {
     /// Start the thread for a log.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let kept = Kept { shared: Mutex::new(Some(Arc::clone(shared))), ends: AtomicBool::new(false) };
+        let kept = Job { shared: Mutex::new(Some(Arc::clone(shared))), ends: AtomicBool::new(false) };
         let kept = Arc::new(kept);
         let own = Arc::clone(&kept);
         let thread = Reclaimer::begin("pellucid-log", move || keep(&own))?;
@@ -115,9 +116,9 @@ fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Op
     since.filter(|_| matches!(done, Ok(Done::InTheWay)))
 }
 
-/// How fast the log is filled, and how long checkpoints take: they decide how full a segment is when
-/// it is sealed. The later that is, the more rows share a page that is written. But while it is
-/// written, the writers need the other segment.
+/// How fast the log is filled, and how long checkpoints take: they decide how full a segment is
+/// when it is sealed. The later that is, the more rows share a page that is written. But while it
+/// is written, the writers need the other segment.
 #[derive(Default)]
 struct Pace {
     /// The tail at the last look, and when that was.
@@ -270,7 +271,7 @@ impl Watch {
     }
 }
 
-fn keep(kept: &Kept) {
+fn keep(kept: &Job) {
     // The thread was started for the first commit, which follows at once. Do not sync before it: if
     // the sync failed, that commit would be refused instead of being reported as possibly lost.
     for _ in 0..FIRST_LOOKS {
@@ -373,7 +374,7 @@ mod tests {
         // Six pieces are in use; the other segment's pieces lie between.
         assert!(prepared.iter().all(|piece| piece % 2 == 0 && *piece >= 4), "{prepared:?}");
         assert!(prepared.contains(&12) && prepared.iter().all(|piece| *piece <= 2 * (5 + 5)), "{prepared:?}");
-        assert_eq!(prepared_by(1, false, None), [], "nobody knows whether a second piece will be needed");
+        assert_eq!(prepared_by(1, false, None), [], "a second piece may not be needed");
         assert_eq!(prepared_by(12, true, None), [], "to wait for the disk takes longer");
     }
 

@@ -1,9 +1,9 @@
 //! Makes the file shorter while it is in use.
 //!
-//! A round looks which pages lie behind the place where the file could end, moves them in steps to
-//! free pages, and ends the file before what is then free. Each step is a commit of the tree that
-//! changes no entry, so a crash at any moment leaves what the last step left. Writers go on: they
-//! wait for a step only where they would wait for a checkpoint.
+//! A round notes which pages lie after the place where the file could end, moves them in steps to
+//! free pages, and cuts off the free pages at the end of the file. Each step is a commit of the
+//! tree that changes no entry, so after a crash the file is as the last step left it. Writers go
+//! on: they wait for a step only where they would wait for a checkpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,15 +17,17 @@ use crate::wal::refill::commit_as_it_is;
 
 /// Pages that one step moves: the tree is not locked for long, and a commit syncs a few MB.
 const STEP_PAGES: usize = 1 << 10;
-/// Entries of which one round knows where they are.
+/// The largest number of entries that a round notes.
 const ROUND_PAGES: usize = 1 << 18;
-/// Others get the tree between two steps.
+/// Between two steps, so that other threads and processes get the tree lock.
 const PAUSE: Duration = Duration::from_millis(1);
-/// So many rounds in turn that make the file no shorter are the last.
+/// The work ends after this many rounds in turn that have not made the file shorter.
 const IDLE_ROUNDS: u32 = 4;
-/// A process that does nothing keeps the tree that it read last for a second. It is waited for.
+/// Between two tries while other processes read older versions of the tree. An idle process keeps
+/// the version that it read last for a second.
 const HELD: Duration = Duration::from_millis(400);
-/// Free pages that stay in the file, as the next commits need some: this part of it, and this many.
+/// Free pages that stay in the file for the next commits: one page in `SPARE` of the file, and
+/// `SPARE_MIN` pages.
 const SPARE: u64 = 64;
 const SPARE_MIN: u64 = 64;
 
@@ -42,8 +44,8 @@ pub(crate) enum Round {
 
 impl Shared {
     /// Make the file shorter until it has few free pages, as far as snapshots permit. `go_on` is
-    /// called with the pages that the file has and those that it should have. Returns false if it
-    /// returned false.
+    /// called with the number of pages that the file has and the number that it should have.
+    /// Returns false if `go_on` has returned false.
     pub(crate) fn compact_online(
         self: &Arc<Self>,
         patience: Duration,
@@ -77,7 +79,7 @@ impl Shared {
                 std::thread::sleep(HELD);
             }
         }
-        // To begin a transaction is to give back what the file has behind its end.
+        // To begin a transaction is to give back what the file has after its end.
         self.begin_tree(in_a_while(patience)).map(|_| true)
     }
 
@@ -136,8 +138,8 @@ impl Shared {
         }
         let until = in_a_while(patience);
         let mut moved = None;
-        // Processes read the newest tree when a checkpoint has applied something. Until then they keep
-        // the one that they have, and with it the pages that the last step has freed.
+        // Processes read the newest tree when a checkpoint has applied something. Until then they
+        // keep the one that they have, and with it the pages that the last step has freed.
         if self.pending() > 0 {
             let done = self.checkpoint_and((until, until), &mut || true, &mut |txn, _| {
                 moved = Some(move_pages(txn, step, wanted)?);
@@ -164,8 +166,8 @@ impl Shared {
     }
 }
 
-/// Move some pages in a transaction, and have the file end before the free pages at its end. Returns
-/// how many entries were moved.
+/// Move some pages in a transaction, and have the file end before the free pages at its end.
+/// Returns how many entries were moved.
 fn move_pages(txn: &mut dyn WriteTxn, step: &[Distant], wanted: u64) -> Result<usize, EngineError> {
     /// A way to an entry has a page on each level, and the list of free pages needs some.
     const WAY: u64 = 8;

@@ -99,7 +99,7 @@ mod tests {
                 totals.push(total);
             }
             for (sequence, total) in (0..).zip(&totals) {
-                assert_eq!(counted.at(sequence), *total, "behind WAL record {sequence}");
+                assert_eq!(counted.at(sequence), *total, "after WAL record {sequence}");
             }
         }
         let mut counted = Counted { table: TableId(1), runs: Vec::new() };
@@ -108,6 +108,6 @@ mod tests {
                 counted.count(sequence, 1);
             }
         }
-        assert_eq!(counted.runs.len(), 1, "whoever fills a table leaves one run");
+        assert_eq!(counted.runs.len(), 1, "a loop that fills a table leaves one run");
     }
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::engine::history::{Next, Place};
+use crate::engine::history::{Next, WatchPosition};
 use crate::engine::{AtOnce, Choose, Engine, EngineError, HashedKey, ReadTxn, Tree, Usage, WriteTxn};
-use crate::sys::latch::{Held, Latch};
+use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::memory;
 use crate::sys::reclaim::Reclaimer;
 use crate::wal::budget::SIZE_AT_REST;
@@ -77,7 +77,7 @@ pub(crate) struct Met {
 
 impl LoggedEngine {
     /// Put a log over a tree. If no other process has it open, an empty space becomes a log. Also
-    /// returns what the user should be told.
+    /// returns what the user should know.
     pub(crate) fn open(
         tree: Box<dyn Engine>,
         space: Box<dyn Space>,
@@ -268,7 +268,7 @@ fn what_is_told(foreign: Foreign) -> EngineError {
 }
 
 impl Shared {
-    pub(crate) fn state(&self) -> Held<'_, State> {
+    pub(crate) fn state(&self) -> LatchGuard<'_, State> {
         // Memtables only grow, so a thread that panicked has left at worst a WAL record to be read
         // again.
         self.state.lock()
@@ -276,7 +276,7 @@ impl Shared {
 
     /// The same, or `None` if another thread holds it.
     #[inline]
-    pub(crate) fn state_at_once(&self) -> Option<Held<'_, State>> {
+    pub(crate) fn state_at_once(&self) -> Option<LatchGuard<'_, State>> {
         self.state.try_lock()
     }
 
@@ -595,7 +595,7 @@ impl Engine for LoggedEngine {
         self.shared.compact_online(patience, go_on)
     }
 
-    fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
+    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError> {
         self.shared.next_commits(place)
     }
 

@@ -4,7 +4,7 @@
 //! tree's reserve are not used yet. The words are written under the writer lock alone:
 //!
 //! ```text
-//! word 56  placed    the position behind the last WAL record that has a place
+//! word 56  placed    the position after the last WAL record that has a place
 //!      57  ranges    how many ranges of pages follow
 //!      58  reserves  1 after a process has made a reserve, until it is freed
 //!      59  renewals  how often what was left of the reserve was freed
@@ -138,7 +138,7 @@ impl Segments {
         self.word(PLACED).store(end, Ordering::Release);
     }
 
-    /// The position behind the last WAL record that has a place.
+    /// The position after the last WAL record that has a place.
     pub(crate) fn placed(&self) -> u64 {
         self.word(PLACED).load(Ordering::Acquire)
     }
@@ -268,7 +268,7 @@ pub(crate) fn settle_reserve(
     assigned: &[Place],
 ) -> Result<(), EngineError> {
     let places = memtable.places();
-    let (Some(extents), Some(keeper)) = (extents.filter(|_| !places.is_empty()), txn.keeps_pages()) else {
+    let (Some(extents), Some(page_txn)) = (extents.filter(|_| !places.is_empty()), txn.keeps_pages()) else {
         return Ok(());
     };
     let pages_of = |places: &[Place]| {
@@ -276,7 +276,7 @@ pub(crate) fn settle_reserve(
         (count_of(&pages), merged(pages))
     };
     let ((count, used), (_, assigned)) = (pages_of(&places), pages_of(assigned));
-    let reserve = keeper.reserve()?;
+    let reserve = page_txn.reserve()?;
     let left: Vec<_> = reserve.iter().flat_map(|range| without(range, &used)).collect();
     // Each page is in the reserve once.
     if count_of(&reserve) != count_of(&left) + count {
@@ -284,9 +284,9 @@ pub(crate) fn settle_reserve(
         return Err(EngineError::Damaged { what, code: 0 });
     }
     for free in used.iter().flat_map(|range| without(range, &assigned)) {
-        keeper.give_pages(&free)?;
+        page_txn.give_pages(&free)?;
     }
-    keeper.set_reserve(&left)
+    page_txn.set_reserve(&left)
 }
 
 /// Put a value into a tree where it was written, or as a copy where the transaction cannot do that.
@@ -297,7 +297,7 @@ pub(crate) fn put_placed(
     bytes: &[u8],
 ) -> Result<(), EngineError> {
     match txn.keeps_pages() {
-        Some(keeper) => keeper.put_placed(tree, key, place.first, place.size),
+        Some(page_txn) => page_txn.put_placed(tree, key, place.first, place.size),
         None => txn.put(tree, key, &[bytes]),
     }
 }

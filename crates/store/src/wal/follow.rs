@@ -1,13 +1,13 @@
 //! Reads commits one after the other, for a watcher.
 //!
-//! The commits behind the watcher's place come from the log's segments as long as the WAL records
+//! The commits after the watcher's place come from the log's segments as long as the WAL records
 //! are there, which is until the segment is begun anew, some time after a checkpoint. After that
 //! they come from the chunks in the tree (`wal/history.rs`). The log is read first, then the
 //! tree: by [C2] a tree that was committed before has what has left the log.
 //!
 //! Memtables are not used: a slow watcher must not keep them in memory.
 
-use crate::engine::history::{Commit, Next, Place};
+use crate::engine::history::{Commit, Next, WatchPosition};
 use crate::engine::{Direction, EngineError, Tree};
 use crate::wal::engine::Shared;
 use crate::wal::history::{CHUNK, Chunk, Kind, chunk_at, damaged, next_chunk};
@@ -81,8 +81,8 @@ fn commit_of(version: u64, bytes: Vec<u8>) -> Commit {
 
 impl Shared {
     /// See `Engine::next_commits`.
-    pub(crate) fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
-        // Only acknowledged records: those behind may never be acknowledged.
+    pub(crate) fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError> {
+        // Only acknowledged records: those after may never be acknowledged.
         let newest = self.segments.sequence();
         if newest <= place.version {
             return Ok(Next::Nothing);
@@ -164,8 +164,8 @@ impl Shared {
     }
 }
 
-/// Commits behind a place that the log still has. `None` if it lacks the first of them.
-fn from_segments(segments: &Segments, place: &mut Place, newest: u64) -> Option<Vec<Commit>> {
+/// Commits after a place that the log still has. `None` if it lacks the first of them.
+fn from_segments(segments: &Segments, place: &mut WatchPosition, newest: u64) -> Option<Vec<Commit>> {
     let (mut commits, mut size) = (Vec::new(), 0);
     let mut spot = place.hint.map(Spot::of_hint);
     while place.version < newest && size < BATCH_SIZE {

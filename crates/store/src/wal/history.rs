@@ -10,7 +10,7 @@
 //! "g" + u64 version, u32 part     u64 version of the last commit, u64 sum of the sizes of all
 //!                                 chunks up to this one, u64 seconds since 1970, u8 kind,
 //!                                 what was kept, u64 check
-//! kind   0  WAL records, one behind the other, as in the log
+//! kind   0  WAL records, one after the other, as in the log
 //!        1  a part of what one bulk commit wrote, and more parts follow
 //!        2  its last part; each part: u32 count, entries
 //! ```
@@ -112,19 +112,19 @@ impl Chunk {
 }
 
 /// A chunk's head, its key and its value.
-pub(crate) type Found<'t> = (Chunk, &'t [u8], &'t [u8]);
+pub(crate) type StoredChunk<'t> = (Chunk, &'t [u8], &'t [u8]);
 
 /// The first chunk from a key on, or the last one below it.
 pub(crate) fn chunk_at<'t>(
     cursor: &mut dyn Cursor<'t>,
     at: &[u8],
     direction: Direction,
-) -> Result<Option<Found<'t>>, EngineError> {
+) -> Result<Option<StoredChunk<'t>>, EngineError> {
     cursor.start(Start::At(at), direction)?;
     next_chunk(cursor)
 }
 
-pub(crate) fn next_chunk<'t>(cursor: &mut dyn Cursor<'t>) -> Result<Option<Found<'t>>, EngineError> {
+pub(crate) fn next_chunk<'t>(cursor: &mut dyn Cursor<'t>) -> Result<Option<StoredChunk<'t>>, EngineError> {
     match cursor.step()? {
         Some((key, value)) if key.first() == Some(&CHUNK) => match Chunk::parse(key, value) {
             Some(chunk) => Ok(Some((chunk, key, value))),
@@ -218,7 +218,7 @@ pub(crate) fn take_over(
 ) -> Result<(), EngineError> {
     let keep = keep_of(&*txn)?;
     if keep.is_nothing() {
-        // A bulk commit's chunks stay as long as the WAL records behind it are in the log.
+        // A bulk commit's chunks stay as long as the WAL records after it are in the log.
         return delete_while(txn, |chunk| chunk.last < before.sequence);
     }
     let mut writer = ChunkWriter::new(&*txn)?;

@@ -1,6 +1,6 @@
 //! Sorts many keys by comparing eight of their bytes as a number.
 //!
-//! The eight bytes are those behind the prefix that all keys share; they nearly always decide. So a
+//! The eight bytes are those after the prefix that all keys share; they nearly always decide. So a
 //! checkpoint, or a walk over a memtable, sorts a million keys without comparing two whole keys. Of
 //! the numbers, only as many bytes are sorted by as tell most of them apart.
 

@@ -20,10 +20,10 @@ use crate::catalog::row_key::{self, TableId};
 use crate::engine::{Direction, EngineError, Extents, HashedKey, Tree};
 use crate::sys::block::LINE;
 use crate::sys::grown_bytes::{GAP, Pen, Pinned};
-use crate::sys::latch::{Held, Latch};
+use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::short::is_same;
 use crate::wal::counted::Counted;
-use crate::wal::extents::Place as ValuePlace;
+use crate::wal::extents::Place;
 use crate::wal::key_order::sort_by_key;
 use crate::wal::newest::Newest;
 use crate::wal::record::{self, Change};
@@ -34,7 +34,7 @@ pub(crate) enum Said<'a> {
     /// The key has this value.
     Value(&'a [u8]),
     /// The same, for a large value that is in the data file already.
-    Placed(ValuePlace, &'a [u8]),
+    Placed(Place, &'a [u8]),
     /// The key is deleted.
     Deleted,
 }
@@ -50,7 +50,7 @@ impl<'a> Said<'a> {
     /// What a place says. A log that names pages which the file lacks is damaged, and its value
     /// empty.
     pub(crate) fn placed(bytes: &[u8], extents: Option<&'a Arc<dyn Extents>>) -> Self {
-        let Some(place) = ValuePlace::parse(bytes) else { return Self::Value(&[]) };
+        let Some(place) = Place::parse(bytes) else { return Self::Value(&[]) };
         let value = extents.and_then(|extents| extents.bytes(place.first, place.size));
         Self::Placed(place, value.unwrap_or_default())
     }
@@ -61,7 +61,7 @@ pub(crate) type Saying<'a> = (&'a [u8], Said<'a>);
 
 /// The slot of a key in a memtable, or the slot where it would go.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct MemtableSlot {
     hash: u32,
     newest: u32,
     slot: u32,
@@ -255,7 +255,7 @@ impl Memtable {
     /// Find the slot of a row, to read its last version and to add the next. Nothing may be added
     /// to the memtable in between.
     #[inline]
-    pub(crate) fn place_of_row(&self, key: HashedKey<'_>) -> Place {
+    pub(crate) fn place_of_row(&self, key: HashedKey<'_>) -> MemtableSlot {
         self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash)).0
     }
 
@@ -269,7 +269,7 @@ impl Memtable {
     /// The slot of a key with this hash. If the key is there, also its newest version's head and
     /// the bytes after it: the key, the value, and further versions.
     #[inline]
-    fn look_hashed(&self, tree: Tree, key: &[u8], hash: u32) -> (Place, Option<(Head, &[u8])>) {
+    fn look_hashed(&self, tree: Tree, key: &[u8], hash: u32) -> (MemtableSlot, Option<(Head, &[u8])>) {
         let mut version = None;
         let (newest, slot) = self.newest.find(hash, |newest| {
             version = version_at(&self.versions, newest).filter(|(head, rest)| {
@@ -278,12 +278,12 @@ impl Memtable {
             });
             version.is_some()
         });
-        (Place { hash, newest: newest.unwrap_or(NONE), slot }, version)
+        (MemtableSlot { hash, newest: newest.unwrap_or(NONE), slot }, version)
     }
 
     /// The last version at a place.
     #[inline]
-    pub(crate) fn said_at(&self, place: Place) -> Option<Said<'_>> {
+    pub(crate) fn said_at(&self, place: MemtableSlot) -> Option<Said<'_>> {
         if place.newest == NONE { None } else { self.said(place.newest, u64::MAX).map(|(_, said)| said) }
     }
 
@@ -292,7 +292,7 @@ impl Memtable {
     pub(crate) fn add_at(
         &self,
         pen: &mut Pen,
-        Place { hash, newest: older, slot }: Place,
+        MemtableSlot { hash, newest: older, slot }: MemtableSlot,
         sequence: u64,
         wal_record: &[u8],
         change: &Change,
@@ -338,7 +338,7 @@ impl Memtable {
     }
 
     /// The index, caught up with all versions.
-    fn index(&self) -> Held<'_, Index> {
+    fn index(&self) -> LatchGuard<'_, Index> {
         let mut index = self.index.lock();
         index.catch_up(&self.versions);
         index
@@ -380,18 +380,18 @@ impl Memtable {
     }
 
     /// The places of all its large values, those that were replaced included.
-    pub(crate) fn places(&self) -> Vec<ValuePlace> {
+    pub(crate) fn places(&self) -> Vec<Place> {
         let index = self.index();
         let versions = index.trees.iter().flat_map(|of_tree| &of_tree.all);
         let placed = versions.filter_map(|version| {
             let (head, rest) = version_at(&self.versions, *version)?;
             let value = rest.get(head.key_size as usize..)?.get(..head.value_size as usize)?;
-            (head.flags & PLACED != 0).then(|| ValuePlace::parse(value))?
+            (head.flags & PLACED != 0).then(|| Place::parse(value))?
         });
         placed.collect()
     }
 
-    /// Fill `out` with up to `limit` keys behind `bound`, in walking order, that have a version up
+    /// Fill `out` with up to `limit` keys after `bound`, in walking order, that have a version up
     /// to the sequence number. False when there are no more.
     pub(crate) fn walk<'a>(
         &'a self,
@@ -606,7 +606,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_gets_every_key_once_and_in_order() {
-        // Keys that sorting by the eight bytes behind the shared prefix may get wrong: keys that
+        // Keys that sorting by the eight bytes after the shared prefix may get wrong: keys that
         // end within those bytes or before them, that go on after them, that hold zeros, and keys
         // of another tree.
         let tails: [&[u8]; 9] =
@@ -623,7 +623,7 @@ mod tests {
             for (tree, sayings) in memtable.0.all() {
                 let found = sayings.map(|(key, said)| (key.to_vec(), said.value().unwrap().to_vec()));
                 match tree {
-                    Tree::Rows => assert!(found.eq(expected.clone()), "behind {shared:?}"),
+                    Tree::Rows => assert!(found.eq(expected.clone()), "after {shared:?}"),
                     Tree::Meta => assert_eq!(found.count(), 1),
                     Tree::Blobs => assert_eq!(found.count(), 0),
                 }

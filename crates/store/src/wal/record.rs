@@ -149,8 +149,8 @@ pub(crate) fn places(bytes: &[u8]) -> impl Iterator<Item = Place> + '_ {
     placed.filter_map(|change| Place::parse(bytes.get(change.value?)?))
 }
 
-/// A WAL record with the large values themselves in the place of their places; the same if it has
-/// none. `None` if one of them is gone: its pages were used again.
+/// The WAL record with each [`Place`] replaced by the large value that is there; the same record if
+/// it has no places. `None` if a value is gone, since its pages were used again.
 pub(crate) fn with_values(bytes: Vec<u8>, extents: Option<&dyn Extents>) -> Option<Vec<u8>> {
     if places(&bytes).next().is_none() {
         return Some(bytes);

@@ -39,16 +39,16 @@ pub(crate) struct Ahead {
     wanted: u64,
     /// Whether that is so many that values stream in, so that pages are taken ahead.
     streams: bool,
-    /// Pages taken ahead, which no word names yet, and `renewals` at that time: if that has changed,
-    /// they were freed.
+    /// Pages taken ahead, which no word names yet, and `renewals` at that time: if that has
+    /// changed, they were freed.
     new: Option<(u64, Vec<Range<u64>>)>,
     /// The end of the last WAL record with a place, and since when.
     placed: Option<(u64, Instant)>,
 }
 
 impl Ahead {
-    /// Note what the reserve is refilled for. Returns how many pages it gets: few at first, and more
-    /// while values stream in.
+    /// Note what the reserve is refilled for. Returns how many pages it gets: few at first, and
+    /// more while values stream in.
     fn begin(&mut self, pages: u64, usage: &Usage, left: u64, disk_room: u64) -> u64 {
         const GROWTH: u64 = 4;
         let first = RESERVE_MIN / usage.page_size.max(1);
@@ -117,8 +117,8 @@ impl Shared {
     }
 
     /// Reserve pages for more values of this many pages. The caller holds the writer lock, has
-    /// values on `used`, and could still take what is `left`, of which the larger ranges stay in the
-    /// reserve. Returns what it can take now. `None` if that is not possible now.
+    /// values on `used`, and could still take what is `left`, of which the larger ranges stay in
+    /// the reserve. Returns what it can take now. `None` if that is not possible now.
     pub(super) fn refill(
         self: &Arc<Self>,
         (lock, base): (&WriterLock, &mut LoggedRead),
@@ -211,8 +211,8 @@ impl Shared {
         // Reading the list of free pages trusts it, as each write of the tree does. So callers look
         // for a reserve only where there may be one.
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(()) };
-        let Some(keeper) = txn.keeps_pages() else { return Ok(()) };
-        if keeper.reserve()?.is_empty() {
+        let Some(page_txn) = txn.keeps_pages() else { return Ok(()) };
+        if page_txn.reserve()?.is_empty() {
             return Ok(());
         }
         self.segments.begin_renewal();
@@ -260,13 +260,13 @@ pub(super) fn commit_as_it_is(mut txn: Box<dyn WriteTxn>) -> Result<(), EngineEr
 
 /// Free the reserve but for what is `kept`, in ascending order.
 fn free_all_but(txn: &mut dyn WriteTxn, kept: &[Range<u64>]) -> Result<(), EngineError> {
-    let Some(keeper) = txn.keeps_pages() else { return Ok(()) };
-    for range in keeper.reserve()? {
+    let Some(page_txn) = txn.keeps_pages() else { return Ok(()) };
+    for range in page_txn.reserve()? {
         for free in without(&range, kept) {
-            keeper.give_pages(&free)?;
+            page_txn.give_pages(&free)?;
         }
     }
-    keeper.set_reserve(kept)
+    page_txn.set_reserve(kept)
 }
 
 /// Take pages for more values of `pages` each, about as many as are `missing`, into the reserve.
@@ -276,10 +276,10 @@ fn take_pages(
     pages: u64,
     missing: u64,
 ) -> Result<Option<Vec<Range<u64>>>, EngineError> {
-    let Some(keeper) = txn.keeps_pages() else { return Ok(None) };
+    let Some(page_txn) = txn.keeps_pages() else { return Ok(None) };
     let (mut new, mut count): (Vec<Range<u64>>, u64) = (Vec::new(), 0);
     while count + pages <= missing.max(pages) && new.len() < RANGES_MAX / 2 {
-        let one = keeper.take_pages(pages)?;
+        let one = page_txn.take_pages(pages)?;
         count += pages;
         match new.last_mut() {
             Some(last) if last.end == one.start => last.end = one.end,
@@ -287,12 +287,12 @@ fn take_pages(
         }
     }
     for range in &new {
-        if !keeper.give_room(range)? {
+        if !page_txn.give_room(range)? {
             return Ok(None);
         }
     }
-    let all = merged([keeper.reserve()?, new.clone()].concat());
-    keeper.set_reserve(&all)?;
+    let all = merged([page_txn.reserve()?, new.clone()].concat());
+    page_txn.set_reserve(&all)?;
     Ok(Some(new))
 }
 

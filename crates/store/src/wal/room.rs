@@ -174,7 +174,7 @@ mod tests {
         let (least, both) = (cost(PIECE, 100 * PAGE_SIZE), 2 * cost(PIECE, 100 * PAGE_SIZE));
         let check = |free, pending, adds| room.check(free, pending, PIECE, &wal_record_of(adds)).is_ok();
         assert!(check(both, 0, true) && !check(both - 1, 0, true));
-        assert!(check(both - 1, 0, false) && check(0, 0, false), "behind a checkpoint a delete has a try");
+        assert!(check(both - 1, 0, false) && check(0, 0, false), "after a checkpoint a delete has a try");
         assert!(check(3 * least, 8, false) && !check(least, 8, false));
         // Free pages of the file are room as well.
         let room = room_of(100, 2 * both / PAGE_SIZE + 1);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! word 0       magic            8     sequence, the last acknowledged WAL record: readers poll it
-//! word 1       format           16    tail, the position behind it
+//! word 1       format           16    tail, the position after it
 //!                               17    active, the segment that is appended to
 //!                               18    1 when WAL records were found after a death, until the
 //!                                     segment is sealed
@@ -96,11 +96,11 @@ pub(crate) struct Segments {
     pub(super) is_synced_often: AtomicBool,
     /// The sequence number of the log when this process last released the writer lock.
     pub(super) left_at: AtomicU64,
-    /// The position behind the last WAL record that this process acknowledged.
+    /// The position after the last WAL record that this process acknowledged.
     pub(super) own_end: AtomicU64,
-    /// The number, from 1 on, of the piece that was last written to, in the lower half; all of it is
-    /// reserved. The upper half has `punched` at that time. Asking the space about each WAL record
-    /// took as long as writing one.
+    /// The number, from 1 on, of the piece that was last written to, in the lower half; all of it
+    /// is reserved. The upper half has `punched` at that time. Asking the space about each WAL
+    /// record took as long as writing one.
     piece: AtomicU64,
     pub(super) room: Room,
     /// The thread that prepares pieces before they are written to.
@@ -555,7 +555,7 @@ impl Segments {
         self.word(SEQUENCE).load(Ordering::Acquire)
     }
 
-    /// The position behind the last acknowledged WAL record. Exact for the holder of the writer
+    /// The position after the last acknowledged WAL record. Exact for the holder of the writer
     /// lock.
     pub(crate) fn tail(&self) -> u64 {
         self.load(TAIL)
@@ -572,7 +572,7 @@ impl Segments {
     }
 
     /// Whether WAL records were found after a death in the active segment. Others that were never
-    /// acknowledged may stand behind them, so the segment is sealed before anything is appended.
+    /// acknowledged may stand after them, so the segment is sealed before anything is appended.
     pub(crate) fn has_found(&self) -> bool {
         self.load(FOUND) != 0
     }
@@ -586,7 +586,7 @@ impl Segments {
         self.word(APPLIED).load(Ordering::Acquire)
     }
 
-    /// Set `applied`, and treat nothing behind it as synced. The caller is alone with the log.
+    /// Set `applied`, and treat nothing after it as synced. The caller is alone with the log.
     pub(crate) fn begin_counting(&self, position: u64) {
         self.store(APPLIED, position);
         self.store(SYNCED, position);
@@ -747,7 +747,7 @@ impl Segments {
         self.word(index).load(Ordering::Relaxed)
     }
 
-    /// As `load`, for a word that may be behind the map.
+    /// As `load`, for a word that may be beyond the map.
     fn load_far(&self, index: usize) -> u64 {
         let mut bytes = [0; 8];
         match self.words.get(index) {

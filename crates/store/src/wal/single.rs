@@ -12,7 +12,7 @@ use crate::wal::checkpoint::wal_record_size_max;
 use crate::wal::engine::{LoggedEngine, Shared};
 use crate::wal::extents;
 use crate::wal::lock;
-use crate::wal::memtable::Place;
+use crate::wal::memtable::MemtableSlot;
 use crate::wal::record::{self, Change};
 use crate::wal::segments::Segments;
 use crate::wal::state::State;
@@ -21,9 +21,9 @@ use crate::wal::state::State;
 const SPARE_SIZE_MAX: usize = 1 << 20;
 
 /// Holds the writer lock for the change of one row.
-struct Held<'a>(&'a Segments);
+struct WriterLockGuard<'a>(&'a Segments);
 
-impl Drop for Held<'_> {
+impl Drop for WriterLockGuard<'_> {
     fn drop(&mut self) {
         lock::release(self.0);
     }
@@ -46,7 +46,7 @@ impl LoggedEngine {
         if !lock::try_acquire(&self.shared.segments) {
             return Ok(AtOnce::Unable);
         }
-        let _held = Held(&self.shared.segments);
+        let _held = WriterLockGuard(&self.shared.segments);
         self.shared.change_row(key, known, choose)
     }
 
@@ -119,7 +119,7 @@ impl Shared {
     fn append_row(
         &self,
         state: &mut State,
-        (place, used): (Place, u64),
+        (place, used): (MemtableSlot, u64),
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<AtOnce<()>, EngineError> {

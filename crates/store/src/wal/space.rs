@@ -16,8 +16,8 @@ use crate::wal::segments::words_for;
 
 /// Words that processes share.
 pub(crate) trait Space: Send + Sync {
-    /// The words in memory, reserved or not: all of them, or the first ones if the address space has
-    /// no room for more. Always the same slice.
+    /// The words in memory, reserved or not: all of them, or the first ones if the address space
+    /// has no room for more. Always the same slice.
     fn words(&self) -> &Arc<Words>;
 
     /// How many words there can be.
@@ -25,7 +25,7 @@ pub(crate) trait Space: Send + Sync {
         self.words().len()
     }
 
-    /// Read words from `start` on with a system call: those behind `words()`, which may not exist.
+    /// Read words from `start` on with a system call: those after `words()`, which may not exist.
     ///
     /// # Errors
     /// Any error of the operating system.

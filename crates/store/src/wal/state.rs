@@ -9,7 +9,7 @@ use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::{Contents, Engine, EngineError, HashedKey, Parked, ReadTxn, Tree};
 use crate::sys::grown_bytes::Pen;
 use crate::wal::extents::Taken;
-use crate::wal::memtable::{Memtable, Place};
+use crate::wal::memtable::{Memtable, MemtableSlot};
 use crate::wal::record::{self, Change};
 use crate::wal::segments::{SegmentHead, Segments};
 use crate::wal::write_batch::WriteBatch;
@@ -20,7 +20,7 @@ pub(crate) struct Placed {
     pen: Pen,
     pub(crate) segment: usize,
     pub(crate) head: SegmentHead,
-    /// The position behind the last WAL record that was read, with its sequence number and check.
+    /// The position after the last WAL record that was read, with its sequence number and check.
     pub(crate) end: u64,
     pub(crate) sequence: u64,
     pub(crate) chain: u64,
@@ -224,7 +224,7 @@ impl State {
     #[inline]
     pub(crate) fn find_at<'a>(
         &'a self,
-        place: Place,
+        place: MemtableSlot,
         below: &'a Below,
         key: HashedKey<'_>,
     ) -> Result<Option<&'a [u8]>, EngineError> {
@@ -425,7 +425,7 @@ impl State {
     pub(crate) fn append_one(
         &mut self,
         segments: &Segments,
-        place: Place,
+        place: MemtableSlot,
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<(), EngineError> {

@@ -256,7 +256,7 @@ impl Segments {
         let synced = self.word(SYNCED).load(Ordering::Acquire);
         let segment = self.active();
         let head = self.head(segment)?;
-        // Strictly behind the begin, so the log was synced since the segment was begun.
+        // Strictly after the begin, so the log was synced since the segment was begun.
         if synced <= head.begin || tail <= synced || tail - head.begin > self.capacity() {
             return None;
         }
@@ -313,8 +313,8 @@ impl Segments {
         self.store(FAILED, 0);
     }
 
-    /// As `sync`, for a process that has just left the log to others. It stores only a failure,
-    /// which is true for any process that has the log by now.
+    /// As `sync`, for a process that has just closed a log that other processes still have open. It
+    /// stores nothing but a failure, which holds for each of them.
     pub(crate) fn sync_in_leaving(&self) -> std::io::Result<()> {
         if self.load(SYNCED) >= self.load(TAIL) {
             return Ok(());

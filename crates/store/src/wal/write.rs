@@ -106,15 +106,15 @@ impl LoggedWrite {
         if wide > self.size_max && self.is_scattered() { wide } else { self.size_max }
     }
 
-    /// Whether the rows of the batch are in no order, or have others between them. Rows that follow
-    /// each other fill the pages of the tree by themselves.
+    /// Whether the rows of the batch are in no order, or the tree has rows between them. Rows that
+    /// follow each other fill the pages of the tree by themselves.
     fn is_scattered(&self) -> bool {
         let rows = self.write_batch.changes().filter(|(tree, _)| *tree == Tree::Rows);
         let keys: Vec<&[u8]> = rows.map(|(_, (key, _))| key).collect();
         if !keys.is_sorted() {
             return true;
         }
-        // Two places are enough to tell.
+        // Two places are a sufficient sample.
         let is_apart = |pair: &[&[u8]]| {
             let [one, next] = pair else { return false };
             let start = [one, &[0][..]].concat();

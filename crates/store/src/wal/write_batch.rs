@@ -48,7 +48,7 @@ pub(crate) struct WriteBatch {
 }
 
 /// A change that stays in the batch when rows are taken out of it.
-enum Kept {
+enum SavedChange {
     Value(Vec<u8>),
     Placed(Place),
     Deleted,
@@ -311,8 +311,8 @@ impl WriteBatch {
         self.savepoints.pop().is_some()
     }
 
-    /// Take the changes of rows since the innermost savepoint out of the batch, in order. Large values
-    /// that are in the data file stay.
+    /// Take the changes of rows since the innermost savepoint out of the batch, in order. Large
+    /// values that are in the data file stay.
     pub(crate) fn take_rows(&mut self, take: &mut TakeRow<'_>) {
         let (size, count) =
             self.savepoints.last().map_or((record::HEAD_SIZE, 0), |saved| (saved.size, saved.count));
@@ -324,13 +324,14 @@ impl WriteBatch {
             let (key, said) = (self.key(change), self.said(change));
             if change.tree != Tree::Rows || is_placed(said) {
                 let value = match said {
-                    Said::Value(value) => Kept::Value(value.to_vec()),
-                    Said::Placed(place, _) => Kept::Placed(place),
-                    Said::Deleted => Kept::Deleted,
+                    Said::Value(value) => SavedChange::Value(value.to_vec()),
+                    Said::Placed(place, _) => SavedChange::Placed(place),
+                    Said::Deleted => SavedChange::Deleted,
                 };
                 others.push((change.tree, key.to_vec(), value));
             } else if !(has_placed && self.find(change.tree, key).is_some_and(is_placed)) {
-                // Otherwise the value that is in the file already, and stays in the batch, is newer.
+                // Otherwise the value that is in the file already, and stays in the batch, is
+                // newer.
                 take(key, said.value());
             }
         }
@@ -340,9 +341,9 @@ impl WriteBatch {
         self.uncounted += 1;
         for (tree, key, value) in others {
             match value {
-                Kept::Value(value) => self.put(tree, &key, &[&value]),
-                Kept::Placed(place) => self.put_placed(tree, HashedKey::of(&key), place, None),
-                Kept::Deleted => self.delete(tree, &key),
+                SavedChange::Value(value) => self.put(tree, &key, &[&value]),
+                SavedChange::Placed(place) => self.put_placed(tree, HashedKey::of(&key), place, None),
+                SavedChange::Deleted => self.delete(tree, &key),
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::catalog::row_key::{TableId, is_long, split};
 use crate::catalog::{self, NAME, TABLE};
 use crate::database::Database;
 use crate::engine::Tree;
-use crate::engine::history::{Commit, Next, Place, What, Written};
+use crate::engine::history::{Commit, Next, WatchPosition, What, Written};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::txn::scan::Range;
@@ -31,7 +31,7 @@ pub enum Happened {
     Put {
         /// The key's code.
         key: Vec<u8>,
-        /// What the code does not tell about the key.
+        /// What the code leaves out of the key.
         spelling: Vec<u8>,
         /// The record.
         record: Vec<u8>,
@@ -42,7 +42,7 @@ pub enum Happened {
     Delete {
         /// The key's code.
         key: Vec<u8>,
-        /// What the code does not tell about the key.
+        /// What the code leaves out of the key.
         spelling: Vec<u8>,
     },
     /// All rows of the table were deleted.
@@ -105,7 +105,7 @@ pub enum Watched {
 
 /// The result of a step of a [`Watch`].
 #[derive(Debug)]
-pub enum Step {
+pub enum WatchStep {
     /// A commit that changed something.
     Changes(Changes),
     /// Nothing so far.
@@ -116,7 +116,7 @@ pub enum Step {
 
 /// A position in the commits of a database.
 pub struct Watch {
-    place: Place,
+    place: WatchPosition,
     /// Everything up to this version was read.
     version: u64,
     commits: VecDeque<Commit>,
@@ -148,7 +148,7 @@ impl Store {
             return Err(StoreError::VersionAhead { path: database.path.clone(), since, version });
         }
         // Even if nothing was committed: an error shows at once if the database cannot be watched.
-        let mut place = Place::behind(since);
+        let mut place = WatchPosition::after(since);
         let mut names: BTreeMap<TableId, Arc<str>> =
             snapshot.tables()?.into_iter().map(|(name, table)| (table, name.into())).collect();
         let mut ops = Vec::new();
@@ -177,12 +177,12 @@ impl Store {
                 !names.contains_key(table) && !ops.iter().any(|op| op.table() == Some(*table))
             }
         };
-        let (place, commits) = (Place::behind(since), VecDeque::new());
+        let (place, commits) = (WatchPosition::after(since), VecDeque::new());
         Ok(Watch { place, version: since, commits, names, watched, is_over, idle_since: None })
     }
 }
 
-fn next_of(database: &Database, place: &mut Place) -> Result<Next, StoreError> {
+fn next_of(database: &Database, place: &mut WatchPosition) -> Result<Next, StoreError> {
     database.engine.next_commits(place).map_err(|error| database.error(error))
 }
 
@@ -255,19 +255,19 @@ impl Watch {
     ///
     /// # Errors
     /// `HistoryGone` when the next commits are no longer kept; `Closed`; when the file is damaged.
-    pub fn next(&mut self, store: &Store) -> Result<Step, StoreError> {
+    pub fn next(&mut self, store: &Store) -> Result<WatchStep, StoreError> {
         loop {
             if self.is_over {
-                return Ok(Step::Over);
+                return Ok(WatchStep::Over);
             }
             let Some(commit) = self.commits.pop_front() else {
                 if store.version()? <= self.place.version {
-                    return Ok(Step::Nothing);
+                    return Ok(WatchStep::Nothing);
                 }
                 let database = store.database()?;
                 match next_of(&database, &mut self.place)? {
                     Next::Commits(commits) => self.commits = commits.into(),
-                    Next::Nothing => return Ok(Step::Nothing),
+                    Next::Nothing => return Ok(WatchStep::Nothing),
                     Next::Gone => return Err(gone(&database, self.place.version)),
                 }
                 // Load the names of new shapes.
@@ -280,7 +280,7 @@ impl Watch {
             self.version = commit.version;
             if !changes.is_empty() {
                 self.idle_since = None;
-                return Ok(Step::Changes(Changes { version: commit.version, changes }));
+                return Ok(WatchStep::Changes(Changes { version: commit.version, changes }));
             }
         }
     }

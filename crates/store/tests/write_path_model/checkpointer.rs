@@ -144,7 +144,7 @@ impl Checkpointer {
             }
             assert!(
                 usize::from(memtable.begin) <= view.len(),
-                "[R2] a hole behind the tree: {self:?} of {shared:?}"
+                "[R2] a hole after the tree: {self:?} of {shared:?}"
             );
             view.extend(&memtable.authors[view.len() - usize::from(memtable.begin)..]);
         }

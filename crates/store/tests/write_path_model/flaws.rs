@@ -28,7 +28,7 @@ pub(super) enum Flaw {
     /// Against W6: a dead process's lock is free before the log is recovered, and the next process
     /// takes the log as complete.
     FreedFirst,
-    /// Against O1: a process that opens alone and finds nothing behind the tree leaves the content
+    /// Against O1: a process that opens alone and finds nothing after the tree leaves the content
     /// of the other segment.
     OtherSegmentLeft,
     /// Against D5: commits are reported as durable although the file may not be on the disk.

@@ -11,7 +11,7 @@ pub(super) enum Stage {
     Close,
     /// Set `applied` and `synced` to what the tree has.
     Count,
-    /// Begin anew if there is nothing behind the tree, otherwise go on in the last segment.
+    /// Begin anew if there is nothing after the tree, otherwise go on in the last segment.
     Begin,
     EndBegin,
     Tail,
@@ -20,7 +20,7 @@ pub(super) enum Stage {
     Open,
 }
 
-/// The segment in which the log ends, if it has anything behind the tree.
+/// The segment in which the log ends, if it has anything after the tree.
 fn last_segment(shared: &Shared) -> Option<usize> {
     let begins = |at: u8| {
         (0..2).find(|segment| {

@@ -1,8 +1,8 @@
 //! The LMDB cursor: walks over the entries of a tree, with a call of LMDB for each.
 //!
 //! Write transactions walk so, whose changed pages are outside the map, and all transactions where
-//! it is not known where the map is. Others read the pages themselves (`engine/lmdb/walk.rs`), which
-//! is faster, and safe in damaged pages.
+//! it is not known where the map is. Others read the pages themselves (`engine/lmdb/walk.rs`),
+//! which is faster, and safe in damaged pages.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};

@@ -1,6 +1,6 @@
 //! Large values on reserved pages of an LMDB file.
 //!
-//! A value lies as LMDB would have written it: on pages of its own, behind the head of the first.
+//! A value lies as LMDB would have written it: on pages of its own, after the head of the first.
 //! The pages of the reserve are free pages to LMDB, of a version that never comes
 //! (`crates/lmdb-sys/src/system.c`). LMDB writes numbers in the machine's byte order; here they are
 //! little-endian, and other machines do without (`LmdbEngine::extents`).
@@ -123,8 +123,8 @@ impl Extents for FileExtents {
     }
 }
 
-/// How many pages an entry of the list of free pages has for LMDB to use: none if it is the reserve,
-/// which is under the greatest number.
+/// How many pages an entry of the list of free pages has for LMDB to use: none if it is the
+/// reserve, which is under the greatest number.
 pub(super) fn free_pages_in((version, list): (&[u8], &[u8])) -> u64 {
     // A list of page numbers, its length first.
     if read_u64(version, 0) == Some(u64::MAX) { 0 } else { read_u64(list, 0).unwrap_or(0) }

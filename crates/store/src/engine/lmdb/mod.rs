@@ -227,7 +227,7 @@ fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, 
 /// through a map; on a full disk this kills the process instead of failing. Otherwise the hole is
 /// better: freeing the blocks at the last close takes milliseconds on some disks. Then only the
 /// first page is written, which LMDB touches next. Touching a hole makes the system read all that
-/// lies behind it, a tenth of a millisecond of zeros.
+/// lies after it, a tenth of a millisecond of zeros.
 fn reserve_lock_file(file: &File, is_new: bool) -> Result<(), EngineError> {
     if !is_room_short(file) {
         if is_new {
@@ -410,7 +410,7 @@ impl Environment {
     /// page, and none has a newer version.
     ///
     /// Nothing is cut if the number of the last page disagrees with the trees and the list of free
-    /// pages: if it is damaged, the pages behind it may be in use.
+    /// pages: if it is damaged, the pages after it may be in use.
     pub(crate) fn cut_tail(&self) {
         if let Some(size) = self.size_to_cut()
             && let Ok(file) = self.file()

@@ -1,8 +1,8 @@
 //! Moves pages of an LMDB file towards its beginning, so that it can become shorter.
 //!
-//! LMDB copies each page that it changes, and takes the copy from the free pages. So a page is moved
-//! by being changed as it is. LMDB loads its list of free pages in parts, as it needs them; here all
-//! of it is loaded first, and then the lowest pages are taken.
+//! LMDB copies each page that it changes, and takes the copy from the free pages. So a page is
+//! moved by being changed as it is. LMDB loads its list of free pages in parts, as it needs them;
+//! here all of it is loaded first, and then the lowest pages are taken.
 #![allow(unsafe_code)]
 
 use std::cmp::Reverse;
@@ -47,7 +47,8 @@ struct Search<'m> {
 }
 
 impl Search<'_> {
-    /// Look at a page, with the last of the pages above it that are to be moved with its first entry.
+    /// Look at a page, with the last of the pages above it that are to be moved with its first
+    /// entry.
     fn below(&mut self, number: u64, depth: u16, above: Option<u64>) -> Result<(), Fault> {
         let fault = |what| Fault { page: number, what };
         let own = (number >= self.from).then_some(number).max(above);
@@ -102,8 +103,9 @@ impl LmdbWrite {
     /// Move a value that has pages of its own, from the page `first` on, to free pages before them.
     fn move_large(&mut self, tree: Tree, key: &[u8], first: u64) -> Result<bool, EngineError> {
         let txn = self.txn()?;
-        // SAFETY: the transaction is live. Nothing is written to the value's pages, nor are they freed,
-        // before `put` has a copy, or `put_placed` is called and the value is not used any more.
+        // SAFETY: the transaction is live. Nothing is written to the value's pages, nor are they
+        // freed, before `put` has a copy, or `put_placed` is called and the value is not used any
+        // more.
         let Some(value) = (unsafe { get(txn, self.environment().handle(tree), key) })? else {
             return Ok(false);
         };

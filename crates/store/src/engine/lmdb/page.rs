@@ -12,8 +12,8 @@
 //!
 //! LMDB's own cursor costs some 20 ns a row, most of it calls and checks. So a scan reads the pages
 //! here, in the map (`engine/lmdb/walk.rs`). Every number is checked against the page and the map
-//! before it is used. If anything does not fit, the scan ends with an error. `verify/pages.rs` reads
-//! the same layout from the file for `check`.
+//! before it is used. If anything does not fit, the scan ends with an error. `verify/pages.rs`
+//! reads the same layout from the file for `check`.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -159,8 +159,8 @@ impl<'m> Pages<'m> {
     }
 }
 
-/// The nodes of a leaf that are read soon. A leaf that was split is half empty, and its nodes lie in
-/// any order.
+/// The nodes of a leaf that are read soon. A leaf that was split is half empty, and its nodes lie
+/// in any order.
 struct NodesAhead<'m> {
     page: &'m [u8],
     offsets: std::slice::Iter<'m, [u8; 2]>,
@@ -230,8 +230,8 @@ impl<'m> Leaf<'m> {
         self.entry_at(usize::from(read_u16(self.page, PAGE_HEAD_SIZE + 2 * index)?))
     }
 
-    /// The first page of an entry's value, or 0 if that has no pages of its own; `None` if the entry
-    /// is not inside the page.
+    /// The first page of an entry's value, or 0 if that has no pages of its own; `None` if the
+    /// entry is not inside the page.
     pub(crate) fn large_page(&self, index: usize) -> Option<u64> {
         let (key, _) = self.entry(index)?;
         let node = self.page.get(usize::from(read_u16(self.page, PAGE_HEAD_SIZE + 2 * index)?)..)?;
@@ -256,9 +256,9 @@ impl<'m> Leaf<'m> {
 
     /// Add these entries in a walk's order, up to the first that is not inside the page or the map.
     ///
-    /// Meanwhile prefetch the nodes of the page that comes next, if it is known, some with each entry:
-    /// with all at once the walk waited for rows nevertheless. (Why is not known; a bare loop over the
-    /// pages may prefetch all lines at once.)
+    /// Meanwhile prefetch the nodes of the page that comes next, if it is known, some with each
+    /// entry: with all at once the walk waited for rows nevertheless. (Why is not known; a bare
+    /// loop over the pages may prefetch all lines at once.)
     #[inline]
     pub(crate) fn push_entries(
         &self,

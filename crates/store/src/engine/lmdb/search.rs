@@ -43,7 +43,7 @@ pub(crate) fn get<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result<O
     if tree.is_empty() {
         return Ok(None);
     }
-    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    let found = LeafPosition::of(pages, tree, key).ok_or(Unsure)?;
     if !found.is_there {
         return Ok(None);
     }
@@ -60,7 +60,7 @@ pub(crate) fn at_or_above<'m>(
     if tree.is_empty() {
         return Ok(None);
     }
-    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    let found = LeafPosition::of(pages, tree, key).ok_or(Unsure)?;
     let entry = if found.index < found.leaf.count() {
         found.leaf.entry(found.index)
     } else {
@@ -75,7 +75,7 @@ pub(crate) fn below<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result
     if tree.is_empty() {
         return Ok(None);
     }
-    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    let found = LeafPosition::of(pages, tree, key).ok_or(Unsure)?;
     let entry = if let Some(before) = found.index.checked_sub(1) {
         found.leaf.entry(before)
     } else {
@@ -87,7 +87,7 @@ pub(crate) fn below<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result
 }
 
 /// Where a key is, or would be.
-struct Found<'m> {
+struct LeafPosition<'m> {
     leaf: Leaf<'m>,
     /// The first entry that is not below the key.
     index: usize,
@@ -125,11 +125,11 @@ impl<'m> Aside<'m> {
     }
 }
 
-impl<'m> Found<'m> {
+impl<'m> LeafPosition<'m> {
     #[inline]
     fn of(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<Self> {
-        let place = Way::place_of(key);
-        if let Some(way) = Way::last(place, pages, tree)
+        let place = SearchPath::place_of(key);
+        if let Some(way) = SearchPath::last(place, pages, tree)
             && let Some((found, way)) = Self::along(way, pages, key)
         {
             way.remember(place);
@@ -140,7 +140,7 @@ impl<'m> Found<'m> {
         Some(found)
     }
 
-    fn from_root(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<(Self, Way)> {
+    fn from_root(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<(Self, SearchPath)> {
         // A tree of so few levels is cached as soon as it is read.
         const DEPTH_NEAR: u16 = 3;
         if tree.depth == 0 || tree.depth > DEPTH_MAX {
@@ -148,14 +148,15 @@ impl<'m> Found<'m> {
         }
         let is_far = tree.depth > DEPTH_NEAR;
         let (mut number, mut left, mut right) = (tree.root, None, None);
-        let mut way = Way { version: pages.number(), root: tree.root, branch: 0, child: 0, index: 0 };
+        let mut way = SearchPath { version: pages.number(), root: tree.root, branch: 0, child: 0, index: 0 };
         let mut sought = Sought::new(key);
         for branches in (0..tree.depth - 1).rev() {
             let nodes = pages.nodes(number, PAGE_BRANCH)?;
             // A branch's first key is never compared: the first child has everything below the
             // second key.
-            let (behind, is_there) = nodes.behind(&mut sought, 1..nodes.count(), branches == 0 && is_far)?;
-            let child = if is_there { behind } else { behind - 1 };
+            let (found, is_there) =
+                nodes.lower_bound(&mut sought, 1..nodes.count(), branches == 0 && is_far)?;
+            let child = if is_there { found } else { found - 1 };
             (way.branch, way.child) = (number, child);
             number = nodes.child(child)?;
             if branches == 0 {
@@ -166,17 +167,18 @@ impl<'m> Found<'m> {
         }
         let leaf = pages.leaf(number)?;
         let nodes = leaf.nodes()?;
-        let (index, is_there) = nodes.behind(&mut sought, 0..nodes.count(), is_far)?;
-        Some((Self { leaf, index, is_there, left, right }, Way { index, ..way }))
+        let (index, is_there) = nodes.lower_bound(&mut sought, 0..nodes.count(), is_far)?;
+        Some((Self { leaf, index, is_there, left, right }, SearchPath { index, ..way }))
     }
 
-    /// Search in the leaf of the last search. `None` unless the key lies between the keys that lead to
-    /// that leaf and to the next one.
+    /// Search in the leaf of the last search. `None` unless the key lies between the keys that lead
+    /// to that leaf and to the next one.
     #[inline]
-    fn along(way: Way, pages: Pages<'m>, key: &[u8]) -> Option<(Self, Way)> {
+    fn along(way: SearchPath, pages: Pages<'m>, key: &[u8]) -> Option<(Self, SearchPath)> {
         let nodes = pages.nodes(way.branch, PAGE_BRANCH)?;
         let mut sought = Sought::new(key);
-        // A branch's first key says nothing. Keys that are searched in order leave a leaf at its end.
+        // A branch's first key says nothing. Keys that are searched in order leave a leaf at its
+        // end.
         if way.child == 0
             || nodes.compare(way.child + 1, &mut sought)? != Ordering::Greater
             || nodes.compare(way.child, &mut sought)? == Ordering::Greater
@@ -191,11 +193,11 @@ impl<'m> Found<'m> {
         let order = if next < nodes.count() { Some(nodes.compare(next, &mut sought)?) } else { None };
         let (index, is_there) = match order {
             Some(Ordering::Equal) => (next, true),
-            Some(Ordering::Less) => nodes.behind(&mut sought, next + 1..nodes.count(), false)?,
-            Some(Ordering::Greater) => nodes.behind(&mut sought, 0..next, false)?,
-            None => nodes.behind(&mut sought, 0..nodes.count(), false)?,
+            Some(Ordering::Less) => nodes.lower_bound(&mut sought, next + 1..nodes.count(), false)?,
+            Some(Ordering::Greater) => nodes.lower_bound(&mut sought, 0..next, false)?,
+            None => nodes.lower_bound(&mut sought, 0..nodes.count(), false)?,
         };
-        Some((Self { leaf, index, is_there, left, right }, Way { index, ..way }))
+        Some((Self { leaf, index, is_there, left, right }, SearchPath { index, ..way }))
     }
 }
 
@@ -223,7 +225,7 @@ pub(crate) fn ask_for_bytes(bytes: &[u8]) {
 
 /// The way of a search to a leaf, in one tree of one version.
 #[derive(Clone, Copy)]
-struct Way {
+struct SearchPath {
     version: u64,
     root: u64,
     /// The branch above the leaf, which of its children the leaf is, and the entry there.
@@ -234,11 +236,11 @@ struct Way {
 
 thread_local! {
     /// The ways of this thread's last searches. Lookups in several tables and indexes take turns.
-    static LAST_WAYS: [Cell<Way>; Way::PLACES] =
-        const { [const { Cell::new(Way { version: 0, root: 0, branch: 0, child: 0, index: 0 }) }; Way::PLACES] };
+    static LAST_WAYS: [Cell<SearchPath>; SearchPath::PLACES] =
+        const { [const { Cell::new(SearchPath { version: 0, root: 0, branch: 0, child: 0, index: 0 }) }; SearchPath::PLACES] };
 }
 
-impl Way {
+impl SearchPath {
     const PLACES: usize = 8;
 
     /// The place for a key: neighbours in the tree mostly begin with the same two bytes.
@@ -361,9 +363,14 @@ impl<'m> Nodes<'m> {
     }
 
     /// The index of the node with this key in a range; or else how many nodes are below the key, if
-    /// all nodes before the range are, and none behind it.
+    /// all nodes before the range are, and none after it.
     #[inline]
-    fn behind(&self, sought: &mut Sought<'_>, range: Range<usize>, is_far: bool) -> Option<(usize, bool)> {
+    fn lower_bound(
+        &self,
+        sought: &mut Sought<'_>,
+        range: Range<usize>,
+        is_far: bool,
+    ) -> Option<(usize, bool)> {
         // All nodes before `low` are below the key, and none from `low + count - 1` on. How many
         // are left after a step does not depend on the comparison, so the nodes that the next steps
         // may read are known.
@@ -424,7 +431,7 @@ impl<'m> Nodes<'m> {
     pub(crate) fn compare(&self, index: usize, sought: &mut Sought<'_>) -> Option<Ordering> {
         let (head, rest) = self.page.get(self.offset(index)?..)?.split_first_chunk::<NODE_HEAD_SIZE>()?;
         let size = (u64::from_le_bytes(*head) >> 48) as usize;
-        // Mostly the next eight bytes decide, or the end of a key within them. The bytes behind the
+        // Mostly the next eight bytes decide, or the end of a key within them. The bytes after the
         // shorter key do not count.
         let Some(next) = word_at(rest, sought.known) else {
             return Some(sought.compare_all(rest.get(..size)?));
@@ -599,7 +606,7 @@ pub(crate) mod tests {
         let half: Entries = all.iter().step_by(2).map(|(key, value)| (key.clone(), value.clone())).collect();
         let files = [file_of(&all), file_of(&half)];
         let pages = files.each_ref().map(|(bytes, _)| Pages::of_bytes(bytes, PAGE_SIZE));
-        let way_of = |key: &[u8]| LAST_WAYS.with(|ways| ways[Way::place_of(key)].get());
+        let way_of = |key: &[u8]| LAST_WAYS.with(|ways| ways[SearchPath::place_of(key)].get());
         let mut kept = 0;
         for key in all.keys() {
             for ((entries, pages), (_, tree)) in [&all, &half].into_iter().zip(pages).zip(&files) {

@@ -1,9 +1,9 @@
 //! Searches several keys in one of LMDB's trees together, so that their waits for memory overlap.
 //!
-//! A search in a large tree mostly waits: for the head of a leaf, then for each node that it compares
-//! with. Here some searches take turns. Each prefetches what it reads next, and while that comes, the
-//! others do their step. What is found is a hint: a page and an entry of it, which `get_at` verifies
-//! by the entry's key. So a search that is unsure of a page just says nothing.
+//! A search in a large tree mostly waits: for the head of a leaf, then for each node that it
+//! compares with. Here some searches take turns. Each prefetches what it reads next, and while that
+//! comes, the others do their step. What is found is a hint: a page and an entry of it, which
+//! `get_at` verifies by the entry's key. So a search that is unsure of a page just says nothing.
 
 use std::cmp::Ordering;
 
@@ -20,7 +20,8 @@ const BRANCH_HEAD_SIZE: usize = 192;
 /// Bytes of a value that are prefetched.
 const VALUE_SIZE_ASKED: usize = 256;
 
-/// Find where the entries of these keys are, as far as they exist and their pages are as they should be.
+/// Find where the entries of these keys are, as far as they exist and their pages are as they
+/// should be.
 pub(crate) fn find<'m>(pages: Pages<'m>, tree: &TreeHead, keys: &[&[u8]], places: &mut [EntryPlace]) {
     if tree.is_empty() || tree.depth == 0 || tree.depth > DEPTH_MAX {
         return;

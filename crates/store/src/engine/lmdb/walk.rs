@@ -1,10 +1,10 @@
 //! The cursor of readers: walks over the pages of one version, in the map, and checks each page.
 //!
-//! A walk goes from the root down to a leaf, and from there to the next leaf (`engine/lmdb/page.rs`).
-//! It checks each page once, when it comes to it: its number, its kind, where its entries are, and
-//! that its keys follow those of the leaf before. So a damaged page is an error that names it.
-//! LMDB's own cursor takes some damaged pages for the end of the tree, and reads behind the map in
-//! others.
+//! A walk goes from the root down to a leaf, and from there to the next leaf
+//! (`engine/lmdb/page.rs`). It checks each page once, when it comes to it: its number, its kind,
+//! where its entries are, and that its keys follow those of the leaf before. So a damaged page is
+//! an error that names it. LMDB's own cursor takes some damaged pages for the end of the tree, and
+//! reads beyond the map in others.
 //!
 //! Not for write transactions, whose changed pages are outside the map: they have LMDB's cursor
 //! (`engine/lmdb/cursor.rs`).
@@ -18,7 +18,7 @@ use crate::sys::os::prefetch;
 use crate::verify::pages::{DEPTH_MAX, Fault, TreeHead};
 
 /// A branch page on the way to a leaf, and which of its children the way leads to.
-struct Step<'t> {
+struct BranchStep<'t> {
     nodes: Nodes<'t>,
     number: u64,
     child: usize,
@@ -30,7 +30,7 @@ pub(crate) struct PageCursor<'t> {
     tree: &'t TreeHead,
     direction: Direction,
     /// The branches above the leaf, the root first.
-    way: Vec<Step<'t>>,
+    way: Vec<BranchStep<'t>>,
     leaf: Option<Leaf<'t>>,
     /// The leaf's entries that the walk has not given yet.
     rest: Range<usize>,
@@ -74,7 +74,8 @@ impl<'t> PageCursor<'t> {
         Self { pages, tree, direction, way: Vec::new(), leaf: None, rest: 0..0, last_key: None, fault: None }
     }
 
-    /// Go down from a page to a leaf: to where a key lies, or else along the edge where the walk begins.
+    /// Go down from a page to a leaf: to where a key lies, or else along the edge where the walk
+    /// begins.
     fn descend(&mut self, mut number: u64, key: Option<&[u8]>) -> Result<(), Fault> {
         let depth = self.tree.depth;
         if depth == 0 || depth > DEPTH_MAX {
@@ -95,7 +96,7 @@ impl<'t> PageCursor<'t> {
                 (None, Direction::Reverse) => nodes.count() - 1,
             };
             let below = nodes.child(child).ok_or_else(outside)?;
-            self.way.push(Step { nodes, number, child });
+            self.way.push(BranchStep { nodes, number, child });
             number = below;
         }
         let fault = |what| Fault { page: number, what };
@@ -118,14 +119,14 @@ impl<'t> PageCursor<'t> {
 
     /// Go to the next leaf, if there is one.
     fn next_leaf(&mut self) -> Result<bool, Fault> {
-        while let Some(Step { nodes, number, child }) = self.way.pop() {
+        while let Some(BranchStep { nodes, number, child }) = self.way.pop() {
             let next = match self.direction {
                 Direction::Forward => Some(child + 1).filter(|next| *next < nodes.count()),
                 Direction::Reverse => child.checked_sub(1),
             };
             if let Some(child) = next {
                 let below = nodes.child(child);
-                self.way.push(Step { nodes, number, child });
+                self.way.push(BranchStep { nodes, number, child });
                 let below = below.ok_or(Fault { page: number, what: "an entry of it does not lie in it" })?;
                 self.descend(below, None)?;
                 return self.check_order().map(|()| true);
@@ -181,16 +182,16 @@ impl<'t> PageCursor<'t> {
         Ok(self.leaf)
     }
 
-    /// The leaf that comes next, below the same branch. The heads of those behind it are prefetched,
+    /// The leaf that comes next, below the same branch. The heads of those after it are prefetched,
     /// so that the head of this one has come.
     ///
-    /// Several heads are prefetched at once: where leaves are scattered in a large file, most of the
-    /// time is for the address of a page that is touched for the first time. A processor finds the
-    /// addresses of several pages together, but not while it does anything else. One head for each
-    /// leaf took three quarters of the time of a sum.
+    /// Several heads are prefetched at once: where leaves are scattered in a large file, most of
+    /// the time is for the address of a page that is touched for the first time. A processor finds
+    /// the addresses of several pages together, but not while it does anything else. One head for
+    /// each leaf took three quarters of the time of a sum.
     fn next_below(&self) -> Option<&'t [u8]> {
         const TOGETHER: usize = 8;
-        let Step { nodes, child, .. } = self.way.last()?;
+        let BranchStep { nodes, child, .. } = self.way.last()?;
         let page = |distance: usize| {
             let child = match self.direction {
                 Direction::Forward => child.checked_add(distance),
@@ -223,8 +224,8 @@ fn out_of_order(leaf: Leaf<'_>) -> Fault {
     Fault { page: leaf.number() as u64, what: "its keys do not follow those before it" }
 }
 
-/// The first index of a range for which `holds` is true, or else the range's end. It must be true for
-/// all indexes after that too. `None` if `holds` does not know.
+/// The first index of a range for which `holds` is true, or else the range's end. It must be true
+/// for all indexes after that too. `None` if `holds` does not know.
 fn first_where(range: Range<usize>, holds: impl Fn(usize) -> Option<bool>) -> Option<usize> {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {
@@ -279,12 +280,12 @@ mod tests {
     use crate::engine::lmdb::page::{PAGE_LEAF, read_u16};
     use crate::engine::lmdb::search::tests::{PAGE_SIZE, entries, file_of};
 
-    type Found = Vec<(Vec<u8>, Vec<u8>)>;
+    type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
     /// All entries that a walk gives, by leaf or one by one, and what ended it.
-    fn walked(bytes: &[u8], tree: &TreeHead, direction: Direction, by_leaf: bool) -> (Found, Option<u64>) {
+    fn walked(bytes: &[u8], tree: &TreeHead, direction: Direction, by_leaf: bool) -> (Entries, Option<u64>) {
         let mut cursor = PageCursor::new(Pages::of_bytes(bytes, PAGE_SIZE), tree);
-        let mut found = Found::new();
+        let mut found = Entries::new();
         let mut take = |(key, value): Entry<'_>| found.push((key.to_vec(), value.to_vec()));
         let mut work = || {
             cursor.start(Start::Edge, direction)?;
@@ -309,7 +310,7 @@ mod tests {
             Err(EngineError::BadPage { page, .. }) => {
                 assert!(
                     matches!(cursor.step(), Err(EngineError::BadPage { .. })),
-                    "it does not go on behind that"
+                    "it does not go on after that"
                 );
                 Some(page)
             }
@@ -322,7 +323,7 @@ mod tests {
     fn a_walk_gives_all_entries_both_ways() {
         let entries = entries();
         let (bytes, tree) = file_of(&entries);
-        let mut all: Found = entries.into_iter().collect();
+        let mut all: Entries = entries.into_iter().collect();
         for direction in [Direction::Forward, Direction::Reverse] {
             for by_leaf in [true, false] {
                 assert!(walked(&bytes, &tree, direction, by_leaf) == (all.clone(), None));

@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::txn::scan::Row;
 
 /// The head of a stored row, apart from its key.
-pub(crate) struct Found {
+pub(crate) struct RowHead {
     pub(crate) blobs: Vec<u64>,
     spelling: Vec<u8>,
 }
@@ -233,7 +233,7 @@ impl Transaction {
         table: TableId,
         key: &[u8],
         row_key: &[u8],
-    ) -> Result<Option<Found>, StoreError> {
+    ) -> Result<Option<RowHead>, StoreError> {
         let (writer, database) = self.writer_and_database()?;
         let found = match writer.find(Tree::Rows, row_key) {
             Ok(found) => found,
@@ -241,7 +241,9 @@ impl Transaction {
         };
         let Some(bytes) = found else { return Ok(None) };
         match database.outside(table, key, row_key, bytes)? {
-            Some(cell) => Ok(Some(Found { blobs: cell.blobs().collect(), spelling: cell.spelling.to_vec() })),
+            Some(cell) => {
+                Ok(Some(RowHead { blobs: cell.blobs().collect(), spelling: cell.spelling.to_vec() }))
+            }
             None => Err(StoreError::KeyCollision { table: table.0.to_string() }),
         }
     }
