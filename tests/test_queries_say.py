@@ -201,16 +201,16 @@ WORDS = [
     ("age ^ 2", 5, "there is no `^`"),
     ("age := 2", 5, "`==` compares"),
     ("age > $1", 7, "a text has no places for values; F.age >= value is an expression with one"),
-    ("age > 3;", 8, "without a `;` behind it"),
+    ("age > 3;", 8, "without a `;` after it"),
     ("name like 'B%'", 6, 'found "like"; write startswith, endswith, contains, or matches'),
     ("name not like 'B%'", 10, 'found "like"; write startswith'),
     ("age > 3 order by name", 9, 'found "order"; a text is a condition alone'),
     ("tags.each() == 'a'", 10, "there are no methods in a text: tags[*] == 'a'"),
     ("F.age > 3", 1, "a field stands without F in a text: age, name.last"),
     ("born > 2000-01-31", 8, "a date is written date '2000-01-31'"),
-    ("age in 3", 8, "expected several values behind in: ['Bath', 'York']"),
+    ("age in 3", 8, "expected several values after in: ['Bath', 'York']"),
     ("age is 3", 8, "`==` compares"),
-    ("name startswith 3", 17, "expected a string, or bytes, behind startswith"),
+    ("name startswith 3", 17, "expected a string, or bytes, after startswith"),
     ("name matches '('", 14, "this is no regular expression: unclosed group"),
 ]
 
@@ -468,11 +468,11 @@ def test_explain_expects_no_negative_number_of_rows(people: Any) -> None:
 def test_explain_says_behind_which_row(people: Any) -> None:
     lines = people.where(F.age > 1).after(people["ann"]).explain().splitlines()
     assert lines[:2] == [
-        "scan table \"people\", of its 2 rows those behind row 'ann'",
+        "scan table \"people\", of its 2 rows those after row 'ann'",
         "filter natively: age > 1",
     ]
     lines = people.where(KEY < "b").after(people["ann"]).explain().splitlines()
-    assert lines[0] == "scan table \"people\", of its 2 rows those behind row 'ann' where key() < 'b'"
+    assert lines[0] == "scan table \"people\", of its 2 rows those after row 'ann' where key() < 'b'"
     lines = people.order_by("age").after(people["ann"]).explain().splitlines()
     assert lines[1:3] == ["leave out those up to row 'ann' in the order of age", "sort all of them by age"]
 

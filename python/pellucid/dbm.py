@@ -233,7 +233,7 @@ class _Database(BytesMap, MutableMapping):  # type: ignore[type-arg]
     def nextkey(self, key: str | Buffer) -> bytes | None:
         """Return the key after `key`, which need not be there itself; None if that was the last one."""
         try:
-            # No key lies between a string of bytes and the same with a NUL behind it.
+            # No key lies between a string of bytes and the same with a NUL after it.
             return next(iter(self._table.keys(start=_as_bytes(key) + b"\0")), None)
         except Error as problem:
             self._refuse(problem)

@@ -36,8 +36,8 @@ OPPOSITES = {"<": operator.ge, "<=": operator.gt, ">": operator.le, ">=": operat
 Form = tuple["Expression", str, list["Expression"]]
 # Expressions, and the kinds of the first of them that answer the question; None: any kind does.
 Question = tuple[list["Expression"], Collection[str] | None]
-# Whether the question was answered, and else the kinds that were met: those of the first expression if it
-# is alone, else those of the other ones together in the rows that have them.
+# Whether the question was answered. If not, the kinds that were found: those of a single expression, or of
+# several expressions those of all but the first, in the rows that have them.
 Answer = tuple[bool, list[list[str]]]
 
 

@@ -46,7 +46,7 @@ class Appending(Saving):
         return numbers
 
     def _behind_keys(self) -> int:
-        """Return the first number behind all keys that are numbers, at most `INT_MAX`."""
+        """Return the first number after all keys that are numbers, at most `INT_MAX`."""
         lowest, highest = self._key(-math.inf)[0], self._key(math.inf)[0]
         last = self._ask(lambda sql: (sql.greatest(), (lowest, highest)))
         if not last:

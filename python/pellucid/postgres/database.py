@@ -57,7 +57,7 @@ class Database(Mapping, Source):
         self._open_gate = ServerGate()
         self._closed = False
         self._connections = Connections(place, timeout, setup_of(place, mode, durability, timeout))
-        # What each transaction is told besides.
+        # Settings that each transaction gets in addition.
         self._begin_settings = b""
         self._catalog = Catalog(place.schema)
         self._shapes = Shapes(self._codec, place.schema)
@@ -597,7 +597,7 @@ def settings_within(place: Place, durability: str, timeout: float, has_citus: bo
     """Return what follows the BEGIN of a transaction: settings that do not outlive it."""
     settings = []
     if has_citus:
-        # The other servers are told of settings only if this says so.
+        # Settings reach the other servers only if this is set.
         settings.append("SET LOCAL citus.propagate_set_commands = 'local'")
     if has_citus or not place.prepares:
         settings.append(f"SET LOCAL lock_timeout = {milliseconds_of(timeout)}")

@@ -1,10 +1,10 @@
 """Changes of fields that a transaction keeps back, to send many of them in one statement.
 
-A changed field is a compare-and-set of its row. Inside of a transaction its answer is not needed at once:
-the record shows the change already, and nothing of it counts before the commit. So the changes are sent
-together, before the next statement of the transaction that may see them, at the latest before the commit.
-A row that another client has changed since it was read is changed again as it is stored now, as it would
-have been without the delay. What cannot be made again ends the transaction, since the caller has gone on.
+A changed field is a compare-and-set of its row. Inside a transaction, its answer is not needed at once: the
+record shows the change already, and it becomes final only at the commit. So the changes are sent together:
+before the next statement of the transaction that may see them, and at the latest before the commit. If
+another client has changed a row since it was read, the change is made again in the row as it is stored now,
+as it would be without the delay. If that is impossible, the transaction ends, since the caller has gone on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Deferred:
     """The last state of one row, and the changes that led to it."""
 
     def __init__(self, version: int) -> None:
-        # The version that the row was read at. It has the next one when the change is stored.
+        # The version of the row when it was read. The stored change gives it the next version.
         self.version = version
         self.data = b""
         # The large values that the row refers to.
@@ -37,7 +37,7 @@ class Deferred:
 
 
 class Backlog:
-    """The changes of one transaction that the server has not got yet."""
+    """The changes of one transaction that were not sent to the server yet."""
 
     def __init__(self) -> None:
         # For each table, by its id: a handle on it, and the changed rows by their keys' codes.

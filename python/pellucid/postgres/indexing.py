@@ -365,7 +365,7 @@ class Index:
         source = f"{rows} AS t"
         if info.has_each:
             source += f" JOIN {reading._sql.entries(info).decode()} AS e ON e.k = t.k"
-        # The columns of an entry stand where those of a row do; its own are behind them. A code that is
+        # The columns of an entry stand where those of a row do; its own are after them. A code that is
         # stored shortened is derived from its row again.
         value = f"CASE WHEN octet_length({code}) = {keys.LONG_SIZE} THEN t.v ELSE '\\x00000000'::bytea END"
         columns = f"t.k, t.s, {value}, 0::bigint, {code}, {spelling}"

@@ -62,7 +62,7 @@ class Standing(ServerTable):
         # The statements that were found last outside of a transaction, and the source's epoch then.
         self._quick: Statements | None
         self._quick_epoch: int
-        # The layout that the native base was told of last.
+        # The layout that was passed to the native base last.
         self._shown: Layout | None
         # The name that the handle has if that is rolled back.
         self._name_before: str

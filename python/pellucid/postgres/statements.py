@@ -45,7 +45,7 @@ class IndexInfo:
     has_each: bool
     # "building" or "ready".
     state: str
-    # Whether a code was too long to be stored whole, so that the server does not know the order of all.
+    # Whether a code was too long to be stored whole, so that the server does not know the order of all rows.
     has_long: bool = False
 
 

@@ -25,7 +25,7 @@ NO_ANSWER_PAUSE_SECONDS = 0.05
 
 
 def owner() -> tuple[int, int]:
-    """Return what tells this thread, and the task that runs in it, from all others."""
+    """Return an identity of this thread and of the task that runs in it."""
     task: Any = None
     if "asyncio" in sys.modules:
         try:
@@ -91,7 +91,7 @@ class Running:
         self.gates[-1] = [ServerGate()]
 
     def ready(self) -> Session:
-        """Return the connection for a statement, after what was kept back."""
+        """Send all deferred changes, and return the connection for the next statement."""
         self.check()
         self.send()
         return self.session

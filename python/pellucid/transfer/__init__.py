@@ -130,7 +130,7 @@ def copy(
     copied. Keys keep their spelling, and `append` goes on with the same number.
 
     A table that the target has with rows raises `ValueError`, unless `existing` says what becomes of them:
-    "replace" removes them, "merge" keeps those under other keys, and "resume" goes on behind the last key.
+    "replace" removes them, "merge" keeps those under other keys, and "resume" goes on after the last key.
 
     All is one transaction at the target: an error leaves everything as it was. `batch` is a number of rows
     for each of several transactions, so that other writers need not wait for all. After an error or a kill,

@@ -264,7 +264,7 @@ class _Copy:
 
 
 def said(index: Any) -> tuple[Any, ...]:
-    """Return what tells an index from another one of its name."""
+    """Return what distinguishes an index from another one with its name."""
     return repr(index.parts), repr(index.where), index.unique
 
 

@@ -14,7 +14,7 @@ from pellucid.transfer import safe_pickles
 
 __all__ = ["CHUNK_ROWS", "CHUNK_SIZE", "HEAD_SIZE", "Chunk", "Input", "Job", "Part", "in_chunks"]
 
-# Rows are stored in chunks: large enough that a chunk costs nothing, small enough to stay in the cache.
+# Rows are stored in chunks: large enough to make the cost of a call small, small enough for the cache.
 CHUNK_ROWS = 500
 CHUNK_SIZE = 1 << 15
 HEAD_SIZE = 1 << 16

@@ -1,8 +1,8 @@
 """This module measures commits that are pending in the log: scans that merge them, opens that replay them.
 
-A checkpoint writes pending commits into the file. It begins when an area of the log is half full (16 MiB), or
-when its oldest commit has waited for 5 seconds. So the rows are small, and the timed part follows the puts at
-once. A sample counts only if all commits are still pending at its end.
+A checkpoint writes pending commits into the file. It begins when a segment of the log is half full (16 MiB),
+or when its oldest commit has waited for 5 seconds. So the rows are small, and the timed part follows the puts
+at once. A sample counts only if all commits are still pending at its end.
 """
 
 from __future__ import annotations
