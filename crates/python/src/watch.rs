@@ -228,7 +228,7 @@ impl WatchHandle {
                 let table = Some(Home::new(table.bind(py)));
                 let row = Row::owned(record, code, names, gate, table, Some(WATCHED));
                 if !large.is_empty() {
-                    row.attach_told(py, self.core.snapshot(py)?, large.clone());
+                    row.attach_reported(py, self.core.snapshot(py)?, large.clone());
                 }
                 value = value_of_row(py, GilRc::new(row))?.unbind();
                 "put"

@@ -101,7 +101,7 @@ impl Hop {
         let start = container.start;
         let head_size = if start == 0 { ROOT_HEAD_SIZE } else { NESTED_SHAPED_HEAD_SIZE };
         let (tag, slot) = container.position(index);
-        is_told_by_head(container).then_some(Self {
+        head_fixes_slots(container).then_some(Self {
             head: head_at(record, start as usize, head_size)?,
             tag_offset: tag as u32 - start,
             slot_offset: slot as u32 - start,
@@ -134,7 +134,7 @@ impl Hop {
 
 /// Whether all containers with the same head have their slots at the same places, and no other
 /// container has such a head. The head of a tuple has its size.
-fn is_told_by_head(container: &Container) -> bool {
+fn head_fixes_slots(container: &Container) -> bool {
     container.kind == Kind::Shaped || container.kind == Kind::Tuple && container.start == 0
 }
 
@@ -333,7 +333,7 @@ impl FieldReader {
         if matches!(slot, Slot::Absent) {
             return Ok(None);
         }
-        if is_short && is_told_by_head(&container) {
+        if is_short && head_fixes_slots(&container) {
             self.remember(record, &container, index);
         }
         Ok(Some(slot))

@@ -18,7 +18,7 @@ use crate::decimal_sum::DecimalSum;
 use crate::evaluate::found::Found;
 use crate::fault::{Fault, TooManyGroups};
 use crate::field::Number;
-use crate::stoppable::{self, Many, Pace, let_go};
+use crate::stoppable::{self, Many, Pace, release};
 use crate::sum::Sum;
 use crate::walk::{Walk, damaged, for_each};
 
@@ -278,10 +278,10 @@ pub fn grouped<S: Shapes + ?Sized>(
     });
     if let Err(fault) = walked {
         let count = groups.len();
-        let_go((found, groups), count);
+        release((found, groups), count);
         return Err(fault);
     }
-    let_go(found.by_text, groups.len());
+    release(found.by_text, groups.len());
     in_order(found.by_code, groups, &mut Pace::new(is_stopped))
 }
 

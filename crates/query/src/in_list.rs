@@ -17,7 +17,7 @@ use pellucid_record::key::KeyEncoder;
 use crate::fault::Fault;
 use crate::key_code::{push_equal, push_twin};
 use crate::order::equal;
-use crate::stoppable::{self, Pace, let_go};
+use crate::stoppable::{self, Pace, release};
 
 /// Values among which others are looked up. Clones share them.
 #[derive(Clone)]
@@ -64,7 +64,7 @@ impl InList {
         for (place, value) in values.iter().enumerate() {
             sets.add(place, value);
             if let Err(stopped) = pace.step() {
-                let_go(sets, values.len());
+                release(sets, values.len());
                 return Err(stopped);
             }
         }

@@ -83,7 +83,7 @@ impl<F: Fn() -> bool> Pace<F> {
 }
 
 /// Frees this many elements. If that takes longer than a stop may, another thread does it.
-pub fn let_go(garbage: impl Send + 'static, count: usize) {
+pub fn release(garbage: impl Send + 'static, count: usize) {
     if count > LARGE_COUNT {
         // If no thread can be started, they are freed in this thread.
         let _ = thread::Builder::new().spawn(move || drop(garbage));
@@ -139,7 +139,7 @@ impl<T: Send + 'static> Drop for Many<T> {
         let elements = std::mem::take(&mut self.0);
         // Elements without memory of their own are freed at once.
         let count = if std::mem::needs_drop::<T>() { elements.len() } else { 0 };
-        let_go(elements, count);
+        release(elements, count);
     }
 }
 
@@ -160,7 +160,7 @@ impl<T: Send + 'static> Drop for Rest<T> {
         let elements = std::mem::take(&mut self.0);
         // Elements without memory of their own are freed at once.
         let count = if std::mem::needs_drop::<T>() { elements.len() } else { 0 };
-        let_go(elements, count);
+        release(elements, count);
     }
 }
 

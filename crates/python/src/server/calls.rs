@@ -143,7 +143,7 @@ fn show(table: &Bound<'_, ServerTable>, row: &Row, stored: &Stored) -> PyResult<
     row.note_others(py, record);
     row.replace(py, record, None);
     row.edition.set(stored.1);
-    adopt(table, row)?;
+    assign_gate(table, row)?;
     Ok(true)
 }
 
@@ -153,7 +153,7 @@ fn is_dict(record: &[u8]) -> bool {
 }
 
 /// Assigns the row to the transaction that runs now, or to the database.
-fn adopt(table: &Bound<'_, ServerTable>, row: &Row) -> PyResult<()> {
+fn assign_gate(table: &Bound<'_, ServerTable>, row: &Row) -> PyResult<()> {
     let gate = ask(table, "_gate", ())?;
     row.gate.set(gate.cast::<ServerGate>()?.get().gate.clone());
     Ok(())
@@ -361,7 +361,7 @@ fn save<'py>(
             }
             row.replace(py, &patched.record, edit.moves());
             row.edition.set(new);
-            return adopt(table, row);
+            return assign_gate(table, row);
         }
         let (now, found) = saved.extract::<Stored>()?;
         record = stored::record_of(&now).to_vec();

@@ -383,7 +383,7 @@ impl Row {
 
     /// Reads large values stored outside of the record from those that the commit wrote, or else
     /// from `snapshot`.
-    pub fn attach_told(&self, py: Python<'_>, snapshot: Snapshot, large: Vec<LargeValue>) {
+    pub fn attach_reported(&self, py: Python<'_>, snapshot: Snapshot, large: Vec<LargeValue>) {
         self.holder.with(py, |holder| {
             if let Holder::Owned(copy) = holder {
                 // The bytes do not move: only the box that owns them is moved.
@@ -531,7 +531,7 @@ impl Row {
     }
 
     /// Whether the row belongs to a change that a watch reports.
-    pub fn is_told(&self, py: Python<'_>) -> bool {
+    pub fn is_reported(&self, py: Python<'_>) -> bool {
         self.holder.with(py, |holder| matches!(holder, Holder::Reported(_)))
     }
 

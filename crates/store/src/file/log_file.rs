@@ -117,14 +117,14 @@ pub(crate) fn attach(
             if manner.is_alone { Box::new(MemorySpace::copy_of(&space)) } else { Box::new(space) };
         (space, Opened { is_alone: manner.is_alone, joins: false, inode })
     };
-    let told = |error| match error {
+    let open_failed = |error| match error {
         EngineError::ForeignLog(what) if what == OF_ANOTHER => {
             let what = format!("{what}; {}", whose_it_is(&log_path, manner));
             StoreError::ForeignLog { path: log_name.clone(), what }
         }
         error => StoreError::from_engine(&log_name, error),
     };
-    let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(told)?;
+    let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(open_failed)?;
     engine.set_memory(manner.memory);
     drop(joining);
     if opened.is_alone && manner.is_writable && manner.writes {

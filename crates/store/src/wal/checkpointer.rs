@@ -48,7 +48,7 @@ const TICK: Duration = Duration::from_millis(50);
 const FIRST_LOOKS: u32 = 50;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// A handle to the checkpointer thread. When it is dropped the thread has let go of the log and is
+/// A handle to the checkpointer thread. When it is dropped the thread has released the log and is
 /// about to end. Dropping does not join the thread: to wake and end a thread takes a tenth of the
 /// time of closing.
 pub(crate) struct Checkpointer {
@@ -60,7 +60,7 @@ pub(crate) struct Checkpointer {
 /// What the thread works on; `None` tells it to end. Locked while the thread works.
 struct Job {
     shared: Mutex<Option<Arc<Shared>>>,
-    /// A caller waits for the thread to let go.
+    /// A caller waits for the thread to release the log.
     ends: AtomicBool,
 }
 
@@ -81,9 +81,9 @@ impl Checkpointer {
         Ok(Self { kept, thread: Some(thread), generation: os::generation() })
     }
 
-    /// Make the thread let go of the log. The thread itself lives on, so that it can free memory in
+    /// Make the thread release the log. The thread itself lives on, so that it can free memory in
     /// the background; it has the log's map already.
-    pub(crate) fn let_go(mut self) -> Option<Reclaimer> {
+    pub(crate) fn release(mut self) -> Option<Reclaimer> {
         self.end()
     }
 
@@ -190,7 +190,7 @@ impl Watch {
             self.synced = Instant::now();
             // The error is seen by the next caller of `sync`, and by the checkpoint.
             let _ = shared.sync(Extent::Whole);
-            shared.let_go();
+            shared.release();
             shared.fit_log();
         }
         self.pace.look(shared.segments.tail());

@@ -152,7 +152,7 @@ impl Shared {
         if let Some(moved) = moved {
             return Ok(moved);
         }
-        self.let_go();
+        self.release();
         let Some((_lock, mut txn)) = self.begin_tree(until)? else {
             return Err(self.tree_in_the_way(patience));
         };

@@ -28,7 +28,7 @@ use crate::wal::write_batch::WriteBatch;
 
 /// An engine whose commits are WAL records in a log.
 pub struct LoggedEngine {
-    /// Set by the first writer. Dropped before the rest, which its thread has let go of by then.
+    /// Set by the first writer. Dropped before the rest, which its thread has released by then.
     checkpointer: Mutex<Option<Checkpointer>>,
     pub(crate) has_checkpointer: AtomicBool,
     pub(crate) shared: Arc<Shared>,
@@ -112,7 +112,7 @@ impl LoggedEngine {
                 let created = segments.create(applied.position, applied.sequence, newborn);
                 created.map_err(EngineError::of_system)?;
             }
-            Err(foreign) => return Err(what_is_told(foreign)),
+            Err(foreign) => return Err(foreign_log_error(foreign)),
         }
         if opened.joins {
             segments.introduce();
@@ -257,7 +257,7 @@ impl Segments {
 pub(crate) const OF_ANOTHER: &str = "it is the log of another database";
 
 /// The error for a file that lies where the log should be, with what to do about it.
-fn what_is_told(foreign: Foreign) -> EngineError {
+fn foreign_log_error(foreign: Foreign) -> EngineError {
     EngineError::ForeignLog(match foreign {
         Foreign::Newer(found) => return EngineError::NewerLog { found, newest: FORMAT as u16 },
         Foreign::Identity => OF_ANOTHER,
@@ -406,8 +406,8 @@ impl Shared {
 
     /// Close the cached read transaction of the tree: it would keep old pages from being used
     /// again.
-    pub(crate) fn let_go(&self) {
-        self.state().let_go();
+    pub(crate) fn release(&self) {
+        self.state().release();
     }
 
     /// Take the writer lock, and recover the log if the last owner died. `None` when the deadline
@@ -553,10 +553,10 @@ impl Engine for LoggedEngine {
         let mut checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_checkpointer.store(false, Ordering::Relaxed);
         // The thread touches nothing of the log any more when this returns.
-        let reclaimer = checkpointer.take().and_then(Checkpointer::let_go);
+        let reclaimer = checkpointer.take().and_then(Checkpointer::release);
         let mut state = self.shared.state();
         state.keeps = false;
-        state.let_go();
+        state.release();
         drop(state);
         self.shared.segments.show_memory(false);
         self.shared.free_retired();

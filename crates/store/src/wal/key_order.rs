@@ -9,8 +9,8 @@ pub(crate) fn sort_by_key<'a>(places: &mut [u32], key: impl Fn(u32) -> &'a [u8])
     let shared = shared_size(places, &key);
     let mut numbered: Vec<(u64, u32)> =
         places.iter().map(|place| (number_of(key(*place), shared), *place)).collect();
-    let told = sort_by_number(&mut numbered);
-    for same in numbered.chunk_by_mut(|(one, _), (other, _)| one & told == other & told) {
+    let mask = sort_by_number(&mut numbered);
+    for same in numbered.chunk_by_mut(|(one, _), (other, _)| one & mask == other & mask) {
         if same.len() > 1 {
             same.sort_unstable_by(|(one, first), (other, second)| {
                 one.cmp(other).then_with(|| key(*first).cmp(key(*second)))

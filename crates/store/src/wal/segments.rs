@@ -456,8 +456,8 @@ impl Segments {
     }
 
     /// The pieces that will be written to next: as many as the segment has used so far, up to a
-    /// maximum. None if the log's room was given back since, or if commits wait for the disk one by one: that takes longer than to prepare a
-    /// piece, and wants small pages.
+    /// maximum. None if the log's room was given back since, or if commits wait for the disk one by
+    /// one: that takes longer than to prepare a piece, and wants small pages.
     fn pieces_ahead(&self) -> Vec<usize> {
         const AHEAD_MAX: usize = 8;
         let mark = self.piece.load(Ordering::Relaxed);

@@ -122,7 +122,7 @@ impl State {
             spare_write_batch: None,
         };
         state.catch_up(tree, segments)?;
-        state.let_go();
+        state.release();
         Ok(state)
     }
 
@@ -156,7 +156,7 @@ impl State {
         } else {
             self.take_tree(tree)?;
             self.catch_up(tree, segments)?;
-            self.kept.clone().ok_or(EngineError::Misuse("the tree was let go of"))?
+            self.kept.clone().ok_or(EngineError::Misuse("the tree was released"))?
         };
         if !self.keeps {
             self.kept = None;
@@ -247,7 +247,7 @@ impl State {
         match below.txn().or(self.kept.as_deref()) {
             Some(tree) if self.has_rows => tree.get(Tree::Rows, key),
             Some(_) => Ok(None),
-            None => Err(EngineError::Misuse("the tree was let go of")),
+            None => Err(EngineError::Misuse("the tree was released")),
         }
     }
 
@@ -268,7 +268,7 @@ impl State {
     }
 
     /// Drop the cached tree. It stays open only while a snapshot reads it.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.kept = None;
         self.parked = None;
     }
