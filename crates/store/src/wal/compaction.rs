@@ -65,7 +65,8 @@ impl Shared {
         let mut idle = 0;
         let mut fewest = u64::MAX;
         while idle < IDLE_ROUNDS {
-            // The reserve for large values lies at the end of the file, where its pages keep it long.
+            // The reserve for large values lies at the end of the file, where its pages keep it
+            // long.
             self.drop_reserve()?;
             match self.compact_round(patience, go_on)? {
                 Round::Moved => {}
