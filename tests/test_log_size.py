@@ -11,6 +11,7 @@ import time
 
 import pellucid
 import pytest
+from processes import PEAK_MEMORY, Child
 
 MIB = 1 << 20
 # A process that writes a row, says so, and stays.
@@ -179,6 +180,23 @@ db.close()
         assert done.returncode == 0, done.stderr.decode()
         assert db["by the other 4999"] == 4999
         assert len(db) == 65_000
+
+
+def test_what_an_earlier_use_of_a_segment_left_takes_no_memory(tmp_path):
+    """Behind the last record of a segment are older bytes: digits look like the size of a long record."""
+    path = tmp_path / "a.pel"
+    with pellucid.open(path, memory=8 * MIB) as db, Child(path) as child:
+        # Two segments, each used twice, the second time for less.
+        for count in (2_000, 2_000, 1_000, 1):
+            for number in range(count):
+                db[number] = "0" * 1000
+            assert child("db[0]") == "0" * 1000
+            db.sync()
+            assert db.stats()["log_pending"] == 0
+        db[1] = "end"
+        assert child("db[1]") == "end"
+        child(PEAK_MEMORY)
+        assert child("peak_memory()") < 300 << 10
 
 
 def test_a_database_is_pickled_with_its_memory(tmp_path):

@@ -113,8 +113,12 @@ pub(crate) fn attach(
             space => space.map_err(|source| open_error(&log_name, source))?,
         };
         // No process writes the log, and we may not write it either: it is recovered in a copy.
-        let space: Box<dyn Space> =
-            if manner.is_alone { Box::new(MemorySpace::copy_of(&space)) } else { Box::new(space) };
+        let space: Box<dyn Space> = if manner.is_alone {
+            let copy = MemorySpace::copy_of(&space);
+            Box::new(copy.map_err(|error| StoreError::from_engine(&log_name, error))?)
+        } else {
+            Box::new(space)
+        };
         (space, Opened { is_alone: manner.is_alone, joins: false, inode })
     };
     let open_failed = |error| match error {
@@ -323,7 +327,7 @@ fn living_member(file: &File) -> Option<u32> {
 /// The first and the last commit that a log holds and its file lacks.
 fn held_by(log_path: &Path, manner: Manner) -> Option<(u64, u64)> {
     let space = FileSpace::open(log_path, manner.words(), None, false).ok()?;
-    wal::unapplied(Box::new(space))
+    wal::unapplied(Box::new(space)).ok()?
 }
 
 /// What the log of another database holds, and what to do with it.

@@ -279,15 +279,20 @@ mod tests {
             let (end, check) = append(one, (position, sequence, seed), 4000);
             for reader in [one, other] {
                 let read = reader.wal_record(0, head, position, sequence, seed, &mut bytes);
-                assert_eq!((read, bytes.len() as u64), (Some(check), end - position), "record {sequence}");
-                assert_eq!(reader.wal_record(0, head, end, sequence + 1, check, &mut bytes), None);
+                assert_eq!(
+                    (read.unwrap(), bytes.len() as u64),
+                    (Some(check), end - position),
+                    "record {sequence}"
+                );
+                let next = reader.wal_record(0, head, end, sequence + 1, check, &mut bytes);
+                assert_eq!(next.unwrap(), None);
             }
             (position, seed) = (end, check);
         }
-        assert_eq!(short.first_wal_record(0, head), Some(1));
-        let copy = Segments::new(Box::new(MemorySpace::copy_of(short.space())), [7; 16]);
+        assert_eq!(short.first_wal_record(0, head).unwrap(), Some(1));
+        let copy = Segments::new(Box::new(MemorySpace::copy_of(short.space()).unwrap()), [7; 16]);
         assert_eq!(copy.capacity(), whole.capacity());
-        assert!(copy.wal_record(0, head, 0, 1, head.salt, &mut bytes).is_some());
+        assert!(copy.wal_record(0, head, 0, 1, head.salt, &mut bytes).unwrap().is_some());
         std::fs::remove_file(path).unwrap();
     }
 

@@ -76,11 +76,11 @@ fn read_chain(
     head: SegmentHead,
     sequence: u64,
     mut take: impl FnMut(u64, &[u8]) -> bool,
-) -> Chain {
+) -> Result<Chain, EngineError> {
     let mut chain = Chain { end: head.begin, sequence };
     let (mut seed, mut bytes) = (head.salt, Vec::new());
     while let Some(check) =
-        segments.wal_record(segment, head, chain.end, chain.sequence + 1, seed, &mut bytes)
+        segments.wal_record(segment, head, chain.end, chain.sequence + 1, seed, &mut bytes)?
     {
         if !take(chain.sequence + 1, &bytes) {
             break;
@@ -89,7 +89,7 @@ fn read_chain(
         chain.sequence += 1;
         seed = check;
     }
-    chain
+    Ok(chain)
 }
 
 /// The end of a segment's chain. A WAL record whose large values a power cut took is after it, if
@@ -100,7 +100,7 @@ fn end_of_chain(
     head: SegmentHead,
     sequence: u64,
     verifies: bool,
-) -> Chain {
+) -> Result<Chain, EngineError> {
     read_chain(segments, segment, head, sequence, |_, wal_record| {
         !verifies || segments.has_values_of(wal_record)
     })
@@ -108,12 +108,15 @@ fn end_of_chain(
 
 /// The first and the last commit in a log that its data file lacks. Works for the log of any
 /// database.
-pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
-    let segments = Segments::of_any(space)?;
+///
+/// # Errors
+/// As `Segments::wal_record`.
+pub(crate) fn unapplied(space: Box<dyn Space>) -> Result<Option<(u64, u64)>, EngineError> {
+    let Some(segments) = Segments::of_any(space) else { return Ok(None) };
     let mut lacked: Option<(u64, u64)> = None;
     for segment in [0, 1] {
         let Some(head) = segments.head(segment) else { continue };
-        let Some(first) = segments.first_wal_record(segment, head) else { continue };
+        let Some(first) = segments.first_wal_record(segment, head)? else { continue };
         let mut end = head.begin;
         read_chain(&segments, segment, head, first.saturating_sub(1), |sequence, wal_record| {
             end += wal_record.len() as u64;
@@ -122,29 +125,37 @@ pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
                 lacked = Some((first.min(sequence), last.max(sequence)));
             }
             true
-        });
+        })?;
     }
-    lacked
+    Ok(lacked)
 }
 
 /// [O1] The end of the log and its segment, found from the tree's `applied` and the chains alone.
 /// `None` if the log holds nothing that the tree lacks.
-fn find_end(segments: &Segments, applied: Applied, verifies: bool) -> Option<(usize, Chain)> {
-    let begins_there = |segment: usize| {
-        let head = segments.head(segment).filter(|head| head.begin == applied.position)?;
-        let chain = end_of_chain(segments, segment, head, applied.sequence, verifies);
-        (chain.end > head.begin).then_some((segment, chain))
-    };
-    let (first, chain) = [0, 1].into_iter().find_map(begins_there)?;
-    match segments.head(1 - first).filter(|next| next.begin == chain.end) {
-        Some(next) => Some((1 - first, end_of_chain(segments, 1 - first, next, chain.sequence, verifies))),
-        None => Some((first, chain)),
+fn find_end(
+    segments: &Segments,
+    applied: Applied,
+    verifies: bool,
+) -> Result<Option<(usize, Chain)>, EngineError> {
+    let heads = [0, 1].map(|segment| segments.head(segment));
+    for (first, head) in heads.into_iter().enumerate() {
+        let Some(head) = head.filter(|head| head.begin == applied.position) else { continue };
+        let chain = end_of_chain(segments, first, head, applied.sequence, verifies)?;
+        if chain.end == head.begin {
+            continue;
+        }
+        let other = 1 - first;
+        return Ok(Some(match segments.head(other).filter(|next| next.begin == chain.end) {
+            Some(next) => (other, end_of_chain(segments, other, next, chain.sequence, verifies)?),
+            None => (first, chain),
+        }));
     }
+    Ok(None)
 }
 
 /// [W6] Set tail and sequence to the end of the chain after a writer died.
 pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
-    if let Some((segment, chain)) = find_end(segments, applied, false) {
+    if let Some((segment, chain)) = find_end(segments, applied, false)? {
         segments.set_active(segment);
         segments.publish(chain.end, chain.sequence);
         return Ok(());
@@ -172,7 +183,7 @@ pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), Engin
 /// [O1] Find out what the log holds beyond the tree, and set its head accordingly. No other member
 /// has the log. If this process dies here, the next one repeats the work with the same result.
 pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
-    let end = find_end(segments, applied, true);
+    let end = find_end(segments, applied, true)?;
     let begins = || [0, 1].into_iter().filter_map(|segment| segments.head(segment)).map(|head| head.begin);
     // If the head of a segment is damaged, only the WAL records in that segment are lost: the tree
     // still has the state at which the segment began.
@@ -359,7 +370,7 @@ impl Shared {
                     read += wal_record.len() as u64;
                     // After the end there may be one whose large values were lost.
                     read <= end
-                });
+                })?;
             reserved?;
             if chain.end != end {
                 let what = "a sealed segment of the log does not reach to where the next one begins";
@@ -585,8 +596,9 @@ mod tests {
 
     #[test]
     fn whoever_dies_in_taking_a_log_over_leaves_it_to_the_next() {
-        let copy =
-            |segments: &Segments| Segments::new(Box::new(MemorySpace::copy_of(segments.space())), [0; 16]);
+        let copy = |segments: &Segments| {
+            Segments::new(Box::new(MemorySpace::copy_of(segments.space()).unwrap()), [0; 16])
+        };
         for case in 0..8 {
             let engine = left_behind(case);
             let (tree, left) = (&*engine.shared.tree, &engine.shared.segments);
@@ -735,7 +747,7 @@ mod tests {
         engine.quiet();
         // Nor does it for a process that opens the tree next, until that process has written all of
         // the tree again.
-        let again = Segments::new(Box::new(MemorySpace::copy_of(segments.space())), [0; 16]);
+        let again = Segments::new(Box::new(MemorySpace::copy_of(segments.space()).unwrap()), [0; 16]);
         state.fails.store(true, Ordering::Relaxed);
         for (is_first, written) in [(true, 1), (false, 2)] {
             let settled = settle_tree(&*engine.shared.tree, &again);

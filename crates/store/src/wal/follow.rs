@@ -36,41 +36,61 @@ impl Spot {
     }
 
     /// Read the next WAL record, which makes this version, in this segment or the other one.
-    fn read(&mut self, segments: &Segments, version: u64, bytes: &mut Vec<u8>) -> Option<()> {
-        if self.read_here(segments, version, bytes).is_some() {
-            return Some(());
+    /// False if neither has it.
+    fn read(&mut self, segments: &Segments, version: u64, bytes: &mut Vec<u8>) -> Result<bool, EngineError> {
+        if self.read_here(segments, version, bytes)? {
+            return Ok(true);
         }
         let other = 1 - self.segment;
-        let head = segments.head(other).filter(|head| head.begin == self.end)?;
+        let Some(head) = segments.head(other).filter(|head| head.begin == self.end) else { return Ok(false) };
         let mut next = Self { segment: other, head, end: head.begin, chain: head.salt };
-        next.read_here(segments, version, bytes)?;
-        *self = next;
-        Some(())
+        let is_there = next.read_here(segments, version, bytes)?;
+        if is_there {
+            *self = next;
+        }
+        Ok(is_there)
     }
 
-    fn read_here(&mut self, segments: &Segments, version: u64, bytes: &mut Vec<u8>) -> Option<()> {
-        self.chain = segments.wal_record(self.segment, self.head, self.end, version, self.chain, bytes)?;
+    fn read_here(
+        &mut self,
+        segments: &Segments,
+        version: u64,
+        bytes: &mut Vec<u8>,
+    ) -> Result<bool, EngineError> {
+        let read = segments.wal_record(self.segment, self.head, self.end, version, self.chain, bytes)?;
+        let Some(check) = read else { return Ok(false) };
+        self.chain = check;
         self.end += bytes.len() as u64;
-        Some(())
+        Ok(true)
     }
 
     /// The end of the WAL record that made a version.
-    fn find(segments: &Segments, version: u64) -> Option<Self> {
+    fn find(segments: &Segments, version: u64) -> Result<Option<Self>, EngineError> {
+        for segment in [segments.active(), 1 - segments.active()] {
+            let found = Self::find_in(segments, segment, version)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_in(segments: &Segments, segment: usize, version: u64) -> Result<Option<Self>, EngineError> {
+        let Some(head) = segments.head(segment) else { return Ok(None) };
+        let Some(first) = segments.first_wal_record(segment, head)? else { return Ok(None) };
+        if first > version + 1 {
+            return Ok(None);
+        }
+        let mut spot = Self { segment, head, end: head.begin, chain: head.salt };
         let mut bytes = Vec::new();
-        [segments.active(), 1 - segments.active()].into_iter().find_map(|segment| {
-            let head = segments.head(segment)?;
-            let first = segments.first_wal_record(segment, head)?;
-            let mut spot = Self { segment, head, end: head.begin, chain: head.salt };
-            if first > version + 1 {
-                return None;
+        for between in first..=version {
+            if !spot.read_here(segments, between, &mut bytes)? {
+                return Ok(None);
             }
-            for between in first..=version {
-                spot.read_here(segments, between, &mut bytes)?;
-            }
-            // Do not stop at the end of a chain: that segment is about to be left.
-            let mut next = spot;
-            next.read(segments, version + 1, &mut bytes).map(|()| spot)
-        })
+        }
+        // Do not stop at the end of a chain: that segment is about to be left.
+        let mut next = spot;
+        Ok(next.read(segments, version + 1, &mut bytes)?.then_some(spot))
     }
 }
 
@@ -87,7 +107,7 @@ impl Shared {
         if newest <= place.version {
             return Ok(Next::Nothing);
         }
-        if let Some(commits) = from_segments(&self.segments, place, newest) {
+        if let Some(commits) = from_segments(&self.segments, place, newest)? {
             return Ok(Next::Commits(commits));
         }
         place.hint = None;
@@ -139,10 +159,10 @@ impl Shared {
         let (mut spans, mut bytes) = (Vec::new(), Vec::new());
         for segment in [0, 1] {
             let Some(head) = self.segments.head(segment) else { continue };
-            let Some(first) = self.segments.first_wal_record(segment, head) else { continue };
+            let Some(first) = self.segments.first_wal_record(segment, head)? else { continue };
             let mut spot = Spot { segment, head, end: head.begin, chain: head.salt };
             let mut last = first.saturating_sub(1);
-            while last < since && spot.read_here(&self.segments, last + 1, &mut bytes).is_some() {
+            while last < since && spot.read_here(&self.segments, last + 1, &mut bytes)? {
                 last += 1;
             }
             spans.push((first, last));
@@ -165,27 +185,36 @@ impl Shared {
 }
 
 /// Commits after a place that the log still has. `None` if it lacks the first of them.
-fn from_segments(segments: &Segments, place: &mut WatchPosition, newest: u64) -> Option<Vec<Commit>> {
+fn from_segments(
+    segments: &Segments,
+    place: &mut WatchPosition,
+    newest: u64,
+) -> Result<Option<Vec<Commit>>, EngineError> {
     let (mut commits, mut size) = (Vec::new(), 0);
     let mut spot = place.hint.map(Spot::of_hint);
     while place.version < newest && size < BATCH_SIZE {
         let (version, mut bytes) = (place.version + 1, Vec::new());
-        match spot.as_mut().and_then(|spot| spot.read(segments, version, &mut bytes)) {
-            Some(()) => {}
-            None if commits.is_empty() => {
-                let mut found = Spot::find(segments, place.version)?;
-                found.read(segments, version, &mut bytes)?;
-                spot = Some(found);
+        let is_read = match &mut spot {
+            Some(spot) => spot.read(segments, version, &mut bytes)?,
+            None => false,
+        };
+        if !is_read {
+            if !commits.is_empty() {
+                // A bulk commit follows.
+                break;
             }
-            // A bulk commit follows.
-            None => break,
+            let Some(mut found) = Spot::find(segments, place.version)? else { return Ok(None) };
+            if !found.read(segments, version, &mut bytes)? {
+                return Ok(None);
+            }
+            spot = Some(found);
         }
         let extents = segments.extents().map(|extents| &**extents);
         let Some(bytes) = record::with_values(bytes, extents) else {
             // A checkpoint has put the large values into the tree, and others have replaced them
             // there since.
             if commits.is_empty() {
-                return None;
+                return Ok(None);
             }
             spot = None;
             break;
@@ -195,7 +224,7 @@ fn from_segments(segments: &Segments, place: &mut WatchPosition, newest: u64) ->
         place.version = version;
     }
     place.hint = spot.map(|spot| spot.hint());
-    Some(commits)
+    Ok(Some(commits))
 }
 
 /// The WAL records of a chunk from a version on.

@@ -229,7 +229,7 @@ pub(crate) fn take_over(
         delete_while(txn, |_| true)?;
     }
     while at < end {
-        let Some(check) = segments.wal_record(segment, head, at, version + 1, seed, &mut bytes) else {
+        let Some(check) = segments.wal_record(segment, head, at, version + 1, seed, &mut bytes)? else {
             // The memtable has more than the log, which was damaged. History that cannot be read is
             // not kept.
             return delete_while(txn, |_| true);

@@ -22,6 +22,7 @@ mod merge;
 mod newest;
 mod read;
 mod record;
+mod record_reader;
 mod recording;
 mod refill;
 pub(crate) mod room;

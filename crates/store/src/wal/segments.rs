@@ -47,7 +47,6 @@ use crate::sys::os;
 use crate::wal::budget::Budget;
 #[cfg(test)]
 use crate::wal::death;
-use crate::wal::record;
 use crate::wal::room::Room;
 use crate::wal::space::Space;
 use crate::wal::sync::Pace;
@@ -321,58 +320,6 @@ impl Segments {
     #[inline]
     pub(crate) fn room(&self) -> u64 {
         self.budget.limit().min(self.capacity())
-    }
-
-    /// The sequence number of a segment's first WAL record, if it has one.
-    pub(crate) fn first_wal_record(&self, segment: usize, head: SegmentHead) -> Option<u64> {
-        let at = self.word_at(segment, 1);
-        let sequence = if self.space.has(at + 1) { self.load_far(at) } else { return None };
-        self.wal_record(segment, head, head.begin, sequence, head.salt, &mut Vec::new()).map(|_| sequence)
-    }
-
-    /// Copy the WAL record at a position into `bytes`, if it continues the chain. Returns its
-    /// check.
-    pub(crate) fn wal_record(
-        &self,
-        segment: usize,
-        head: SegmentHead,
-        position: u64,
-        sequence: u64,
-        seed: u64,
-        bytes: &mut Vec<u8>,
-    ) -> Option<u64> {
-        bytes.clear();
-        let offset = usize::try_from(position.checked_sub(head.begin)?).ok()? / 8;
-        if offset >= self.segment_words || !self.space.has(self.word_at(segment, offset) + 1) {
-            return None;
-        }
-        let size = (self.load_far(self.word_at(segment, offset)) & u64::from(u32::MAX)) as usize;
-        if size < record::HEAD_SIZE + record::CHECK_SIZE
-            || !size.is_multiple_of(8)
-            || size > (self.segment_words - offset) * 8
-        {
-            return None;
-        }
-        bytes.resize(size, 0);
-        let mut rest = &mut bytes[..];
-        for words in self.parts(segment, offset..offset + size / 8) {
-            if !self.space.has(words.end) {
-                return None;
-            }
-            let (here, behind) = rest.split_at_mut_checked(words.len() * 8)?;
-            rest = behind;
-            let Some(words) = self.words.get(words.clone()) else {
-                // The map ends before.
-                self.space.read(words.start, here).ok()?;
-                continue;
-            };
-            for (word, chunk) in words.iter().zip(here.as_chunks_mut::<8>().0) {
-                *chunk = word.load(Ordering::Relaxed).to_le_bytes();
-            }
-        }
-        // The check also fails if a writer overwrote the bytes meanwhile: a segment that is begun
-        // anew has another salt.
-        record::verified(bytes, sequence, seed)
     }
 
     /// Write a WAL record at a position, without publishing it.
@@ -704,7 +651,7 @@ impl Segments {
     }
 
     /// The index in the log of a word of a segment.
-    fn word_at(&self, segment: usize, offset: usize) -> usize {
+    pub(super) fn word_at(&self, segment: usize, offset: usize) -> usize {
         let (piece, rest) = self.piece_of(offset);
         HEAD_WORDS + (2 * piece + segment) * self.piece_words + rest
     }
@@ -745,15 +692,6 @@ impl Segments {
     #[inline]
     pub(super) fn load(&self, index: usize) -> u64 {
         self.word(index).load(Ordering::Relaxed)
-    }
-
-    /// As `load`, for a word that may be beyond the map.
-    fn load_far(&self, index: usize) -> u64 {
-        let mut bytes = [0; 8];
-        match self.words.get(index) {
-            Some(word) => word.load(Ordering::Relaxed),
-            None => self.space.read(index, &mut bytes).map_or(0, |()| u64::from_le_bytes(bytes)),
-        }
     }
 
     #[inline]

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::engine::EngineError;
+use crate::sys::memory;
 use crate::sys::wait;
 
 use crate::sys::map::Words;
@@ -139,23 +141,43 @@ impl MemorySpace {
 }
 
 impl MemorySpace {
-    /// A copy of another space.
-    pub(crate) fn copy_of(space: &dyn Space) -> Self {
-        let words = space.words();
-        // After the first missing word no other is asked for: each would cost a system call.
-        let there = words.iter().enumerate().take_while(|(number, _)| space.has(number + 1));
-        let there = there.map(|(_, word)| AtomicU64::new(word.load(Ordering::Relaxed)));
-        let is_behind = |number: &usize| space.has(number + 1);
-        let behind = (words.len()..space.capacity()).take_while(is_behind).map(|number| {
-            let mut bytes = [0; 8];
-            let read = space.read(number, &mut bytes);
-            AtomicU64::new(read.map_or(0, |()| u64::from_le_bytes(bytes)))
-        });
-        // What is missing is not asked for, except the head.
+    /// A copy of another space. Zeros take no memory: much of a log may be holes.
+    ///
+    /// # Errors
+    /// `NoMemory`, or any error of the operating system.
+    pub(crate) fn copy_of(space: &dyn Space) -> Result<Self, EngineError> {
+        const PART: usize = 1 << 13;
+        let (words, capacity) = (space.words(), space.capacity());
+        let (mut count, mut missing) = (0, capacity + 1);
+        while missing - count > 1 {
+            let middle = count.midpoint(missing);
+            if space.has(middle) {
+                count = middle;
+            } else {
+                missing = middle;
+            }
+        }
+        // The head is there in any case.
         let least = words_for(0).min(words.len());
-        let mut all: Vec<_> = there.chain(behind).collect();
-        all.resize_with(all.len().max(least), AtomicU64::default);
-        Self { capacity: space.capacity(), ..Self::of(all.into_iter()) }
+        let copy = memory::zeros(count.max(least)).ok_or(EngineError::NoMemory("a copy of the log"))?;
+        for (to, word) in copy.iter().zip(words.iter().take(count)) {
+            let word = word.load(Ordering::Relaxed);
+            if word != 0 {
+                to.store(word, Ordering::Relaxed);
+            }
+        }
+        let mut bytes = vec![0; 8 * PART];
+        for start in (words.len()..count).step_by(PART) {
+            let to = copy.get(start..count.min(start + PART)).unwrap_or_default();
+            let bytes = bytes.get_mut(..8 * to.len()).unwrap_or_default();
+            space.read(start, bytes).map_err(EngineError::of_system)?;
+            for (to, word) in to.iter().zip(bytes.as_chunks().0) {
+                if *word != [0; 8] {
+                    to.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(Self { capacity, words: Arc::new(Words::in_memory(copy)) })
     }
 
     fn of(words: impl Iterator<Item = AtomicU64>) -> Self {

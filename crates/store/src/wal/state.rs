@@ -338,7 +338,7 @@ impl State {
         let (end, sequence) = (placed.end, placed.sequence + 1);
         let bytes = &mut self.spare;
         let Some(check) =
-            segments.wal_record(placed.segment, placed.head, end, sequence, placed.chain, bytes)
+            segments.wal_record(placed.segment, placed.head, end, sequence, placed.chain, bytes)?
         else {
             return Ok(false);
         };
