@@ -26,6 +26,10 @@ pub trait Extents: Send + Sync {
     /// the pages was made.
     fn bytes(&self, first: u64, size: u64) -> Option<&[u8]>;
 
+    /// What is at these pages now, which may be anything. Unlike the map, it can be read while
+    /// another process makes the file shorter. `None` if the file has no such pages.
+    fn read(&self, first: u64, size: u64) -> Option<Vec<u8>>;
+
     /// Sync the file's content to the disk.
     ///
     /// # Errors

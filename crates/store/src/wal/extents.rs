@@ -83,8 +83,8 @@ impl Place {
 
     /// A copy of the value. `None` if the pages have another content by now.
     pub(crate) fn copy(&self, extents: &dyn Extents) -> Option<Vec<u8>> {
-        let copy = extents.bytes(self.first, self.size)?.to_vec();
         // Verified afterwards, since the pages may be used again meanwhile.
+        let copy = extents.read(self.first, self.size)?;
         (Self::of(self.first, &[&copy]) == *self).then_some(copy)
     }
 

@@ -10,6 +10,7 @@ use std::ffi::c_uint;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use pellucid_lmdb_sys as ffi;
@@ -114,6 +115,17 @@ impl Extents for FileExtents {
         (self.map != 0).then(|| unsafe { std::slice::from_raw_parts((self.map + start) as *const u8, size) })
     }
 
+    fn read(&self, first: u64, size: u64) -> Option<Vec<u8>> {
+        let end = first.checked_add(self.pages_for(size))?;
+        if first < 2 || !self.has_pages(end) {
+            return None;
+        }
+        let mut bytes = vec![0; usize::try_from(size).ok()?];
+        let file = self.environment.file().ok()?;
+        file.read_exact_at(&mut bytes, first * self.page_size() + PAGE_HEAD_SIZE as u64).ok()?;
+        Some(bytes)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.environment.file().map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?.sync_data()
     }
@@ -195,5 +207,52 @@ impl KeepsPages for LmdbWrite {
         // SAFETY: the cursor is open and its transaction live; LMDB copies the key.
         let code = unsafe { ffi::pellucid_put_placed(cursor, &raw mut key, first as usize, size as usize) };
         self.environment().check(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+    use crate::file::opening::lock_path_of;
+
+    #[test]
+    fn a_value_is_read_or_gone_while_the_file_becomes_shorter() {
+        const PAGES: u64 = 256;
+        let path = std::env::temp_dir().join(format!("pellucid-shorter-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
+        let extents = engine.extents().unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        let size = (PAGES * 4096) as usize - PAGE_HEAD_SIZE;
+        let long = (16 + extents.pages_for(size as u64)) * 65_536;
+        let (mut read, mut gone) = (0, 0);
+        std::thread::scope(|scope| {
+            let shortens = scope.spawn(|| {
+                for _ in 0..2_000 {
+                    file.set_len(long).unwrap();
+                    file.set_len(65_536).unwrap();
+                }
+            });
+            while !shortens.is_finished() {
+                // Through the map, this would end the process.
+                match extents.read(16, size as u64) {
+                    Some(bytes) => {
+                        assert_eq!(bytes.len(), size);
+                        read += 1;
+                    }
+                    None => gone += 1,
+                }
+            }
+        });
+        assert!(read + gone > 0);
+        file.set_len(long).unwrap();
+        assert_eq!(extents.read(16, size as u64), Some(vec![0; size]));
+        assert_eq!(extents.read(u64::MAX, 1), None);
+        drop(extents);
+        drop(engine);
+        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_file(lock_path_of(&path));
     }
 }
