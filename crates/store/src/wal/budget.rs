@@ -15,6 +15,7 @@
 //! ```
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::wal::memtable::Memtable;
@@ -32,6 +33,11 @@ pub(crate) const SIZE_USUAL: u64 = 32 << 20;
 const TREE_SHARE: u64 = 4;
 /// The share of the free disk that a segment may take.
 const DISK_SHARE: u64 = 8;
+/// A checkpoint of a full segment is to take no longer: a writer that is faster than the disk waits
+/// for it.
+const CHECKPOINT_TIME: Duration = Duration::from_secs(5);
+/// Checkpoints of fewer bytes say little about how long larger ones take.
+const TIMED_SIZE: u64 = 16 << 20;
 /// How many bytes a memtable takes for 16 bytes of WAL records: at first, at least, and at most.
 const WEIGHT_FIRST: u32 = 20;
 const WEIGHT_MIN: u32 = 17;
@@ -56,6 +62,8 @@ pub(crate) struct Budget {
     /// Bytes of WAL records that a segment may have at present.
     limit: AtomicU64,
     weight: AtomicU32,
+    /// Bytes of WAL records that a checkpoint writes in its time. `u64::MAX` if unknown.
+    timely: AtomicU64,
 }
 
 impl Default for Budget {
@@ -65,6 +73,7 @@ impl Default for Budget {
             least: AtomicU64::new(MEMORY_USUAL),
             limit: AtomicU64::new(SIZE_USUAL),
             weight: AtomicU32::new(WEIGHT_FIRST),
+            timely: AtomicU64::new(u64::MAX),
         }
     }
 }
@@ -150,6 +159,14 @@ impl Segments {
         }
     }
 
+    /// Learn how long a checkpoint of so many bytes of WAL records took.
+    pub(crate) fn time(&self, size: u64, took: Duration) {
+        if size >= TIMED_SIZE {
+            let timely = u128::from(size) * CHECKPOINT_TIME.as_micros() / took.as_micros().max(1);
+            self.budget.timely.store(u64::try_from(timely).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
     /// Set the limit for a tree of this many bytes.
     pub(crate) fn fit(&self, tree_size: u64) {
         let (least, weight) = (&self.budget.least, u64::from(self.budget.weight.load(Ordering::Relaxed)));
@@ -157,7 +174,8 @@ impl Segments {
         let mut wanted = tree_size.saturating_mul(TREE_SHARE).max(SIZE_USUAL);
         if wanted > SIZE_USUAL {
             let free = self.space().disk_room().unwrap_or(u64::MAX);
-            wanted = wanted.min((free / DISK_SHARE).max(SIZE_USUAL));
+            let timely = self.budget.timely.load(Ordering::Relaxed);
+            wanted = wanted.min((free / DISK_SHARE).min(timely).max(SIZE_USUAL));
         }
         let limit = wanted.min(for_memory).min(self.capacity()) / 8 * 8;
         self.budget.limit.store(limit, Ordering::Relaxed);
@@ -244,6 +262,21 @@ mod tests {
         segments.set_memory(MEMORY_MIN);
         assert_eq!(limit_of(1 << 40), (4 << 20) * 16 / u64::from(WEIGHT_FIRST) / 8 * 8);
         assert!(segments.room() >= 1 << 20);
+    }
+
+    #[test]
+    fn a_segment_is_no_longer_than_the_disk_can_take_in_some_seconds() {
+        let segments = segments_of(1 << 28);
+        segments.set_memory(1 << 40);
+        let limit_after = |size, seconds| {
+            segments.time(size, Duration::from_secs(seconds));
+            segments.fit(1 << 30);
+            segments.budget.limit()
+        };
+        assert_eq!(limit_after(1 << 20, 100), 1 << 28, "too little to tell");
+        assert_eq!(limit_after(100 << 20, 10), 50 << 20);
+        assert_eq!(limit_after(16 << 20, 100), SIZE_USUAL, "this much it may always have");
+        assert_eq!(limit_after(16 << 20, 0), 1 << 28);
     }
 
     /// The log at a path, with a map of at most so many bytes.

@@ -5,7 +5,7 @@
 //! any step: the two segments and the tree always tell the next process how to continue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key, with_more_rows};
@@ -52,6 +52,22 @@ pub(crate) type TreeWrite = (TreeLock, Box<dyn WriteTxn>);
 impl Drop for TreeLock {
     fn drop(&mut self) {
         lock::release_tree(&self.shared.segments);
+    }
+}
+
+/// While it lives, this process writes a segment into the tree.
+struct Applying<'a>(&'a AtomicBool);
+
+impl<'a> Applying<'a> {
+    fn begin(is_applying: &'a AtomicBool) -> Self {
+        is_applying.store(true, Ordering::Relaxed);
+        Self(is_applying)
+    }
+}
+
+impl Drop for Applying<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -341,6 +357,7 @@ impl Shared {
         memory::check_room(CHECKPOINT_MEMORY, "a checkpoint")?;
         // Drop order: the transaction ends before the lock is released.
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(Done::InTheWay) };
+        let (_applying, begin) = (Applying::begin(&self.is_applying), Instant::now());
         let applied = applied_of(&*txn)?;
         let Some((segment, head)) = self.sealed(applied) else {
             // Another process has applied it meanwhile.
@@ -391,6 +408,8 @@ impl Shared {
         txn.put(Tree::Meta, &key, &[&value])?;
         txn.commit()?;
         self.segments.set_applied(applied.position);
+        self.segments.time(end - head.begin, begin.elapsed());
+        self.segments.fit_to(&*self.tree);
         if is_known {
             self.retire(memtable);
         }

@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// Whether the pages that the next checkpoint touches must be verified first: a dead process
     /// left the file, and its state is unknown.
     pub(crate) is_unproven: AtomicBool,
+    /// Whether a thread of this process writes a segment into the tree.
+    pub(crate) is_applying: AtomicBool,
     /// Held while a thread syncs a newly created file. Other threads wait for it and then need not
     /// sync again.
     birth: Mutex<()>,
@@ -133,6 +135,7 @@ impl LoggedEngine {
             segments,
             state: Latch::new(state),
             is_unproven: AtomicBool::new(is_unproven),
+            is_applying: AtomicBool::new(false),
             recovered: if opened.is_alone { recovered } else { 0 },
             birth: Mutex::new(()),
             ahead: Mutex::default(),

@@ -4,6 +4,7 @@
 //! grows too large for the log becomes a bulk transaction: everything pending is written to the
 //! tree first, to keep the order, then the batch, and all further changes go into the tree.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -166,12 +167,23 @@ impl LoggedWrite {
     }
 
     /// [C5] Run one checkpoint. False if there was nothing to do.
-    fn checkpoint(&self, until: Instant) -> Result<bool, EngineError> {
-        match self.shared.checkpoint_within(&self.lock, until).map_err(EngineError::before_commit)? {
-            Done::Applied(_) => Ok(true),
-            Done::Nothing => Ok(false),
-            Done::InTheWay | Done::Stopped => Err(self.is_busy()),
+    fn checkpoint(&self, mut until: Instant) -> Result<bool, EngineError> {
+        const TICK: Duration = Duration::from_millis(100);
+        loop {
+            let was_applying = self.is_applying();
+            match self.shared.checkpoint_within(&self.lock, until).map_err(EngineError::before_commit)? {
+                Done::Applied(_) => return Ok(true),
+                Done::Nothing => return Ok(false),
+                // A thread of this process is at it, on a slow disk: only waits for others are
+                // limited.
+                Done::InTheWay if was_applying || self.is_applying() => until = in_a_while(TICK),
+                Done::InTheWay | Done::Stopped => return Err(self.is_busy()),
+            }
         }
+    }
+
+    fn is_applying(&self) -> bool {
+        !self.patience.is_zero() && self.shared.is_applying.load(Ordering::Relaxed)
     }
 
     fn is_busy(&self) -> EngineError {
@@ -206,6 +218,7 @@ impl LoggedWrite {
         segments.begin_segment(segments.active(), applied.position);
         segments.set_applied(applied.position);
         segments.publish(applied.position, applied.sequence);
+        segments.fit_to(&*self.shared.tree);
         Ok(())
     }
 
