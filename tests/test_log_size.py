@@ -199,6 +199,32 @@ def test_what_an_earlier_use_of_a_segment_left_takes_no_memory(tmp_path):
         assert child("peak_memory()") < 300 << 10
 
 
+LIMITED = """
+import resource, sys, pellucid
+resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
+db = pellucid.open(sys.argv[1], sys.argv[2])
+print(db.stats()["log_limit"], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_a_process_with_little_address_space_limits_the_log(tmp_path, mode):
+    path = tmp_path / "a.pel"
+    # Other systems do not say how much address space is left.
+    most = 48 * MIB if sys.platform == "linux" else 1 << 40
+    with pellucid.open(path) as db:
+        db.update(dict.fromkeys(range(30_000), "x" * 1000))
+        db.sync()
+        wait_until(lambda: db.stats()["log_limit"] > 100 * MIB)
+        command = [sys.executable, "-c", LIMITED, path, mode]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as limited:
+            assert int(limited.stdout.readline()) < most
+            wait_until(lambda: db.stats()["log_limit"] < most)
+            limited.communicate()
+        wait_until(lambda: db.stats()["log_limit"] > 100 * MIB)
+
+
 def test_a_database_is_pickled_with_its_memory(tmp_path):
     with pellucid.open(tmp_path / "a.pel", memory=8 * MIB) as db:
         db["a"] = 1

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::sys::memory;
 use crate::wal::memtable::Memtable;
 use crate::wal::segments::Segments;
 use crate::wal::space::MEMBER_MAX;
@@ -38,6 +39,9 @@ const DISK_SHARE: u64 = 8;
 const CHECKPOINT_TIME: Duration = Duration::from_secs(5);
 /// Checkpoints of fewer bytes say little about how long larger ones take.
 const TIMED_SIZE: u64 = 16 << 20;
+/// The share of a limited address space that memtables may take: the pages that a checkpoint
+/// changes take several times as much.
+const ADDRESS_SHARE: u64 = 16;
 /// How many bytes a memtable takes for 16 bytes of WAL records: at first, at least, and at most.
 const WEIGHT_FIRST: u32 = 20;
 const WEIGHT_MIN: u32 = 17;
@@ -105,10 +109,17 @@ impl Budget {
 }
 
 impl Segments {
-    /// Set how much memory this process may take for its memtables.
+    /// Set how much memory this process may take for its memtables. With a limit on the address
+    /// space it may have less, and shows that even before it writes: it has the memtables of all
+    /// writers.
     pub(crate) fn set_memory(&self, memory: u64) {
-        self.budget.memory.store(memory.max(MEMORY_MIN), Ordering::Relaxed);
-        self.budget.least.store(memory.max(MEMORY_MIN), Ordering::Relaxed);
+        let most = memory::address_room().map_or(u64::MAX, |room| room / ADDRESS_SHARE);
+        let given = memory.min(most).max(MEMORY_MIN);
+        self.budget.memory.store(given, Ordering::Relaxed);
+        self.budget.least.store(given, Ordering::Relaxed);
+        if given < memory {
+            self.show_memory(true);
+        }
         self.fit(0);
     }
 

@@ -297,7 +297,7 @@ fn map_sizes_for(open_count: usize, path: &CStr) -> (usize, usize) {
     /// The log's map, and a reserve for small allocations.
     const BESIDE: u64 = (64 << 20) + 2 * memory::HEADROOM as u64;
     /// About the most that memtables, and pages that are being written, take.
-    const HEAP_MOST: u64 = 768 << 20;
+    const HEAP_MOST: u64 = 256 << 20;
     let share = MAP_SIZE_MAX.checked_shr((open_count / MAP_LOT) as u32).unwrap_or(0).max(MAP_SIZE_MANY);
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
     let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
