@@ -24,6 +24,9 @@ const LEAST: u64 = 256 << 10;
 /// About how many bytes a delete and its index entry take in the log. Each may change a page of the
 /// tree.
 const ENTRY_SIZE: u64 = 64;
+/// The least that a delete takes in the log. Its page may then be merged with another one.
+const DELETE_SIZE: u64 = 40;
+const PAGES_OF_DELETE: u64 = 2;
 const PAGE_SIZE: u64 = 4096;
 
 /// Rows are refused although the disk is not full yet.
@@ -102,12 +105,20 @@ impl Room {
         let used = used.min(self.bound.load(Ordering::Relaxed));
         // Some of the file's free pages are still read by older snapshots.
         let room = free.saturating_add(spare / 2);
-        let needed = cost(pending + piece.max(bytes.len() as u64), used).saturating_add(cost(piece, used));
-        // The last room is for deletes, which come in small checkpoints.
-        if room >= needed || (pending == 0 && !adds_rows(bytes)) {
+        let all = pending + piece.max(bytes.len() as u64);
+        // The last room is for deletes, which come in small checkpoints. What is in the log may be
+        // deletes alone, whose checkpoint takes the most.
+        let of_deletes = cost_of_deletes(all, used);
+        let needed = cost(all, used).saturating_add(cost(piece, used));
+        if room >= needed.max(of_deletes) {
             return Ok(());
         }
-        Err(Reserved::error(room, needed))
+        let needed = if adds_rows(bytes) { needed } else { of_deletes };
+        if room >= needed || (pending == 0 && !adds_rows(bytes)) {
+            Ok(())
+        } else {
+            Err(Reserved::error(room, needed))
+        }
     }
 
     /// Check that a bulk commit that adds rows may be made, with `free` bytes on the disk.
@@ -126,9 +137,17 @@ impl Room {
 /// twice: two checkpoints apply both segments, and the second one cannot use the pages that the
 /// first one frees.
 fn cost(log: u64, used: u64) -> u64 {
+    cost_of(log, log / ENTRY_SIZE, used)
+}
+
+/// The same, if nothing but deletes of small entries is in the log.
+fn cost_of_deletes(log: u64, used: u64) -> u64 {
+    cost_of(log, log / DELETE_SIZE * PAGES_OF_DELETE, used)
+}
+
+fn cost_of(log: u64, pages: u64, used: u64) -> u64 {
     let grown = log.saturating_mul(2);
-    let changed =
-        (log / ENTRY_SIZE).saturating_mul(PAGE_SIZE).min(used.saturating_add(log).saturating_mul(2));
+    let changed = pages.saturating_mul(PAGE_SIZE).min(used.saturating_add(log).saturating_mul(2));
     grown.saturating_add(changed).saturating_add(LEAST)
 }
 
@@ -176,6 +195,10 @@ mod tests {
         assert!(check(both, 0, true) && !check(both - 1, 0, true));
         assert!(check(both - 1, 0, false) && check(0, 0, false), "after a checkpoint a delete has a try");
         assert!(check(3 * least, 8, false) && !check(least, 8, false));
+        // The shortest deletes change two pages for each 40 bytes of the log.
+        let large = room_of(100_000, 0);
+        let may_delete = |free, pending| large.check(free, pending, PIECE, &wal_record_of(false)).is_ok();
+        assert!(may_delete(66 << 20, 4 * PIECE) && !may_delete(60 << 20, 4 * PIECE));
         // Free pages of the file are room as well.
         let room = room_of(100, 2 * both / PAGE_SIZE + 1);
         assert!(room.check(0, 0, PIECE, &wal_record_of(true)).is_ok());
