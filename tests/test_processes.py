@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -565,7 +566,7 @@ def test_a_reader_that_never_leaves_costs_room_that_is_counted_warned_of_and_use
             db.sync()
         return path.stat().st_size - before
 
-    with pellucid.open(path) as db, Child(path, mode="r") as reader:
+    with pellucid.open(path) as db, Child(path, mode="r") as reader, Child(path) as other:
         db.update(rows)
         db.sync()
         checkpoints(db, 5)
@@ -579,12 +580,25 @@ def test_a_reader_that_never_leaves_costs_room_that_is_counted_warned_of_and_use
         assert stats["readers"] == readers
         # Neither the log nor the writers have anything to do with it.
         assert stats["log_pending"] == 0
-        told = r"a snapshot of '.*' is 1\d\d checkpoints old: the file grows until it is closed"
+        assert stats["oldest_reader_process"] == reader.pid
+        assert 0 <= stats["oldest_reader_age"] < 3600
+        assert stats["pinned_size"] > grown / 2
+        sizes = stats["live_size"] + stats["free_size"] + stats["pinned_size"]
+        assert sizes == stats["pages"] * stats["page_size"]
+        told = rf"process {reader.pid} has had a snapshot of '.*' open for \d minutes and 1\d\d checkpoints"
         with pytest.warns(pellucid.DatabaseWarning, match=told):
             pellucid.open(path, "r").close()
+        # It is told once to each process that takes snapshots or writes.
+        other("import warnings")
+        other("caught = warnings.catch_warnings(record=True); seen = caught.__enter__()")
+        other("warnings.simplefilter('always'); db.snapshot().close(); db.sync(); db.transaction()")
+        [message] = other("[str(warning.message) for warning in seen]")
+        assert re.match(told, message)
         assert reader("dict(snap) == first")
         reader("snap.close(); del first")
-        assert db.stats()["oldest_reader_lag"] < 10
+        stats = db.stats()
+        assert stats["oldest_reader_lag"] < 10
+        assert stats["pinned_size"] < grown / 10
         # What it kept is used again.
         assert checkpoints(db, 120) <= grown / 10
         assert db.check() == []

@@ -88,8 +88,6 @@ pub struct MDB_envinfo {
     pub me_numreaders: c_uint,
 }
 
-pub type MDB_msg_func = Option<unsafe extern "C" fn(message: *const c_char, context: *mut c_void) -> c_int>;
-
 unsafe extern "C" {
     pub fn mdb_env_create(env: *mut *mut MDB_env) -> c_int;
     pub fn mdb_env_open(env: *mut MDB_env, path: *const c_char, flags: c_uint, mode: libc::mode_t) -> c_int;
@@ -104,7 +102,6 @@ unsafe extern "C" {
     pub fn mdb_env_stat(env: *mut MDB_env, stat: *mut MDB_stat) -> c_int;
     pub fn mdb_env_sync(env: *mut MDB_env, force: c_int) -> c_int;
     pub fn mdb_reader_check(env: *mut MDB_env, dead: *mut c_int) -> c_int;
-    pub fn mdb_reader_list(env: *mut MDB_env, function: MDB_msg_func, context: *mut c_void) -> c_int;
 
     pub fn mdb_txn_begin(
         env: *mut MDB_env,
@@ -183,6 +180,18 @@ unsafe extern "C" {
 
     /// Read the same version again, unless a newer one was committed: then 0, and it stays parked.
     pub fn pellucid_unpark(txn: *mut MDB_txn) -> c_int;
+
+    /// Note when a read transaction began, on any clock, in its place in the lock file.
+    pub fn pellucid_note_begun(txn: *mut MDB_txn, begun: u64);
+
+    /// How many read transactions there are in all processes; and the version of the oldest one, its
+    /// process, and when that noted it to begin: 0 if it did not.
+    pub fn pellucid_readers(
+        env: *const MDB_env,
+        version: *mut usize,
+        process: *mut c_int,
+        begun: *mut u64,
+    ) -> c_uint;
 
     /// The address at which the file is mapped.
     pub fn pellucid_map(env: *const MDB_env) -> *const c_void;

@@ -499,3 +499,51 @@ int pellucid_move_page(MDB_cursor *mc, MDB_val *key, size_t from, size_t *large)
 	*large = number;
 	return MDB_SUCCESS;
 }
+
+/* Where a read transaction's place in the lock file has padding: when the transaction began, and of which version it is, since LMDB
+ * leaves what an earlier one has put there. */
+enum { PELLUCID_BEGUN, PELLUCID_VERSION };
+
+static volatile uint64_t *pellucid_note_of(MDB_reader *reader)
+{
+	_Static_assert(sizeof(MDB_reader) >= ((sizeof(MDB_rxbody) + 7) & ~(size_t)7) + 2 * sizeof(uint64_t), "a place has no padding");
+	return (volatile uint64_t *)((char *)reader + ((sizeof(MDB_rxbody) + 7) & ~(size_t)7));
+}
+
+/* Note when a read transaction began. */
+void pellucid_note_begun(MDB_txn *txn, uint64_t begun)
+{
+	MDB_reader *reader = txn->mt_u.reader;
+
+	if (!reader)
+		return;
+	pellucid_note_of(reader)[PELLUCID_BEGUN] = begun;
+	pellucid_note_of(reader)[PELLUCID_VERSION] = txn->mt_txnid;
+}
+
+/* How many read transactions there are in all processes. The oldest one's version, process and begin, which is 0 if it is unknown. */
+unsigned pellucid_readers(const MDB_env *env, size_t *version, int *process, uint64_t *begun)
+{
+	unsigned at, count, found = 0;
+
+	*version = 0;
+	*process = 0;
+	*begun = 0;
+	if (!env->me_txns)
+		return 0;
+	count = env->me_txns->mti_numreaders;
+	for (at = 0; at < count; at++) {
+		MDB_reader *reader = &env->me_txns->mti_readers[at];
+		txnid_t own = reader->mr_txnid;
+		MDB_PID_T pid = reader->mr_pid;
+		uint64_t since = pellucid_note_of(reader)[PELLUCID_VERSION] == own ? pellucid_note_of(reader)[PELLUCID_BEGUN] : 0;
+		if (pid == 0 || own == (txnid_t)-1)
+			continue;
+		if (found++ == 0 || own < *version || (own == *version && since != 0 && since < *begun)) {
+			*version = own;
+			*process = (int)pid;
+			*begun = since;
+		}
+	}
+	return found;
+}

@@ -271,6 +271,7 @@ impl Database {
     ) -> PyResult<TransactionContext> {
         self.check_writable(py)?;
         errors::check_progress(progress, "rows")?;
+        open::warn_of_new(py, &self.core.store)?;
         let progress = progress.map(|function| function.clone().unbind());
         Ok(TransactionContext::with_progress(self.core.clone(), progress))
     }
@@ -286,6 +287,7 @@ impl Database {
     /// (1, 2)
     fn snapshot(&self, py: Python<'_>) -> PyResult<Py<SnapshotHandle>> {
         let snapshot = self.core.snapshot(py)?;
+        open::warn_of_new(py, &self.core.store)?;
         let gate = Gate::new();
         self.snapshots.with(py, |snapshots| {
             snapshots.retain(|gate| GilRc::owner_count(gate) > 1);
@@ -337,6 +339,7 @@ impl Database {
     /// replaced while it was open; in that case, `backup` saves the data.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.core.check_open(py)?;
+        open::warn_of_new(py, &self.core.store)?;
         callbacks::released(py, || self.core.store.sync()).map_err(|error| store_errors::of_store(py, error))
     }
 
@@ -366,6 +369,11 @@ impl Database {
     ///     reader_slots        reader slots of the file
     ///     oldest_reader_lag   versions of the file (checkpoints) that the oldest reader is behind;
     ///                         pages freed since then cannot be reused
+    ///     oldest_reader_process  the process of that reader; 0 if it is behind none
+    ///     oldest_reader_age   for how many seconds that reader has been open
+    ///     live_size           pages that the newest version of the file has, in bytes
+    ///     free_size           free pages that will be reused, in bytes
+    ///     pinned_size         free pages that cannot be reused before older readers end, in bytes
     ///
     /// With `pickles=True`, all rows are read, and there is one figure more:
     ///

@@ -64,6 +64,14 @@ pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     Ok(())
 }
 
+/// Issues a warning that came up while the database was open, if there is one.
+pub fn warn_of_new(py: Python<'_>, store: &Store) -> PyResult<()> {
+    match store.new_warning().map_err(|error| store_errors::of_store(py, error))? {
+        Some(warning) => warn(py, &warning),
+        None => Ok(()),
+    }
+}
+
 /// Whether this is the URL of a server.
 fn is_of_server(target: &Bound<'_, PyAny>) -> bool {
     let word = target.cast::<PyString>().ok().and_then(|word| word.to_str().ok());

@@ -69,6 +69,11 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         ("readers", stats.readers),
         ("reader_slots", stats.reader_slots),
         ("oldest_reader_lag", stats.oldest_reader_lag),
+        ("oldest_reader_process", stats.oldest_reader_process),
+        ("oldest_reader_age", stats.oldest_reader_age),
+        ("live_size", stats.live_size),
+        ("free_size", stats.free_size),
+        ("pinned_size", stats.pinned_size),
     ] {
         result.set_item(name, value)?;
     }

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pellucid_record::{Admission, Dictionary};
 
@@ -66,6 +66,8 @@ pub(crate) struct Database {
     is_marked: AtomicBool,
     pub(crate) generation: u64,
     pub(crate) warnings: Vec<Warning>,
+    /// When an old snapshot is looked for again.
+    pub(crate) looks_at: Mutex<Option<Instant>>,
     /// Why this process may not write through this environment, if so.
     pub(crate) read_only: Option<&'static str>,
     /// The file's lock. `None` in memory.
@@ -123,6 +125,7 @@ impl Database {
             is_marked: AtomicBool::new(false),
             generation: os::generation(),
             warnings,
+            looks_at: Mutex::new(None),
             read_only,
             opening,
             has_left: false,

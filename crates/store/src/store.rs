@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pellucid_record::{Dictionary, Sighting};
 
@@ -372,13 +372,44 @@ impl Store {
     /// # Errors
     /// `Closed`.
     pub fn warnings(&self) -> Result<Vec<Warning>, StoreError> {
-        const OLD_LAG: u64 = 100;
         let database = self.database()?;
         let mut warnings = database.warnings.clone();
-        let lag = database.engine.reader_lag().map_err(|error| database.error(error))?;
-        if lag >= OLD_LAG {
-            warnings.push(Warning::OldReader { path: database.path.clone(), lag });
-        }
+        warnings.extend(database.old_reader()?);
         Ok(warnings)
+    }
+
+    /// A warning about a snapshot that has been open for long. It is given once an hour, and looked
+    /// for once a minute, so that this can be called often.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn new_warning(&self) -> Result<Option<Warning>, StoreError> {
+        const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+        const INTERVAL: Duration = Duration::from_secs(3600);
+        let database = self.database()?;
+        let mut due = database.looks_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if due.is_some_and(|due| now < due) {
+            return Ok(None);
+        }
+        let warning = database.old_reader()?;
+        *due = Some(now + if warning.is_some() { INTERVAL } else { LOOK_INTERVAL });
+        Ok(warning)
+    }
+}
+
+impl Database {
+    /// A snapshot that has been open for long, and keeps pages from being used again.
+    fn old_reader(&self) -> Result<Option<Warning>, StoreError> {
+        const OLD_LAG: u64 = 100;
+        const OLD_AGE: Duration = Duration::from_secs(3600);
+        let oldest = self.engine.oldest_reader().map_err(|error| self.error(error))?;
+        let is_old = oldest.lag >= OLD_LAG || oldest.lag > 0 && oldest.age >= OLD_AGE;
+        Ok(is_old.then(|| Warning::OldReader {
+            path: self.path.clone(),
+            lag: oldest.lag,
+            process: oldest.process,
+            minutes: oldest.age.as_secs() / 60,
+        }))
     }
 }

@@ -28,6 +28,10 @@ pub enum Warning {
         path: String,
         /// How many versions of the tree it is behind: checkpoints, and bulk commits.
         lag: u64,
+        /// The process that has it.
+        process: u32,
+        /// For how many minutes it has been open.
+        minutes: u64,
     },
     /// After a power cut or damage to the log, its last commits are lost.
     LostCommits {
@@ -88,9 +92,9 @@ impl fmt::Display for Warning {
                 out,
                 "'{path}' is opened without a lock file, which cannot be made there; no process may write to it meanwhile"
             ),
-            Self::OldReader { path, lag } => write!(
+            Self::OldReader { path, lag, process, minutes } => write!(
                 out,
-                "a snapshot of '{path}' is {lag} checkpoints old: the file grows until it is closed; records and iterators that are kept hold one"
+                "process {process} has had a snapshot of '{path}' open for {minutes} minutes and {lag} checkpoints: the file grows until it is closed; records and iterators that are kept hold one"
             ),
             Self::LostCommits { path, commits } => write!(
                 out,

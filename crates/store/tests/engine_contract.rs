@@ -6,12 +6,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
 use pellucid_store::engine::memory::MemoryEngine;
 use pellucid_store::engine::{
-    Batch, Cursor, Direction, Engine, EngineError, Next, Start, Tree, WatchPosition, What,
+    Batch, Cursor, Direction, Engine, EngineError, Next, OldestReader, Start, Tree, Usage, WatchPosition,
+    What,
 };
 use pellucid_store::wal::LoggedEngine;
 use support::{Chance, Scratch};
@@ -716,9 +717,51 @@ fn a_file_has_room_for_so_many_readers_and_says_when_it_is_taken() {
     assert!(matches!(error, EngineError::ReadersFull { slots: 4096 }), "{error}");
     assert_eq!(readers.len(), 4096);
     assert_eq!(readers[4095].get(Tree::Rows, b"a").unwrap(), Some(&b"1"[..]));
-    assert_eq!(engine.reader_lag().unwrap(), 0);
+    assert_eq!(engine.oldest_reader().unwrap(), OldestReader::default());
     commit(&*engine, &[(b"a", b"2")]);
     readers.truncate(1);
     assert_eq!(get(&*engine, b"a").as_deref(), Some(&b"2"[..]), "places are given back");
-    assert_eq!(engine.reader_lag().unwrap(), 1);
+    assert_eq!(engine.oldest_reader().unwrap().lag, 1);
+}
+
+#[test]
+fn the_oldest_reader_is_named_with_its_age_and_what_it_keeps() {
+    /// The steps of the clock that ages are measured with.
+    const TICK: Duration = Duration::from_millis(20);
+    let Fixture { engine, _scratch } = lmdb(0);
+    commit(&*engine, &[(b"a", &[1; 9000])]);
+    let first = engine.begin_read().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    for value in 2..6 {
+        commit(&*engine, &[(b"a", &[value; 9000])]);
+    }
+    let begun = Instant::now();
+    let later = engine.begin_read().unwrap();
+    commit(&*engine, &[(b"a", &[6; 9000])]);
+    let named = |usage: &Usage| {
+        let OldestReader { lag, process, age } = usage.oldest_reader;
+        assert_eq!((process, engine.oldest_reader().unwrap().lag), (std::process::id(), lag));
+        (lag, age)
+    };
+    let usage = engine.usage().unwrap();
+    let (lag, age) = named(&usage);
+    assert_eq!(lag, 5);
+    assert!((90..3_600_000).contains(&age.as_millis()), "{age:?}");
+    // Three pages for each value that was replaced, but not what the last commit has freed.
+    assert!(usage.pinned_pages >= 4 * 3 && usage.pinned_pages < usage.free_pages, "{usage:?}");
+    drop(first);
+    let (lag, age) = named(&engine.usage().unwrap());
+    assert_eq!(lag, 1);
+    assert!(age <= begun.elapsed() + TICK, "{age:?}");
+    drop(later);
+    let usage = engine.usage().unwrap();
+    assert_eq!((usage.oldest_reader, usage.pinned_pages), (OldestReader::default(), 0));
+    // Its place is taken by one that is as old as itself.
+    drop(engine.begin_read().unwrap());
+    let begun = Instant::now();
+    let again = engine.begin_read().unwrap();
+    commit(&*engine, &[(b"a", &[7; 9000])]);
+    let (_, age) = named(&engine.usage().unwrap());
+    assert!(age <= begun.elapsed() + TICK, "{age:?}");
+    drop(again);
 }

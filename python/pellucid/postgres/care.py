@@ -31,7 +31,8 @@ FIGURES = (
     ),
     *("page_size", "pages", "free_pages", "map_size", "log_pending", "log_size", "log_limit"),
     *("history_size", "log_recovered"),
-    *("readers", "reader_slots", "oldest_reader_lag"),
+    *("readers", "reader_slots", "oldest_reader_lag", "oldest_reader_process", "oldest_reader_age"),
+    *("live_size", "free_size", "pinned_size"),
 )
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ use crate::engine::entry::{CLEARED, DELETED, PUT};
 use crate::engine::history::{Keep, Next, WatchPosition};
 use crate::engine::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::engine::{
-    AtOnce, Choice, Choose, Contents, Cursor, Direction, Engine, EngineError, Entry, HashedKey, ReadTxn,
-    Start, Tree, Usage, WriteTxn,
+    AtOnce, Choice, Choose, Contents, Cursor, Direction, Engine, EngineError, Entry, HashedKey, OldestReader,
+    ReadTxn, Start, Tree, Usage, WriteTxn,
 };
 use crate::sys::os::thread_number;
 
@@ -232,9 +232,9 @@ impl Engine for MemoryEngine {
         self.shared.lock().past.set_keep(keep);
     }
 
-    fn reader_lag(&self) -> Result<u64, EngineError> {
+    fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
         // Old versions share their nodes with the newest one; their own nodes are freed with them.
-        Ok(0)
+        Ok(OldestReader::default())
     }
 
     fn usage(&self) -> Result<Usage, EngineError> {

@@ -382,12 +382,12 @@ pub trait Engine: Send + Sync {
     /// Set the limit of the history. For an engine without a file to store it in.
     fn set_keep(&self, _keep: Keep) {}
 
-    /// How many versions of the engine's pages the oldest reader is behind, in any process. 0 if
-    /// there is none, or if it does not matter.
+    /// The oldest read transaction of any process. All is 0 if none sees older pages than the newest
+    /// version has, or if that does not matter.
     ///
     /// # Errors
     /// When the engine cannot read its own books.
-    fn reader_lag(&self) -> Result<u64, EngineError>;
+    fn oldest_reader(&self) -> Result<OldestReader, EngineError>;
 
     /// Bytes of the file up to the last page of the newest version. 0 for an engine without a file.
     fn size(&self) -> u64 {
@@ -730,6 +730,17 @@ pub struct FileSize {
     pub after: u64,
 }
 
+/// A read transaction that keeps pages from being used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OldestReader {
+    /// How many versions of the engine's pages it is behind.
+    pub lag: u64,
+    /// Its process.
+    pub process: u32,
+    /// How long it has been open, as far as that is known.
+    pub age: Duration,
+}
+
 /// How much room a database takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -745,8 +756,10 @@ pub struct Usage {
     pub reader_slots: u32,
     /// How many of them are in use, by any process.
     pub readers: u32,
-    /// See [`Engine::reader_lag`].
-    pub reader_lag: u64,
+    /// See [`Engine::oldest_reader`].
+    pub oldest_reader: OldestReader,
+    /// How many of the free pages that reader can see, so that they cannot be used again.
+    pub pinned_pages: u64,
     /// Bytes of commits that are only in the log.
     pub pending: u64,
     /// Commits that were found in the log at open, left by a process that died.

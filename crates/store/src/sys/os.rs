@@ -382,6 +382,20 @@ pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
     }
 }
 
+/// Milliseconds of a clock that all processes of this machine share: since it started, except for
+/// the time that it slept.
+pub(crate) fn ticks() -> u64 {
+    // A read of one row may take less than asking an exact clock.
+    #[cfg(target_os = "linux")]
+    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_COARSE;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is ours to be filled.
+    unsafe { libc::clock_gettime(CLOCK, &raw mut now) };
+    now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000
+}
+
 /// Give back the room of a part of a file, which reads as zeros from then on. Does nothing where
 /// the file system does not support it.
 #[cfg(target_os = "linux")]

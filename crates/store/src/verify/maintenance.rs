@@ -73,6 +73,16 @@ pub struct Stats {
     /// How many checkpoints the oldest snapshot is behind: pages that were freed since then cannot
     /// be used again before it is closed.
     pub oldest_reader_lag: u64,
+    /// The process of the oldest snapshot; 0 if it is behind no checkpoint.
+    pub oldest_reader_process: u64,
+    /// For how many seconds it has been open.
+    pub oldest_reader_age: u64,
+    /// Bytes of pages that the newest version has.
+    pub live_size: u64,
+    /// Bytes of free pages that will be used again.
+    pub free_size: u64,
+    /// Bytes of free pages that older snapshots see.
+    pub pinned_size: u64,
 }
 
 impl Store {
@@ -123,7 +133,12 @@ impl Store {
             log_recovered: usage.recovered,
             readers: u64::from(usage.readers),
             reader_slots: u64::from(usage.reader_slots),
-            oldest_reader_lag: usage.reader_lag,
+            oldest_reader_lag: usage.oldest_reader.lag,
+            oldest_reader_process: usage.oldest_reader.process.into(),
+            oldest_reader_age: usage.oldest_reader.age.as_secs(),
+            live_size: usage.pages.saturating_sub(usage.free_pages) * usage.page_size,
+            free_size: usage.free_pages.saturating_sub(usage.pinned_pages) * usage.page_size,
+            pinned_size: usage.pinned_pages * usage.page_size,
         })
     }
 

@@ -566,7 +566,7 @@ mod tests {
 
     use super::*;
     use crate::engine::memory::MemoryEngine;
-    use crate::engine::{Contents, Engine, ReadTxn, Usage};
+    use crate::engine::{Contents, Engine, OldestReader, ReadTxn, Usage};
     use crate::wal::death;
     use crate::wal::engine::{LoggedEngine, settle_tree};
     use crate::wal::space::MemorySpace;
@@ -733,8 +733,8 @@ mod tests {
             Ok(())
         }
 
-        fn reader_lag(&self) -> Result<u64, EngineError> {
-            self.tree.reader_lag()
+        fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
+            self.tree.oldest_reader()
         }
 
         fn usage(&self) -> Result<Usage, EngineError> {

@@ -76,7 +76,7 @@ impl Shared {
             let usage = self.tree.usage()?;
             idle = if usage.pages < fewest { 0 } else { idle + 1 };
             fewest = fewest.min(usage.pages);
-            if idle > 0 && usage.reader_lag > 0 {
+            if idle > 0 && usage.oldest_reader.lag > 0 {
                 std::thread::sleep(HELD);
             }
         }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::history::{Next, WatchPosition};
-use crate::engine::{AtOnce, Choose, Engine, EngineError, HashedKey, ReadTxn, Tree, Usage, WriteTxn};
+use crate::engine::{
+    AtOnce, Choose, Engine, EngineError, HashedKey, OldestReader, ReadTxn, Tree, Usage, WriteTxn,
+};
 use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::memory;
 use crate::sys::reclaim::Reclaimer;
@@ -606,8 +608,8 @@ impl Engine for LoggedEngine {
         self.shared.known_since()
     }
 
-    fn reader_lag(&self) -> Result<u64, EngineError> {
-        self.shared.tree.reader_lag()
+    fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
+        self.shared.tree.oldest_reader()
     }
 
     fn usage(&self) -> Result<Usage, EngineError> {

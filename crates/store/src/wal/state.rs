@@ -510,7 +510,7 @@ mod tests {
 
     use super::*;
     use crate::engine::memory::MemoryEngine;
-    use crate::engine::{Cursor, Usage, WriteTxn};
+    use crate::engine::{Cursor, OldestReader, Usage, WriteTxn};
     use crate::wal::engine::LoggedEngine;
     use crate::wal::read::LoggedRead;
 
@@ -546,8 +546,8 @@ mod tests {
             self.tree.sync()
         }
 
-        fn reader_lag(&self) -> Result<u64, EngineError> {
-            self.tree.reader_lag()
+        fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
+            self.tree.oldest_reader()
         }
 
         fn usage(&self) -> Result<Usage, EngineError> {

@@ -41,6 +41,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use pellucid_lmdb_sys as ffi;
 
@@ -48,7 +49,7 @@ use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::FileExtents;
 use crate::engine::lmdb::page::MapBounds;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
-use crate::engine::{Change, Engine, EngineError, Extents, ReadTxn, Tree, Usage, WriteTxn};
+use crate::engine::{Change, Engine, EngineError, Extents, OldestReader, ReadTxn, Tree, Usage, WriteTxn};
 use crate::file::opening::lock_path_of;
 use crate::file::own_file::OwnFile;
 use crate::file::side_file;
@@ -482,6 +483,8 @@ impl Environment {
             if code == 0 {
                 // SAFETY: the transaction is live.
                 let version = unsafe { ffi::mdb_txn_id(txn) as u64 };
+                // SAFETY: as above.
+                unsafe { ffi::pellucid_note_begun(txn, os::ticks()) };
                 return Ok((txn, heads.filter(|heads| heads.version == version)));
             }
             // SAFETY: a transaction that could not be renewed may only be aborted.
@@ -503,7 +506,12 @@ impl Environment {
                 self.free_dead_readers()?;
                 continue;
             }
-            return if code == 0 { Ok(txn) } else { Err(self.begin_error(code)) };
+            if code != 0 {
+                return Err(self.begin_error(code));
+            }
+            // SAFETY: the transaction is live.
+            unsafe { ffi::pellucid_note_begun(txn, os::ticks()) };
+            return Ok(txn);
         }
     }
 
@@ -651,10 +659,9 @@ impl Engine for LmdbEngine {
         self.environment.write_again()
     }
 
-    fn reader_lag(&self) -> Result<u64, EngineError> {
+    fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
         self.environment.check_usable()?;
-        let oldest = self.environment.readers()?.1;
-        Ok(oldest.map_or(0, |oldest| self.version().saturating_sub(oldest)))
+        Ok(self.environment.readers()?.oldest_under(self.version()))
     }
 
     fn size(&self) -> u64 {
@@ -667,15 +674,18 @@ impl Engine for LmdbEngine {
     fn usage(&self) -> Result<Usage, EngineError> {
         let read = LmdbRead::begin(Arc::clone(&self.environment))?;
         let info = self.environment.info();
-        let (readers, oldest_reader) = self.environment.readers()?;
+        let (readers, newest) = (self.environment.readers()?, self.version());
+        let oldest = if readers.count == 0 { newest } else { readers.version };
+        let (free_pages, pinned_pages) = read.free_pages(oldest..newest)?;
         Ok(Usage {
             page_size: self.environment.page_size as u64,
             pages: info.me_last_pgno as u64 + 1,
-            free_pages: read.free_pages()?,
+            free_pages,
+            pinned_pages,
             map_size: info.me_mapsize as u64,
             reader_slots: info.me_maxreaders,
-            readers,
-            reader_lag: oldest_reader.map_or(0, |oldest| self.version().saturating_sub(oldest)),
+            readers: readers.count,
+            oldest_reader: readers.oldest_under(newest),
             pending: 0,
             recovered: 0,
             log: 0,
@@ -687,35 +697,34 @@ impl Engine for LmdbEngine {
 }
 
 impl Environment {
-    /// How many read transactions there are in all processes, and the oldest version among them.
-    fn readers(&self) -> Result<(u32, Option<u64>), EngineError> {
-        unsafe extern "C" fn take_line(line: *const libc::c_char, context: *mut libc::c_void) -> c_int {
-            // SAFETY: LMDB passes a NUL-terminated line that lives during the call.
-            let line = unsafe { CStr::from_ptr(line) };
-            // SAFETY: `context` is the vector below, which has no other user during the call.
-            let lines = unsafe { &mut *context.cast::<Vec<String>>() };
-            lines.push(line.to_string_lossy().into_owned());
-            0
-        }
+    /// The read transactions of all processes.
+    fn readers(&self) -> Result<Readers, EngineError> {
         self.free_dead_readers()?;
-        let mut lines: Vec<String> = Vec::new();
-        // SAFETY: the environment is open; the callback matches the context it is given.
-        let code = unsafe { ffi::mdb_reader_list(self.raw, Some(take_line), (&raw mut lines).cast()) };
-        if code < 0 {
-            return Err(error_of(code));
+        let (mut version, mut process, mut begun) = (0, 0, 0);
+        // SAFETY: the environment is open, and the call fills the three numbers.
+        let count =
+            unsafe { ffi::pellucid_readers(self.raw, &raw mut version, &raw mut process, &raw mut begun) };
+        Ok(Readers { count, version: version as u64, process: process.cast_unsigned(), begun })
+    }
+}
+
+/// What the lock file has of read transactions: how many there are, and the oldest one.
+struct Readers {
+    count: u32,
+    version: u64,
+    process: u32,
+    begun: u64,
+}
+
+impl Readers {
+    /// The oldest one, if it is of an older version than the newest.
+    fn oldest_under(&self, newest: u64) -> OldestReader {
+        let lag = newest.saturating_sub(self.version);
+        if self.count == 0 || lag == 0 {
+            return OldestReader::default();
         }
-        // " pid thread txnid": a header, then a line for each place; "-" if it is idle.
-        let versions = lines.iter().flat_map(|text| text.lines()).filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let is_reader = words.next()?.parse::<u64>().is_ok();
-            words.nth(1).filter(|_| is_reader)?.parse::<u64>().ok()
-        });
-        let (mut count, mut oldest) = (0, None);
-        for version in versions {
-            count += 1;
-            oldest = Some(oldest.map_or(version, |least: u64| least.min(version)));
-        }
-        Ok((count, oldest))
+        let since = if self.begun == 0 { 0 } else { os::ticks().saturating_sub(self.begun) };
+        OldestReader { lag, process: self.process, age: Duration::from_millis(since) }
     }
 }
 

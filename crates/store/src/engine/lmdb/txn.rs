@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
+use std::ops::Range;
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use pellucid_lmdb_sys as ffi;
 use pellucid_record::encode::copy;
 
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::engine::lmdb::page::{MapBounds, Pages, next_number};
+use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::search_many;
 use crate::engine::lmdb::walk::{self, PageCursor};
@@ -167,15 +168,19 @@ impl LmdbRead {
         })
     }
 
-    /// The number of free pages.
-    pub(crate) fn free_pages(&self) -> Result<u64, EngineError> {
+    /// The number of free pages, and of those among them that were freed by one of these versions.
+    pub(crate) fn free_pages(&self, versions: Range<u64>) -> Result<(u64, u64), EngineError> {
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
         cursor.start(Start::Edge, Direction::Forward)?;
-        let mut pages = 0;
+        let (mut pages, mut pinned) = (0, 0);
         while let Some(entry) = cursor.step()? {
-            pages += extents::free_pages_in(entry);
+            let count = extents::free_pages_in(entry);
+            pages += count;
+            if read_u64(entry.0, 0).is_some_and(|version| versions.contains(&version)) {
+                pinned += count;
+            }
         }
-        Ok(pages)
+        Ok((pages, pinned))
     }
 }
 
