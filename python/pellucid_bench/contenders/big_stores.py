@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
@@ -26,6 +27,10 @@ ROW_SIZE = 220
 """Bytes of a key and its packed row."""
 CACHE_SIZE = 256 << 20
 """What SQLite may keep in memory, as pellucid may in its memtable. LMDB uses the page cache."""
+IDLE_SECONDS = 120.0
+"""How long pellucid's file may take to its final size."""
+LOG_AT_REST = 24 << 20
+"""What a log that has given its room back has."""
 _HEAD = struct.Struct("<QQ")
 
 
@@ -162,9 +167,24 @@ class Pellucid(BigStore):
 
     def settle(self) -> None:
         self.database.sync()
+        # At rest, the file gets shorter by itself.
+        until = time.monotonic() + IDLE_SECONDS
+        while time.monotonic() < until:
+            stats = self.database.stats()
+            if 4 * stats["free_size"] <= stats["live_size"] and stats["log_size"] <= LOG_AT_REST:
+                break
+            time.sleep(0.1)
 
     def close(self) -> None:
         self.database.close()
+
+
+class Compressed(Pellucid):
+    """pellucid: the same in a compressed table."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.table = self.database.table("rows", compress=True)
 
 
 def _fields(row: Row) -> dict[str, Any]:

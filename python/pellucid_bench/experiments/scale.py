@@ -28,6 +28,7 @@ from pellucid_bench.contenders.big_stores import (
     TEXT_SIZE,
     TOWNS,
     BigStore,
+    Compressed,
     Row,
 )
 from pellucid_bench.measures import Measure, Result, Target, Unit
@@ -262,6 +263,14 @@ def one_commit(name: str, folder: Path, rows: Rows) -> Figures:
     return {"load in one commit": rows.count / max(seconds - making, 1e-9)}
 
 
+def compressed(folder: Path, rows: Rows) -> Figures:
+    """Load all rows into a compressed table, and get some of them."""
+    store = Compressed(folder)
+    figures = load(store, folder, rows) | read(store, rows, has_indexes=False)
+    store.close()
+    return {f"compressed: {title.removeprefix('load: ')}": figures[title] for title in PLAIN}
+
+
 def soak(name: str, folder: Path, rows: Rows, seconds: float) -> Figures:
     """Put rows at random, `SOAK_RATE` a second at most, with one snapshot after the other open."""
     store = BIG_STORES[name](folder)
@@ -365,6 +374,8 @@ def figures_of(run: Run, name: str, count: int, order: str) -> Figures:
             return {_title(title, indexes): figure for title, figure in taken.items()}
 
         part(f"{indexes} indexes", all_measures)
+    if name == "pellucid":
+        part("compressed", lambda folder: child.run_module(MODULE, "compressed", name, folder, count, order))
     if store.has_one_commit:
         part("one commit", lambda folder: child.run_module(MODULE, "one_commit", name, folder, count, order))
     part("kill", lambda folder: kill_in_the_middle(name, folder, count, order))
@@ -400,6 +411,9 @@ UNITS: dict[str, Unit] = {
     "delete half": Unit.RATE,
     "put half": Unit.RATE,
     "put half: file": Unit.FACTOR,
+    "compressed: load": Unit.RATE,
+    "compressed: file": Unit.FACTOR,
+    "compressed: get": Unit.TIME,
     "kill: open": Unit.TIME,
     "kill: log": Unit.BYTES,
     "soak: puts": Unit.RATE,
@@ -425,6 +439,9 @@ BOUNDS = {
     "load: memory": 356 * MEGABYTE,
 }
 NO_INDEX = "pellucid, without indexes"
+NOT_COMPRESSED = "pellucid, not compressed"
+PLAIN = {"load": 0.7, "load: file": 1 / 0.5, "get": 1 / 1.5}
+"""What is measured of a compressed table too, and how many times as good it is to be as a plain one."""
 
 
 def run(run: Run) -> None:
@@ -478,6 +495,11 @@ def made(
     if title == "load, 2 indexes" and without is not None:
         rows.append(Result(NO_INDEX, is_reference=True, costs=list(without.costs)))
         targets.append(Target(0.4, NO_INDEX))
+    for plain, wanted in PLAIN.items():
+        beside = results.get(plain, {}).get("pellucid")
+        if title == f"compressed: {plain.removeprefix('load: ')}" and beside is not None:
+            rows.append(Result(NOT_COMPRESSED, is_reference=True, costs=list(beside.costs)))
+            targets.append(Target(wanted, NOT_COMPRESSED))
     return Measure(
         f"{title}: {count:,} rows, {order} keys",
         UNITS[title.partition(",")[0]],
@@ -503,6 +525,8 @@ def _work_as_child(verb: str, name: str, folder: str, count: str, order: str, *m
         figures = work(name, where, rows, int(more[0]))
     elif verb == "soak":
         figures = soak(name, where, rows, float(more[0]))
+    elif verb == "compressed":
+        figures = compressed(where, rows)
     else:
         figures = {"one_commit": one_commit, "reopen": reopen}[verb](name, where, rows)
     print(json.dumps(figures))
