@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +197,35 @@ def test_a_file_without_free_pages_stays_as_it_is(path: Path) -> None:
         assert db.stats()["pages"] <= before
         assert db.table("t").count() == 10_000
         assert db.check() == []
+
+
+def test_a_file_that_is_mostly_free_becomes_shorter_by_itself(tmp_path: Path) -> None:
+    paths = [tmp_path / "on.pel", tmp_path / "off.pel"]
+    kept = [fill(path, 7) for path in paths]
+    before = [path.stat().st_size for path in paths]
+    with pellucid.open(paths[0]) as on, pellucid.open(paths[1], auto_compact=False) as off:
+        for db in (on, off):
+            db["one"] = "commit"
+        deadline = time.monotonic() + 90
+        while paths[0].stat().st_size > before[0] / 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        stats = on.stats()
+        assert stats["free_size"] < stats["live_size"] / 3
+        assert paths[1].stat().st_size >= before[1]
+        for db, rows in zip((on, off), kept, strict=True):
+            assert contents(db) == rows
+            assert db.check() == []
+
+
+def test_auto_compact_has_to_be_a_bool(path: Path) -> None:
+    with pytest.raises(TypeError, match="auto_compact has to be a bool"):
+        pellucid.open(path, auto_compact="no")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="auto_compact= is about files"):
+        pellucid.open("postgresql://nowhere.invalid/x", auto_compact=False)
+    with (
+        pellucid.open(path, auto_compact=False) as db,
+        pickle.loads(pickle.dumps(db)) as again,
+    ):
+        assert again.__reduce__()[1] == db.__reduce__()[1]
+        assert "'auto_compact': False" in repr(db.__reduce__())

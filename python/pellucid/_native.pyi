@@ -1,5 +1,4 @@
 # The compiled module, for type checkers; `./dev lint` compares it with the binary.
-#
 # Arguments have exact types; results are `Any`, which users need not narrow, except with `type=`.
 from collections.abc import (
     Callable,
@@ -97,6 +96,7 @@ def open(
     untrusted: bool = False,
     keep: int | timedelta | None = None,
     memory: int | None = None,
+    auto_compact: bool = True,
 ) -> Database: ...
 def dumps(obj: Any, *, pickle: PicklePolicy | None = None) -> bytes: ...
 def loads(buffer: Buffer, /, *, pickle: PicklePolicy | None = None) -> Any: ...

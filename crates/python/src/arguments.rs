@@ -103,6 +103,11 @@ pub fn untrusted_flag(untrusted: &Bound<'_, PyAny>) -> PyResult<bool> {
     errors::argument(untrusted, untrusted.extract(), "untrusted", "a bool")
 }
 
+/// The argument `auto_compact`.
+pub fn auto_compact_flag(auto_compact: &Bound<'_, PyAny>) -> PyResult<bool> {
+    errors::argument(auto_compact, auto_compact.extract(), "auto_compact", "a bool")
+}
+
 /// A path in the operating system's form. An object that is no path raises the exception that the
 /// built-in `open` raises.
 pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {

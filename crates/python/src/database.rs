@@ -479,6 +479,9 @@ impl Database {
         if memory != MEMORY_USUAL {
             arguments.set_item("memory", memory)?;
         }
+        if !this.core.store.options().auto_compact {
+            arguments.set_item("auto_compact", false)?;
+        }
         // The program that unpickles must decide anew whether stored values may run code.
         if !policy.is_allow {
             arguments.set_item("pickle", policy.object(py))?;

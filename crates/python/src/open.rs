@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::arguments::{
-    checked_seconds, durability_of, durability_word, keep_of, memory_of, mode_of, mode_word, path_of,
-    seconds, untrusted_flag,
+    auto_compact_flag, checked_seconds, durability_of, durability_word, keep_of, memory_of, mode_of,
+    mode_word, path_of, seconds, untrusted_flag,
 };
 use crate::database::Database;
 use crate::errors;
@@ -116,6 +116,10 @@ fn refuse_other_servers(target: &Bound<'_, PyAny>, path: &OsStr) -> PyResult<()>
 /// not in the file yet: 8 MiB at least, and 256 MiB by default. With more, a load under random keys
 /// writes less. The log is as long as the least of the processes that write allows.
 ///
+/// With `auto_compact` (the default), this process makes the file shorter when more than a quarter
+/// of it is free and little is written, in small steps, from its first commit on; other processes
+/// can use it meanwhile. `compact` and `compact(online=True)` do so when they are called.
+///
 /// Raises `FileNotFoundError`, `IsADirectoryError` and `PermissionError` as the built-in `open`
 /// does, and `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy` and `DatabaseError`.
 ///
@@ -127,8 +131,8 @@ fn refuse_other_servers(target: &Bound<'_, PyAny>, path: &OsStr) -> PyResult<()>
 #[allow(clippy::too_many_arguments, reason = "they are what a user may say")]
 #[pyfunction]
 #[pyo3(
-    signature = (target, mode="c".to_owned(), *, durability="process".to_owned(), pickle=None, timeout=10.0, untrusted=false, keep=None, memory=None),
-    text_signature = "(target, mode=\"c\", *, durability=\"process\", pickle=None, timeout=10.0, untrusted=False, keep=None, memory=None)"
+    signature = (target, mode="c".to_owned(), *, durability="process".to_owned(), pickle=None, timeout=10.0, untrusted=false, keep=None, memory=None, auto_compact=true),
+    text_signature = "(target, mode=\"c\", *, durability=\"process\", pickle=None, timeout=10.0, untrusted=False, keep=None, memory=None, auto_compact=True)"
 )]
 pub fn open(
     py: Python<'_>,
@@ -140,6 +144,7 @@ pub fn open(
     #[pyo3(from_py_with = untrusted_flag)] untrusted: bool,
     keep: Option<&Bound<'_, PyAny>>,
     memory: Option<&Bound<'_, PyAny>>,
+    #[pyo3(from_py_with = auto_compact_flag)] auto_compact: bool,
 ) -> PyResult<Py<PyAny>> {
     if is_of_server(target) {
         let keywords = PyDict::new(py);
@@ -149,6 +154,7 @@ pub fn open(
         keywords.set_item("untrusted", untrusted)?;
         keywords.set_item("keep", keep)?;
         keywords.set_item("memory", memory)?;
+        keywords.set_item("auto_compact", auto_compact)?;
         callbacks::code_may_run(py);
         let connect = py.import("pellucid.postgres")?.getattr("connect")?;
         return Ok(connect.call((target, mode), Some(&keywords))?.unbind());
@@ -185,6 +191,7 @@ pub fn open(
         keep,
         log_segment_size,
         memory,
+        auto_compact,
         index_memory: SORT_MEMORY.load(Ordering::Relaxed),
         deriver: Some(Arc::new(Expressions)),
         ..OpenOptions::default()

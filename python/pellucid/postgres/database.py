@@ -651,6 +651,7 @@ def connect(
     untrusted: bool = False,
     keep: Any = None,
     memory: Any = None,
+    auto_compact: bool = True,
 ) -> Database:
     """Open the database at a URL: what `pellucid.open` does for one that begins with "postgresql://"."""
     if mode not in MODES:
@@ -663,6 +664,8 @@ def connect(
         raise ValueError("keep= is about files")
     if memory is not None:
         raise ValueError("memory= is about files: a server has no log here; leave it out")
+    if not auto_compact:
+        raise ValueError("auto_compact= is about files: a server has no file of its own here; leave it out")
     if not timeout >= 0:
         raise ValueError(f"timeout={timeout} is no number of seconds from 0 on")
     return Database(parse(target, timeout), mode, durability=durability, pickle=pickle, timeout=timeout)

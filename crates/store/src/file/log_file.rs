@@ -69,10 +69,18 @@ pub(crate) struct Manner {
     pub(crate) mark: u64,
     /// Bytes of a segment of the log, or 0 for the default.
     pub(crate) segment_size: usize,
-    /// Bytes of memory that memtables may take.
-    pub(crate) memory: u64,
+    pub(crate) upkeep: Upkeep,
     /// How long to wait for other processes that are opening it.
     pub(crate) timeout: Duration,
+}
+
+/// What the checkpointer of the opener has to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Upkeep {
+    /// Bytes of memory that memtables may take.
+    pub(crate) memory: u64,
+    /// Whether it makes the file shorter when much of it is free.
+    pub(crate) compacts: bool,
 }
 
 impl Manner {
@@ -129,7 +137,8 @@ pub(crate) fn attach(
         error => StoreError::from_engine(&log_name, error),
     };
     let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(open_failed)?;
-    engine.set_memory(manner.memory);
+    engine.set_memory(manner.upkeep.memory);
+    engine.set_auto_compact(manner.upkeep.compacts);
     drop(joining);
     if opened.is_alone && manner.is_writable && manner.writes {
         engine.take_over().map_err(|error| not_written(path, error))?;
@@ -275,7 +284,7 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
         writes: false,
         mark: 0,
         segment_size,
-        memory: MEMORY_USUAL,
+        upkeep: Upkeep { memory: MEMORY_USUAL, compacts: false },
         timeout,
     };
     // With another data file, or none, the log's file was moved: its name was there before its
@@ -390,7 +399,7 @@ mod tests {
             writes: true,
             mark: 0,
             segment_size: 1 << 16,
-            memory: MEMORY_USUAL,
+            upkeep: Upkeep { memory: MEMORY_USUAL, compacts: false },
             timeout: Duration::ZERO,
         };
         let may_join = || map::begin_joining(&path, Duration::ZERO).is_ok();

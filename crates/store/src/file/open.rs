@@ -16,7 +16,7 @@ use crate::engine::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions};
 use crate::engine::memory::MemoryEngine;
 use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted};
-use crate::file::log_file::{self, Manner};
+use crate::file::log_file::{self, Manner, Upkeep};
 use crate::file::opening::{OpenedFile, Opening, Wish, is_denied};
 use crate::file::registry::{self, Opened, Registration};
 use crate::file::side_file::{self, Strange};
@@ -352,7 +352,7 @@ fn open_engine(
         writes: options.mode != Mode::Read,
         mark,
         segment_size: options.log_segment_size,
-        memory: options.memory,
+        upkeep: Upkeep { memory: options.memory, compacts: options.auto_compact },
         timeout: options.timeout,
     };
     let opened = open_lmdb(opening, is_new, lmdb);

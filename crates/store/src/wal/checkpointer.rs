@@ -1,6 +1,6 @@
 //! The checkpointer: a thread that keeps the log short and synced.
 //!
-//! Each process that has written runs one, from its first commit on. It does six things:
+//! Each process that has written runs one, from its first commit on. It does seven things:
 //!
 //! - It syncs a newly created data file once.
 //! - Every second it syncs the WAL records that nothing else has synced.
@@ -8,6 +8,7 @@
 //!   or its oldest WAL record is some seconds old.
 //! - It sets how long the log may be (`budget.rs`), and gives its room back when nothing is
 //!   written.
+//! - It makes the file shorter when much of it is free and little is written (`compaction.rs`).
 //! - It takes pages for large values ahead, and gives them back (`refill.rs`).
 //! - It prepares the log's next pieces, which took an eighth of the time of ten thousand puts.
 //!
@@ -42,6 +43,14 @@ const PACE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long nothing is committed before the log's room is given back. Watchers that are slower get
 /// older commits from `keep=` alone, as after a checkpoint.
 const REST_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the thread looks how much of the file is free, and how long after a try that made it no
+/// shorter, which snapshots of other processes may be the reason of.
+const FREE_INTERVAL: Duration = Duration::from_secs(10);
+const FREE_INTERVAL_MAX: Duration = Duration::from_secs(600);
+/// So many bytes that are written meanwhile end the work on the file.
+const SHORTENS_BESIDE: u64 = 1 << 20;
+/// Writers that are slower than that, in bytes a second, leave the disk to others.
+const LOW_LOAD: f64 = 1e5;
 /// How often the thread looks how full the segment is.
 const TICK: Duration = Duration::from_millis(50);
 /// How often, and at which interval, the thread looks for the first commit.
@@ -173,11 +182,21 @@ struct Watch {
     /// The tail, and when the log's room is given back if the tail does not change until then.
     /// `None` after that.
     rests: Option<(u64, Option<Instant>)>,
+    /// When the thread looks how much of the file is free, and how long it waits after that.
+    free_at: Instant,
+    free_interval: Duration,
 }
 
 impl Watch {
     fn new() -> Self {
-        Self { synced: Instant::now(), unapplied_since: None, pace: Pace::default(), rests: None }
+        Self {
+            synced: Instant::now(),
+            unapplied_since: None,
+            pace: Pace::default(),
+            rests: None,
+            free_at: Instant::now() + FREE_INTERVAL,
+            free_interval: FREE_INTERVAL,
+        }
     }
 
     /// What cannot wait for a long checkpoint.
@@ -233,12 +252,12 @@ impl Watch {
 
     /// Run a checkpoint that takes some time on a thread of its own, since commits are to be on the
     /// disk within a second meanwhile.
-    fn run_beside(
+    fn run_beside<R: Send>(
         &mut self,
         shared: &Arc<Shared>,
         ends: &AtomicBool,
-        work: &(dyn Fn() -> Result<Done, EngineError> + Sync),
-    ) -> Result<Done, EngineError> {
+        work: &(dyn Fn() -> Result<R, EngineError> + Sync),
+    ) -> Result<R, EngineError> {
         let own = thread::current();
         thread::scope(|scope| {
             let beside = thread::Builder::new().name("pellucid-tree".to_owned());
@@ -254,6 +273,29 @@ impl Watch {
             }
             started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+
+    /// Make the file shorter if much of it is free and little is written. The thread goes on with
+    /// what cannot wait meanwhile; it ends the work when the load rises or the log is closed.
+    fn shorten(&mut self, shared: &Arc<Shared>, ends: &AtomicBool) {
+        if !shared.compacts.load(Ordering::Relaxed)
+            || Instant::now() < self.free_at
+            || self.pace.bytes_per_second >= LOW_LOAD
+            || shared.is_unproven.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        let (size, tail) = (shared.tree.size(), shared.segments.tail());
+        let go_on = || {
+            let written = shared.segments.tail().saturating_sub(tail);
+            !ends.load(Ordering::Relaxed) && written < SHORTENS_BESIDE
+        };
+        // A process that is in the way has the file, or the disk is full: it is tried again.
+        let done = self.run_beside(shared, ends, &|| shared.compact_if_worth(&mut || go_on()));
+        let is_in_vain = !matches!(done, Ok(false)) && shared.tree.size() >= size && go_on();
+        self.free_interval =
+            if is_in_vain { (self.free_interval * 2).min(FREE_INTERVAL_MAX) } else { FREE_INTERVAL };
+        self.free_at = Instant::now() + self.free_interval;
     }
 
     /// Give back the log's room after a while without a commit.
@@ -294,6 +336,7 @@ fn keep(kept: &Job) {
         watch.look_after(shared, &kept.ends);
         watch.keep_short(shared, &kept.ends);
         watch.come_to_rest(shared);
+        watch.shorten(shared, &kept.ends);
         // What fails here is tried again, or done by the last one that closes.
         let _ = shared.give_back_reserve();
     }

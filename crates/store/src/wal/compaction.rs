@@ -31,6 +31,11 @@ const HELD: Duration = Duration::from_millis(400);
 const SPARE: u64 = 64;
 const SPARE_MIN: u64 = 64;
 
+/// A file is made shorter without being asked if it has this size, and more than this share of it is
+/// free.
+const WORTH_SIZE: u64 = 16 << 20;
+const WORTH_SHARE: u64 = 4;
+
 /// What a round has done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Round {
@@ -62,6 +67,29 @@ impl Shared {
             false if is_stopped => return Ok(false),
             false => return Err(self.tree_in_the_way(patience)),
         }
+        self.compact_rounds(patience, go_on)
+    }
+
+    /// Make the file shorter if so much of it is free that it is worth it. Does nothing, and returns
+    /// false, if it is not. The tree has nearly everything, and no other process is writing it.
+    pub(crate) fn compact_if_worth(
+        self: &Arc<Self>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, EngineError> {
+        let usage = self.tree.usage()?;
+        let free = usage.free_pages.saturating_sub(usage.pinned_pages);
+        let is_worth = usage.pages * usage.page_size >= WORTH_SIZE && free > usage.pages / WORTH_SHARE;
+        if is_worth {
+            self.compact_rounds(Duration::ZERO, &mut |_, _| go_on())?;
+        }
+        Ok(is_worth)
+    }
+
+    fn compact_rounds(
+        self: &Arc<Self>,
+        patience: Duration,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, EngineError> {
         let mut idle = 0;
         let mut fewest = u64::MAX;
         while idle < IDLE_ROUNDS {

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) is_unproven: AtomicBool,
     /// Whether a thread of this process writes a segment into the tree.
     pub(crate) is_applying: AtomicBool,
+    /// Whether the checkpointer makes the file shorter when much of it is free.
+    pub(super) compacts: AtomicBool,
     /// Held while a thread syncs a newly created file. Other threads wait for it and then need not
     /// sync again.
     birth: Mutex<()>,
@@ -139,6 +141,7 @@ impl LoggedEngine {
             is_unproven: AtomicBool::new(is_unproven),
             is_applying: AtomicBool::new(false),
             recovered: if opened.is_alone { recovered } else { 0 },
+            compacts: AtomicBool::new(false),
             birth: Mutex::new(()),
             ahead: Mutex::default(),
             retired: Mutex::default(),
@@ -165,6 +168,11 @@ impl LoggedEngine {
     /// Set how much memory this process may take for its memtables.
     pub(crate) fn set_memory(&self, memory: u64) {
         self.shared.segments.set_memory(memory);
+    }
+
+    /// Set whether the file is made shorter when much of it is free and little is written.
+    pub(crate) fn set_auto_compact(&self, compacts: bool) {
+        self.shared.compacts.store(compacts, Ordering::Relaxed);
     }
 
     /// Store the PID namespace of the log's processes. True if another namespace stood there
