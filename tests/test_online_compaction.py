@@ -218,6 +218,47 @@ def test_a_file_that_is_mostly_free_becomes_shorter_by_itself(tmp_path: Path) ->
             assert db.check() == []
 
 
+def scatter(path: Path, seed: int) -> dict[str, dict[str, Any]]:
+    """Rows under random keys with an index, put in many commits, some of them with a large value."""
+    dice, rows = random.Random(seed), {}
+    with pellucid.open(path, auto_compact=False) as db:
+        table = db.table("t")
+        table.create_index("n", F.n)
+        for _ in range(60):
+            some = {f"{dice.getrandbits(64):016x}": {"n": dice.randrange(10**9)} for _ in range(500)}
+            for row in some.values():
+                row["text"] = "x" * (5_000 if dice.random() < 0.001 else dice.randrange(60, 140))
+            table.update(some)
+            rows.update(some)
+            db.sync()
+        for key in dice.sample(sorted(rows), len(rows) // 2):
+            del table[key]
+            del rows[key]
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_leaves_that_are_half_empty_are_filled(path: Path, seed: int) -> None:
+    rows = scatter(path, seed)
+    with pellucid.open(path) as db:
+        table, size = db.table("t"), db.stats()["live_size"]
+        with db.snapshot() as before:
+            db.compact(online=True)
+            assert {key: row.to_dict() for key, row in before.table("t").items()} == rows
+        db.compact(online=True)
+        assert db.stats()["live_size"] < 0.5 * size
+        assert {key: row.to_dict() for key, row in table.items()} == rows
+        assert list(table) == sorted(rows)
+        numbers = [row.n for row in table.index("n").range(0, 10**9)]
+        assert numbers == sorted(row["n"] for row in rows.values())
+        assert db.check() == []
+        for key in list(rows)[::7]:
+            rows[key] = table[key] = {"n": 1, "text": "other"}
+        db.sync()
+        assert {key: row.to_dict() for key, row in table.items()} == rows
+        assert db.check() == []
+
+
 def test_auto_compact_has_to_be_a_bool(path: Path) -> None:
     with pytest.raises(TypeError, match="auto_compact has to be a bool"):
         pellucid.open(path, auto_compact="no")  # type: ignore[arg-type]

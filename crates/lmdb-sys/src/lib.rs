@@ -184,8 +184,8 @@ unsafe extern "C" {
     /// Note when a read transaction began, on any clock, in its place in the lock file.
     pub fn pellucid_note_begun(txn: *mut MDB_txn, begun: u64);
 
-    /// How many read transactions there are in all processes; and the version of the oldest one, its
-    /// process, and when that noted it to begin: 0 if it did not.
+    /// How many read transactions there are in all processes; and the version of the oldest one,
+    /// its process, and when that noted it to begin: 0 if it did not.
     pub fn pellucid_readers(
         env: *const MDB_env,
         version: *mut usize,

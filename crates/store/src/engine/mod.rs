@@ -30,7 +30,7 @@ use crate::catalog::row_key::TableId;
 pub use crate::engine::error::EngineError;
 pub use crate::engine::extents::{Extents, KeepsPages};
 pub use crate::engine::history::{Commit, Keep, Next, WatchPosition, What, Written};
-pub use crate::engine::moves::{Distant, MovesPages};
+pub use crate::engine::moves::{Distant, Fullness, Loose, MovesPages};
 use crate::sys::reclaim::Reclaimer;
 
 /// The trees of one database.
@@ -382,8 +382,8 @@ pub trait Engine: Send + Sync {
     /// Set the limit of the history. For an engine without a file to store it in.
     fn set_keep(&self, _keep: Keep) {}
 
-    /// The oldest read transaction of any process. All is 0 if none sees older pages than the newest
-    /// version has, or if that does not matter.
+    /// The oldest read transaction of any process. All is 0 if none sees older pages than the
+    /// newest version has, or if that does not matter.
     ///
     /// # Errors
     /// When the engine cannot read its own books.
@@ -497,6 +497,23 @@ pub trait ReadTxn: Contents {
     /// # Errors
     /// When the engine finds its pages damaged.
     fn distant(&self, _tree: Tree, _from: u64, _most: usize) -> Result<Vec<Distant>, EngineError> {
+        Ok(Vec::new())
+    }
+
+    /// How full the pages of a tree are. All is 0 where the engine has no pages.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn fullness(&self, _tree: Tree) -> Result<Fullness, EngineError> {
+        Ok(Fullness::default())
+    }
+
+    /// Neighbouring leaves of a tree that are so empty that their entries fit into fewer, in key
+    /// order, and no more than `most` times. None where the engine has no pages.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn loose(&self, _tree: Tree, _most: usize) -> Result<Vec<Loose>, EngineError> {
         Ok(Vec::new())
     }
 

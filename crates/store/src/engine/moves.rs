@@ -15,6 +15,28 @@ pub struct Distant {
     pub key: Vec<u8>,
 }
 
+/// How full the pages of a tree are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fullness {
+    /// How many leaves it has.
+    pub leaf_pages: u64,
+    /// How many pages its large values have.
+    pub large_pages: u64,
+    /// Roughly how many bytes of the leaves have nothing in them.
+    pub unfilled: u64,
+}
+
+/// Neighbouring leaves whose entries fit into fewer leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loose {
+    /// The tree that has them.
+    pub tree: Tree,
+    /// The key of the first entry.
+    pub first: Vec<u8>,
+    /// How many entries they have.
+    pub entries: usize,
+}
+
 /// What a write transaction can do with where its pages are. Nothing of it changes an entry.
 pub trait MovesPages {
     /// Have all free pages that no reader can see at hand, so that the lowest ones are taken first.

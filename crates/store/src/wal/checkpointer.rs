@@ -43,8 +43,8 @@ const PACE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long nothing is committed before the log's room is given back. Watchers that are slower get
 /// older commits from `keep=` alone, as after a checkpoint.
 const REST_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the thread looks how much of the file is free, and how long after a try that made it no
-/// shorter, which snapshots of other processes may be the reason of.
+/// How often the thread looks how much of the file is free, and how long after a try that made it
+/// no shorter, which snapshots of other processes may be the reason of.
 const FREE_INTERVAL: Duration = Duration::from_secs(10);
 const FREE_INTERVAL_MAX: Duration = Duration::from_secs(600);
 /// So many bytes that are written meanwhile end the work on the file.

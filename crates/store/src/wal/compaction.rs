@@ -1,16 +1,17 @@
 //! Makes the file shorter while it is in use.
 //!
-//! A round notes which pages lie after the place where the file could end, moves them in steps to
-//! free pages, and cuts off the free pages at the end of the file. Each step is a commit of the
-//! tree that changes no entry, so after a crash the file is as the last step left it. Writers go
-//! on: they wait for a step only where they would wait for a checkpoint.
+//! First, the entries of leaves that are not full move into fewer leaves. Then a round notes which
+//! pages lie after the place where the file could end, moves them in steps to free pages, and cuts
+//! off the free pages at the end of the file. Each step is a commit of the tree that changes no
+//! entry, so after a crash the file is as the last step left it. Writers go on: they wait for a
+//! step only where they would wait for a checkpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::engine::moves::Distant;
-use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::engine::moves::{Distant, Fullness, Loose};
+use crate::engine::{Direction, EngineError, Start, Tree, WriteTxn};
 use crate::wal::checkpoint::{Done, in_a_while};
 use crate::wal::engine::Shared;
 use crate::wal::refill::commit_as_it_is;
@@ -31,10 +32,19 @@ const HELD: Duration = Duration::from_millis(400);
 const SPARE: u64 = 64;
 const SPARE_MIN: u64 = 64;
 
-/// A file is made shorter without being asked if it has this size, and more than this share of it is
-/// free.
+/// A file is made shorter without being asked if it has this size, and more than this share of it
+/// is free.
 const WORTH_SIZE: u64 = 16 << 20;
 const WORTH_SHARE: u64 = 4;
+
+/// Leaves are filled in steps of so many stretches, of which one round knows so many.
+const STEP_STRETCHES: usize = 32;
+const ROUND_STRETCHES: usize = 1 << 16;
+/// This process itself keeps the tree of a step or two ago.
+const READER_LAG_MAX: u64 = 8;
+
+/// What a step does in its transaction. Returns how many entries it has moved.
+type Work<'w> = &'w mut dyn FnMut(&mut dyn WriteTxn) -> Result<usize, EngineError>;
 
 /// What a round has done.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,19 +80,72 @@ impl Shared {
         self.compact_rounds(patience, go_on)
     }
 
-    /// Make the file shorter if so much of it is free that it is worth it. Does nothing, and returns
-    /// false, if it is not. The tree has nearly everything, and no other process is writing it.
+    /// Make the file shorter if so much of it is free that it is worth it. Does nothing, and
+    /// returns false, if it is not. The tree has nearly everything, and no other process is writing
+    /// it.
     pub(crate) fn compact_if_worth(
         self: &Arc<Self>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<bool, EngineError> {
         let usage = self.tree.usage()?;
-        let free = usage.free_pages.saturating_sub(usage.pinned_pages);
-        let is_worth = usage.pages * usage.page_size >= WORTH_SIZE && free > usage.pages / WORTH_SHARE;
+        let free = usage.free_pages.saturating_sub(usage.pinned_pages) * usage.page_size;
+        let size = usage.pages * usage.page_size;
+        let unfilled = if usage.oldest_reader.lag == 0 { self.unfilled()? } else { 0 };
+        let is_worth = size >= WORTH_SIZE && free + unfilled > size / WORTH_SHARE;
         if is_worth {
             self.compact_rounds(Duration::ZERO, &mut |_, _| go_on())?;
         }
         Ok(is_worth)
+    }
+
+    /// About how many bytes of leaves have nothing in them, if these leaves can be filled. If large
+    /// values have many of the file's pages, they cannot: the single pages that become free in many
+    /// places would take the room in which the last large values could lie.
+    fn unfilled(&self) -> Result<u64, EngineError> {
+        const LARGE_SHARE: u64 = 20;
+        let read = self.tree.begin_read()?;
+        let mut all = Fullness::default();
+        for tree in Tree::ALL {
+            let Fullness { leaf_pages, large_pages, unfilled } = read.fullness(tree)?;
+            all.leaf_pages += leaf_pages;
+            all.large_pages += large_pages;
+            all.unfilled += unfilled;
+        }
+        Ok(if all.large_pages > all.leaf_pages / LARGE_SHARE { 0 } else { all.unfilled })
+    }
+
+    /// Move the entries of leaves that are not full into fewer leaves. Returns false if `go_on`
+    /// did. Ends when a snapshot needs the pages as they were: the file would grow.
+    fn fill_leaves(
+        self: &Arc<Self>,
+        patience: Duration,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, EngineError> {
+        if self.is_unproven.load(Ordering::Relaxed) || self.unfilled()? == 0 {
+            return Ok(true);
+        }
+        for tree in Tree::ALL {
+            let read = self.tree.begin_read()?;
+            let loose = read.loose(tree, ROUND_STRETCHES)?;
+            drop(read);
+            for step in loose.chunks(STEP_STRETCHES) {
+                let mut waits = 0;
+                while self.tree.oldest_reader()?.lag > READER_LAG_MAX {
+                    if waits == IDLE_ROUNDS {
+                        return Ok(true);
+                    }
+                    waits += 1;
+                    std::thread::sleep(HELD);
+                }
+                let usage = self.tree.usage()?;
+                if !go_on(usage.pages, usage.pages.saturating_sub(usage.free_pages)) {
+                    return Ok(false);
+                }
+                self.step(patience, &mut |txn| fill(txn, step))?;
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(true)
     }
 
     fn compact_rounds(
@@ -90,6 +153,9 @@ impl Shared {
         patience: Duration,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, EngineError> {
+        if self.tree.oldest_reader()?.lag == 0 && !self.fill_leaves(patience, go_on)? {
+            return Ok(false);
+        }
         let mut idle = 0;
         let mut fewest = u64::MAX;
         while idle < IDLE_ROUNDS {
@@ -165,13 +231,18 @@ impl Shared {
             let mut changes = step.iter().map(|distant| (distant.tree, &distant.key[..], false));
             self.tree.prove(&mut changes)?;
         }
+        self.step(patience, &mut |txn| move_pages(txn, step, wanted))
+    }
+
+    /// Do some work in a commit of the tree that changes no entry.
+    fn step(self: &Arc<Self>, patience: Duration, work: Work<'_>) -> Result<usize, EngineError> {
         let until = in_a_while(patience);
         let mut moved = None;
         // Processes read the newest tree when a checkpoint has applied something. Until then they
         // keep the one that they have, and with it the pages that the last step has freed.
         if self.pending() > 0 {
             let done = self.checkpoint_and((until, until), &mut || true, &mut |txn, _| {
-                moved = Some(move_pages(txn, step, wanted)?);
+                moved = Some(work(txn)?);
                 Ok(true)
             })?;
             if let Done::InTheWay = done {
@@ -185,7 +256,7 @@ impl Shared {
         let Some((_lock, mut txn)) = self.begin_tree(until)? else {
             return Err(self.tree_in_the_way(patience));
         };
-        let moved = move_pages(&mut *txn, step, wanted)?;
+        let moved = work(&mut *txn)?;
         commit_as_it_is(txn)?;
         Ok(moved)
     }
@@ -193,6 +264,29 @@ impl Shared {
     fn tree_in_the_way(&self, waited: Duration) -> EngineError {
         EngineError::FileBusy { pid: self.segments.tree_writer_pid(), waited }
     }
+}
+
+/// Put the entries of loose stretches anew, in key order: so they fill their leaves.
+fn fill(txn: &mut dyn WriteTxn, step: &[Loose]) -> Result<usize, EngineError> {
+    let mut moved = 0;
+    for Loose { tree, first, entries } in step {
+        let mut kept = Vec::with_capacity(*entries);
+        {
+            let mut cursor = txn.cursor(*tree)?;
+            cursor.start(Start::At(first), Direction::Forward)?;
+            while let Some((key, value)) = cursor.step()?.filter(|_| kept.len() < *entries) {
+                kept.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        for (key, _) in &kept {
+            txn.delete(*tree, key)?;
+        }
+        for (key, value) in &kept {
+            txn.put(*tree, key, &[value])?;
+        }
+        moved += kept.len();
+    }
+    Ok(moved)
 }
 
 /// Move some pages in a transaction, and have the file end before the free pages at its end.

@@ -23,6 +23,7 @@
 
 pub(crate) mod cursor;
 pub(crate) mod extents;
+pub(crate) mod fill;
 pub(crate) mod moves;
 pub(crate) mod page;
 pub(crate) mod search;

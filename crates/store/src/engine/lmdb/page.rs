@@ -221,6 +221,16 @@ impl<'m> Leaf<'m> {
         Nodes::of_leaf(self.page, self.count)
     }
 
+    /// How many bytes it has.
+    pub(crate) fn size(&self) -> usize {
+        self.page.len()
+    }
+
+    /// How many of its bytes have nothing in them.
+    pub(crate) fn room(&self) -> usize {
+        self.upper.saturating_sub(PAGE_HEAD_SIZE + 2 * self.count)
+    }
+
     /// An entry, in the order of keys.
     #[inline]
     pub(crate) fn entry(&self, index: usize) -> Option<Entry<'m>> {

@@ -24,10 +24,10 @@ use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::search_many;
 use crate::engine::lmdb::walk::{self, PageCursor};
-use crate::engine::lmdb::{Environment, Heads, check, empty_stat, error_of, extents, moves};
+use crate::engine::lmdb::{Environment, Heads, check, empty_stat, error_of, extents, fill, moves};
 use crate::engine::{
-    Contents, Cursor, Direction, Distant, EngineError, Entry, EntryPlace, FileSize, KeepsPages, MovesPages,
-    Parked, ReadTxn, Start, Tree, WriteTxn, estimate, parts,
+    Contents, Cursor, Direction, Distant, EngineError, Entry, EntryPlace, FileSize, Fullness, KeepsPages,
+    Loose, MovesPages, Parked, ReadTxn, Start, Tree, WriteTxn, estimate, parts,
 };
 use crate::verify::pages::TreeHead;
 
@@ -270,6 +270,17 @@ impl ReadTxn for LmdbRead {
         self.check_ours()?;
         let pages = self.pages_of(tree);
         pages.map_or(Ok(Vec::new()), |(head, pages)| moves::distant(pages, (tree, head), from, most))
+    }
+
+    fn fullness(&self, tree: Tree) -> Result<Fullness, EngineError> {
+        self.check_ours()?;
+        self.pages_of(tree).map_or(Ok(Fullness::default()), |(head, pages)| fill::fullness(pages, head))
+    }
+
+    fn loose(&self, tree: Tree, most: usize) -> Result<Vec<Loose>, EngineError> {
+        self.check_ours()?;
+        let pages = self.pages_of(tree);
+        pages.map_or(Ok(Vec::new()), |(head, pages)| fill::loose(pages, (tree, head), most))
     }
 
     fn entries_between(
