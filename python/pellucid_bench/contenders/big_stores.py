@@ -31,6 +31,8 @@ IDLE_SECONDS = 120.0
 """How long pellucid's file may take to its final size."""
 LOG_AT_REST = 24 << 20
 """What a log that has given its room back has."""
+SMALL_FILE = 16 << 20
+"""A file of less than this does not get shorter by itself."""
 _HEAD = struct.Struct("<QQ")
 
 
@@ -171,7 +173,8 @@ class Pellucid(BigStore):
         until = time.monotonic() + IDLE_SECONDS
         while time.monotonic() < until:
             stats = self.database.stats()
-            if 4 * stats["free_size"] <= stats["live_size"] and stats["log_size"] <= LOG_AT_REST:
+            is_short = stats["file_size"] < SMALL_FILE or 4 * stats["free_size"] <= stats["live_size"]
+            if is_short and stats["log_size"] <= LOG_AT_REST:
                 break
             time.sleep(0.1)
 
