@@ -585,7 +585,7 @@ def test_a_reader_that_never_leaves_costs_room_that_is_counted_warned_of_and_use
         assert stats["pinned_size"] > grown / 2
         sizes = stats["live_size"] + stats["free_size"] + stats["pinned_size"]
         assert sizes == stats["pages"] * stats["page_size"]
-        told = rf"process {reader.pid} has had a snapshot of '.*' open for \d minutes and 1\d\d checkpoints"
+        told = rf"process {reader.pid} keeps a snapshot of .* open, now for \d minutes and 1\d\d checkpoints"
         with pytest.warns(pellucid.DatabaseWarning, match=told):
             pellucid.open(path, "r").close()
         # It is told once to each process that takes snapshots or writes.

@@ -94,7 +94,7 @@ impl fmt::Display for Warning {
             ),
             Self::OldReader { path, lag, process, minutes } => write!(
                 out,
-                "process {process} has had a snapshot of '{path}' open for {minutes} minutes and {lag} checkpoints: the file grows until it is closed; records and iterators that are kept hold one"
+                "process {process} keeps a snapshot of '{path}' open, now for {minutes} minutes and {lag} checkpoints, and the file grows until it is closed: close it there, and let go of records and iterators, which hold one"
             ),
             Self::LostCommits { path, commits } => write!(
                 out,
