@@ -110,7 +110,7 @@ def test_the_pickles_have_every_protocol_with_the_memo_and_without(tmp_path: Pat
     share = run.measure("pickle/memo/20")
     assert share is not None
     assert {one.contender for one in share.results} == {name for name in pickles if "fast" not in name}
-    assert share.unit == "ratio"
+    assert (share.unit, share.size_unit) == ("share", "dicts in the list")
     slow, fast = (dump.result(f"pickle C, protocol 2{end}") for end in ("", ", fast"))
     result = share.result("pickle C, protocol 2")
     assert slow is not None

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from pellucid_bench import datasets
 from pellucid_bench.dataset import Dataset, DatasetError, Interpreter, Machine, Measure, Result, Target, files
-from pellucid_bench.report import figures, library, markdown, markup, table, units, write
+from pellucid_bench.report import figures, library, markdown, markup, plots, table, units, write
 from pellucid_bench.report.page import page
 
 PAGE_SIZE_MAX = 3_000_000
@@ -106,8 +106,8 @@ class Elements(HTMLParser):
 
 
 def test_examples_of_the_report_are_true() -> None:
-    assert all(doctest.testmod(module).attempted > 0 for module in (units, markup, markdown))
-    assert not any(doctest.testmod(module).failed for module in (units, markup, markdown))
+    assert all(doctest.testmod(module).attempted > 0 for module in (units, markup, markdown, plots))
+    assert not any(doctest.testmod(module).failed for module in (units, markup, markdown, plots))
 
 
 def test_the_page_loads_nothing() -> None:
@@ -193,10 +193,12 @@ def test_sizes_of_one_group_are_one_figure() -> None:
     assert experiment.figures[0].title == "single writes"
 
 
-def test_curves_in_color_are_ours_and_the_best_of_each_library() -> None:
+def test_of_many_curves_ours_and_the_best_of_each_library_have_a_colour() -> None:
     def ways(size: float, fast: float, slow: float) -> Measure:
-        rivals = [result("sql, fast", fast), result("sql, slow", slow), result("a loop", 1e-9)]
-        for one in rivals[:2]:
+        many = [result(f"sql, way {number}", 3.0 + number) for number in range(figures.CURVES_MAX)]
+        sql = [result("sql, fast", fast), result("sql, slow", slow), *many]
+        rivals = [*sql, result("a loop", 1e-9)]
+        for one in sql:
             one.library = "sql"
         ours = [result("pellucid", 3.0, ours=True), result("pellucid, synced", 9.0, ours=True)]
         return measure("put", *ours, *rivals, size=size)
@@ -205,6 +207,31 @@ def test_curves_in_color_are_ours_and_the_best_of_each_library() -> None:
     [experiment] = figures.experiments([run_of("dict", ways(10, 1, 2), ways(100, 1, 2), ways(1000, 2, 1))])
     rows = list(experiment.figures[0].rows())
     assert figures.shown_in_color(rows) == ["pellucid", "pellucid, synced", "a loop", "sql, slow"]
+
+
+def test_each_of_a_few_curves_can_be_told_apart(tmp_path: Path) -> None:
+    names = [f"pickle, protocol {number}" for number in range(figures.CURVES_MAX)]
+
+    def shares(size: float) -> Measure:
+        results = [result(name, number / 100 - 0.03) for number, name in enumerate(names)]
+        for one in results:
+            one.library = "pickle"
+        return measure("share of the memo", *results, size=size, unit="share", size_unit="dicts in the list")
+
+    [experiment] = figures.experiments([run_of("pickle", *map(shares, (1, 10, 100)))])
+    [figure] = experiment.figures
+    assert sorted(figures.shown_in_color(list(figure.rows()))) == sorted(names)
+    looks = plots._styles(experiment, names)
+    assert len({(look["color"], str(look["linestyle"]), look["marker"]) for look in looks.values()}) == len(
+        names
+    )
+    [path] = write(experiment.runs, tmp_path / "pickle.svg")
+    # Matplotlib draws texts as paths, and writes each text as a comment.
+    comments = re.findall("<!-- (.*?) -->", path.read_text("utf-8"))
+    assert {*names, "dicts in the list", "share, less is better"} <= set(comments)
+    [data] = Elements(page(experiment.runs)).data()["experiments"]
+    assert data["figures"][0]["sizeAxis"] == "dicts in the list"
+    assert data["curvesMax"] == figures.CURVES_MAX
 
 
 def test_the_script_finds_what_the_page_has_and_makes_no_markup() -> None:
@@ -290,7 +317,9 @@ def test_zeros_negatives_and_empty_runs_are_shown(tmp_path: Path) -> None:
     two = measure("b", Result("pellucid", "pellucid", ours=True, error="refused"))
     below = measure("c", result("pellucid", 1.0, ours=True), Result("d", "d", samples=[-1.0], median=-1.0))
     run = run_of("a", one, two, below)
-    assert "it has no figure" in page([run])
+    # What is below zero is a figure like the others, and no ratio is made of it.
+    assert "<td>-1.00 s</td>" in page([run])
+    assert "| c, all keys | 1.00 s | d -1.00 s |" in table(run)
     assert "This run has no measure." in page([run_of("a")])
     write([run], tmp_path / "a.png")
     assert "| b, all keys | refused |  |" in table(run)

@@ -48,7 +48,7 @@ PLOTS = {
         "query/loop-over-the-rows-that-pass-one-in-ten",
         "query/one-field-of-all-rows-as-an-array-of-numpy",
     ],
-    "pickle": ["pickle/dump/largest", "pickle/memo/largest"],
+    "pickle": ["pickle/dump/largest", "pickle/memo/*"],
     "buffers": ["buffers/client-one/*", "buffers/client-whole/*", "buffers/server-one/*"],
     "compressed": ["compressed/size/*", "compressed/loop-*", "compressed/one-field-*"],
     "scale": [
@@ -306,7 +306,7 @@ def losses(run: Dataset) -> Iterator[tuple[float, str, str]]:
 
 def ratio_of(measure: Measure, theirs: float | None, ours: float | None) -> float | None:
     """Return how many times our cost another one has."""
-    if theirs is None or ours is None:
+    if theirs is None or ours is None or min(theirs, ours) < 0:
         return None
     return units.ratio(theirs, ours) if measure.better == "lower" else units.ratio(ours, theirs)
 

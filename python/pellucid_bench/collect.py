@@ -35,6 +35,7 @@ SCHEMA = "pellucid-bench/1"
 # What this process has used of a processor. Python 2.7 has it under another name.
 PROCESSOR_TIME = time.clock if PYTHON_2 else time.process_time
 TAIL = 0.025
+SIZE_UNITS = {"pickle": "dicts in the list", "buffers": "entries of the dict"}
 # From that width of its interval on, as a share of its median, a result is called unstable.
 UNSTABLE_WIDTH = 0.25
 
@@ -124,6 +125,7 @@ class Measure(object):
             "title": self.title,
             "group": self.group,
             "size": self.size,
+            "size_unit": SIZE_UNITS[experiment],
             "unit": self.unit,
             "better": self.better,
             "labels": [],
@@ -338,8 +340,7 @@ def measure_codecs(run, size, codecs):
         contender.samples.append(len(data))
     run.measure(Measure("size", size, "bytes of " + about, unit="bytes"), sizes, failed)
     title = "share of the memo in the time to dump " + about
-    share = Measure("memo", size, title, unit="ratio", notes=[MEMO])
-    run.measure(share, memo_shares(dumps))
+    run.measure(Measure("memo", size, title, unit="share", notes=[MEMO]), memo_shares(dumps))
 
 
 def memo_shares(contenders):
@@ -708,15 +709,14 @@ def shown(figure, unit):
     """Return a figure for people."""
     if unit == "seconds":
         return "{:,.1f} us".format(figure * 1e6)
-    return "{:,.0f} B".format(figure) if unit == "bytes" else "{:.0%}".format(figure)
+    return "{:,.0f} B".format(figure) if unit == "bytes" else "{:.0f} %".format(100 * figure)
 
 
 def positive(text):
     """Return a whole number above zero."""
-    number = int(text) if text.isdigit() else 0
-    if number < 1:
+    if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError("%r is no whole number above 0" % text)
-    return number
+    return int(text)
 
 
 def parser_of():

@@ -52,14 +52,24 @@ def _at_least(count: int, chance: float, wanted: int) -> float:
     )
 
 
-def is_unstable(samples: Sequence[float]) -> bool:
-    """Say whether the interval is too wide for conclusions.
+def is_unstable(samples: Sequence[float], scale_min: float = 0.0) -> bool:
+    """Say whether the interval is too wide beside the median, or beside `scale_min` if that is more.
 
     >>> is_unstable([1.0, 1.01, 1.02, 1.0]), is_unstable([1.0, 2.0, 1.5, 1.2])
     (False, True)
     """
     ends = interval(samples)
-    return ends is not None and ends[1] - ends[0] > UNSTABLE_WIDTH * statistics.median(samples)
+    width = UNSTABLE_WIDTH * max(statistics.median(samples), scale_min) if ends else 0.0
+    return ends is not None and ends[1] - ends[0] > width
+
+
+def percent(share: float) -> str:
+    """Format a share for people.
+
+    >>> percent(0.5432), percent(-0.004), percent(0)
+    ('54 %', '-0.4 %', '0 %')
+    """
+    return f"{share:.{1 if 0 < abs(share) < 0.0995 else 0}%}".replace("%", " %")
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> float:

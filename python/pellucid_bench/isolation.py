@@ -127,6 +127,7 @@ def _measure(value: dict[str, Any]) -> Measure:
         value["group"],
         value["size"],
         tuple(value["labels"]),
+        value["size_unit"],
     )
 
 
@@ -170,7 +171,10 @@ def _answer(run: Run, current: str) -> dict[str, Any]:
 
     measures = []
     for measure in run.measures:
-        value = {name: getattr(measure, name) for name in ("title", "notes", "group", "size", "labels")}
+        value = {
+            name: getattr(measure, name)
+            for name in ("title", "notes", "group", "size", "labels", "size_unit")
+        }
         value["unit"] = measure.unit.value
         value["targets"] = [dataclasses.asdict(target) for target in measure.targets]
         value["results"] = [dataclasses.asdict(result) for result in measure.results]

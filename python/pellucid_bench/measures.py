@@ -26,6 +26,7 @@ class Unit(enum.Enum):
     OPERATIONS = "operations/s"
     BYTES = "bytes"
     FACTOR = "ratio"
+    SHARE = "share"
 
     @property
     def code(self) -> dataset.Unit:
@@ -58,6 +59,8 @@ class Unit(enum.Enum):
                 )
             case Unit.FACTOR:
                 return f"{cost:.2f}x"
+            case Unit.SHARE:
+                return figures.percent(cost)
             case Unit.RATE | Unit.OPERATIONS:
                 rate = 1 / cost if cost else float("inf")
                 return _scaled(
@@ -93,6 +96,8 @@ class Result:
     """Why there are no costs, or no more of them."""
     library: str = ""
     """The library, if the name does not begin with it."""
+    scale_min: float = 0.0
+    """What the width of the interval is compared with if the median is less: a share can be around zero."""
 
     @property
     def median(self) -> float:
@@ -102,7 +107,7 @@ class Result:
     @property
     def is_unstable(self) -> bool:
         """Say whether the costs vary too much for conclusions."""
-        return figures.is_unstable(self.costs)
+        return figures.is_unstable(self.costs, self.scale_min)
 
     @property
     def best(self) -> float:
@@ -148,6 +153,8 @@ class Measure:
     """Measures of one group are the points of a curve. Without a group, the measure is one of its own."""
     size: float | None = None
     labels: tuple[str, ...] = ()
+    size_unit: str = ""
+    """What the size counts: `keys`, `rows`."""
 
     @property
     def ours(self) -> Result | None:
@@ -165,7 +172,7 @@ class Measure:
     def ratio(self, rival: Result) -> float | None:
         """Return the cost of another library divided by ours."""
         ours = self.beside(rival)
-        if ours is None or rival.is_ours or rival.is_reference or not rival.costs:
+        if ours is None or rival.is_ours or rival.is_reference or not rival.costs or self.unit is Unit.SHARE:
             return None
         return rival.median / ours.median if ours.median else None
 
@@ -207,6 +214,7 @@ class Measure:
             title=self.title,
             group=group,
             size=self.size,
+            size_unit=self.size_unit,
             unit=unit,
             better=dataset.UNITS[unit],
             labels=list(self.labels),
@@ -267,6 +275,7 @@ def of_dataset(measure: dataset.Measure) -> Measure:
         group=measure.group,
         size=measure.size,
         labels=labels,
+        size_unit=measure.size_unit,
     )
 
 

@@ -110,13 +110,14 @@ class Run:
         notes: Sequence[str] = (),
         group: str = "",
         size: float | None = None,
+        size_unit: str = "",
         labels: Sequence[str] = (),
     ) -> Measure | None:
         """Run the measure and keep the result, if it was asked for."""
         if not self.wants(title):
             return None
         taken = [one for one in contenders if self.takes("pellucid" if one.is_reference else one.library)]
-        made = Measure(title, unit, [], list(targets), list(notes), group, size, tuple(labels))
+        made = Measure(title, unit, [], list(targets), list(notes), group, size, tuple(labels), size_unit)
         made.results = [one.result() for one in taken]
         self.add(made)
         return measure(made, taken, self.pace, rounds=rounds, expected=expected)

@@ -256,6 +256,7 @@ def _measure(value: _Object) -> Measure:
         title=value.text("title"),
         group=value.text("group"),
         size=value.maybe("size", value.number),
+        size_unit=value.text("size_unit", ""),
         unit=unit,
         better="lower" if better == "lower" else "higher",
         labels=value.texts("labels"),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 SCHEMA = "pellucid-bench/1"
 """The version of the schema. Another number means that old programs cannot read the file."""
 
-Unit = Literal["seconds", "bytes", "rows/s", "operations/s", "ratio"]
+Unit = Literal["seconds", "bytes", "rows/s", "operations/s", "ratio", "share"]
 Better = Literal["lower", "higher"]
 
 UNITS: dict[Unit, Better] = {
@@ -17,9 +17,11 @@ UNITS: dict[Unit, Better] = {
     "rows/s": "higher",
     "operations/s": "higher",
     "ratio": "lower",
+    "share": "lower",
 }
 """The units, each with what is better in it. `seconds` and `bytes` are for one operation or one row, unless
-the title says otherwise. A `ratio` is a multiple: the size of a file by the size of its rows."""
+the title says otherwise. A `ratio` is a multiple: the size of a file by the size of its rows. A `share` is a
+part of 1, which can be below 0 where it is the difference of two times."""
 
 
 class DatasetError(ValueError):
@@ -107,6 +109,8 @@ class Measure:
     notes: list[str] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
+    size_unit: str = ""
+    """What the size counts: `keys`, `rows`. It is the title of the axis of a curve."""
 
     def result(self, contender: str) -> Result | None:
         """Return the result of one contender, or None if it has no row."""

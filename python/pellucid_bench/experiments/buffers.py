@@ -46,6 +46,7 @@ ABOUT = About(
     isolation="never",
 )
 LIBRARIES = ("psycopg", "psycopg2", "orjson", "msgpack", "msgspec")
+SIZE_UNIT = collector.SIZE_UNITS["buffers"]
 CODECS = ("orjson", "msgpack", "msgspec")
 TASKS = {
     "whole": "all of a dict in a buffer",
@@ -318,6 +319,7 @@ def measured(run: Run, place: str, ways: list[Way], entries: int, value: Any) ->
                 expected=wanted,
                 group=f"{place}-{task}",
                 size=entries,
+                size_unit=SIZE_UNIT,
                 notes=["from the SELECT on"] if place == "server" else [],
             )
 
@@ -335,4 +337,4 @@ def sizes(run: Run, known: dict[str, Codec], entries: int) -> None:
             Result(name, is_ours=name == "pellucid", costs=[float(len(codec.dumps(value)))])
             for name, codec in known.items()
         ]
-        run.add(Measure(title, Unit.BYTES, rows, group="bytes", size=entries))
+        run.add(Measure(title, Unit.BYTES, rows, group="bytes", size=entries, size_unit=SIZE_UNIT))

@@ -218,6 +218,7 @@ def loads(run: Run, everybody: list[Store], rows: list[dict[str, Any]]) -> list[
         rounds=run.pace.bulk_rounds,
         notes=["in one transaction, with the close, in which pellucid compresses the rows"],
         size=len(rows),
+        size_unit="lines",
     )
 
     def fill(one: Store) -> None:
@@ -232,7 +233,17 @@ def sizes(run: Run, everybody: list[Store], count: int) -> None:
     title = "file size for a line of a log"
     if run.wants(title):
         rows = [Result(one.name, one.is_ours, costs=[one.weigh() / count]) for one in everybody]
-        run.add(Measure(title, Unit.BYTES, rows, [Target(2.0, "pellucid")], group="size", size=count))
+        run.add(
+            Measure(
+                title,
+                Unit.BYTES,
+                rows,
+                [Target(2.0, "pellucid")],
+                group="size",
+                size=count,
+                size_unit="lines",
+            )
+        )
 
 
 def reads(run: Run, everybody: list[Store], rows: list[dict[str, Any]]) -> None:
@@ -250,6 +261,7 @@ def reads(run: Run, everybody: list[Store], rows: list[dict[str, Any]]) -> None:
             gets,
             expected=[rows[key]["size"] for key in keys],
             size=len(rows),
+            size_unit="lines",
             labels=["hot"],
         )
         scans = [
@@ -268,5 +280,6 @@ def reads(run: Run, everybody: list[Store], rows: list[dict[str, Any]]) -> None:
             scans,
             expected=sum(one["size"] for one in rows),
             size=len(rows),
+            size_unit="lines",
             labels=["hot"],
         )

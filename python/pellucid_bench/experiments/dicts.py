@@ -142,7 +142,9 @@ def measures_of(count: int, budget_seconds: float) -> list[Measure]:
         group: str, title: str, notes: list[str], targets: dict[int, list[Target]] | None = None
     ) -> Measure:
         chosen = (targets or {}).get(count, [])
-        return Measure(title, Unit.TIME, notes=list(notes), targets=chosen, group=group, size=count)
+        return Measure(
+            title, Unit.TIME, notes=list(notes), targets=chosen, group=group, size=count, size_unit="keys"
+        )
 
     written, read = f"{count:,} single writes", f"random reads after {count:,} writes"
     opened = f"open, {count:,} writes"

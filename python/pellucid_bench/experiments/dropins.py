@@ -86,6 +86,7 @@ def compare(run: Run, found: dict[str, str], kind: str, count: int) -> None:
             ["of one value, with open and close, in a new process each time"],
             f"{kind}-{part}",
             count,
+            size_unit="values",
         )
         for part in PARTS
     ]
@@ -127,7 +128,7 @@ def sample(run: Run, python: str, contender: str, kind: str, count: int) -> dict
 def kill_all(run: Run, found: dict[str, str]) -> Measure:
     """Measure of each contender what is lost of a shelf if one of two writers is killed."""
     notes = [f"of {run.settings.killed} values of each of two processes; an error counts as the loss of all"]
-    measure = Measure(KILLED, Unit.FACTOR, targets=[Target(0.0)], notes=notes, group="killed")
+    measure = Measure(KILLED, Unit.SHARE, targets=[Target(0.0)], notes=notes, group="killed")
     for name, python in found.items():
         run.pace.on_progress(f"two writers of one shelf: {name}")
         home = run.directory / "killed"

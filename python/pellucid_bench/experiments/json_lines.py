@@ -113,6 +113,7 @@ def measured(
         notes=[f"rows of {size:.0f} bytes; json: from and to a list of dicts"],
         group=title,
         size=rows,
+        size_unit="rows",
     )
     for result in measure.results if measure else ():
         for one in both:

@@ -392,16 +392,22 @@ IN_MEMORY = "numpy, arrays in memory"
 
 def measures_of(count: int, size: int) -> dict[str, Measure]:
     """Make the measures, by the names of their figures."""
-    value = f"a value of {Unit.BYTES.show(size)}"
+    value = f"a value of {size / 1e6:g} MB" if size >= 1e6 else f"a value of {size / 1e3:g} kB"
     times: dict[str, tuple[str, list[Target], tuple[str, ...]]] = {
         "write": (f"write {value}, with a sync after every {SYNC_EVERY}", [], ()),
         "cold read": (f"read {value} at random, cold", [Target(1.0, "plain files")], ("cold",)),
-        "warm read": (f"read {value} at random, warm", [Target(0.9, "lmdb")], ("hot",)),
+        "warm read": (f"read {value} at random, hot", [Target(0.9, "lmdb")], ("hot",)),
         "numpy view": (f"sum of {value} as an array of NumPy", [Target(0.9, IN_MEMORY)], ("hot",)),
     }
     made = {
         key: Measure(
-            title, Unit.TIME, targets=targets, group=key.replace(" ", "-"), size=count, labels=labels
+            title,
+            Unit.TIME,
+            targets=targets,
+            group=key.replace(" ", "-"),
+            size=count,
+            size_unit="values",
+            labels=labels,
         )
         for key, (title, targets, labels) in times.items()
     }
@@ -414,9 +420,14 @@ def measures_of(count: int, size: int) -> dict[str, Measure]:
             notes=["the whole process, without the pages of files"],
             group=f"memory-{phase}",
             size=count,
+            size_unit="values",
         )
     made["file size"] = Measure(
-        "size of the files, by the size of the values", Unit.FACTOR, group="file", size=count
+        "size of the files, by the size of the values",
+        Unit.FACTOR,
+        group="file",
+        size=count,
+        size_unit="values",
     )
     return made
 

@@ -33,6 +33,7 @@ ABOUT = About(
         ),
     ),
 )
+SIZE_UNIT = collector.SIZE_UNITS["pickle"]
 BULK = 10_000
 """A list of so many dicts takes seconds."""
 
@@ -69,12 +70,22 @@ def _measure(run: Run, codecs: list[ValueCodec], size: int) -> None:
             Result(one.name, one.is_ours, costs=[float(len(made[one.name]))], facts=dict(one.facts))
             for one in able
         ]
-        run.add(Measure(title, Unit.BYTES, rows, group="size", size=size))
+        run.add(Measure(title, Unit.BYTES, rows, group="size", size=size, size_unit=SIZE_UNIT))
     title = f"share of the memo in the time to dump {about}"
     if dump and run.wants(title):
         run.absent = {}
         shares = memo_shares(dump)
-        run.add(Measure(title, Unit.FACTOR, shares, notes=[collector.MEMO], group="memo", size=size))
+        run.add(
+            Measure(
+                title,
+                Unit.SHARE,
+                shares,
+                notes=[collector.MEMO],
+                group="memo",
+                size=size,
+                size_unit=SIZE_UNIT,
+            )
+        )
 
 
 def _check(value: Any, made: dict[str, bytes], same: dict[bytes, bytes], codec: ValueCodec) -> None:
@@ -100,6 +111,7 @@ def _timed(
         notes=["processor time"],
         group=group,
         size=size,
+        size_unit=SIZE_UNIT,
     )
     if measure:
         measure.targets += _targets(measure, size)
@@ -149,6 +161,6 @@ def memo_shares(dump: Measure) -> list[Result]:
         if fast is None or one.error or fast.error:
             continue
         facts = {name: one.facts[name] for name in ("pickler", "protocol")}
-        costs = [(long - short) / long for long, short in zip(one.costs, fast.costs, strict=True) if long]
-        shares.append(Result(one.name, facts=facts, costs=costs))
+        costs = [(long - short) / long for long, short in zip(one.costs, fast.costs, strict=False) if long]
+        shares.append(Result(one.name, facts=facts, costs=costs, scale_min=1.0))
     return shares

@@ -508,6 +508,7 @@ def made(
         [f"rows of {ROW_SIZE} bytes with their keys, commits of {COMMIT:,} rows"],
         f"{title.replace(':', '').replace(',', '').replace(' ', '-')}-{order}",
         count,
+        size_unit="rows",
     )
 
 

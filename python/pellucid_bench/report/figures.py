@@ -17,7 +17,10 @@ from pellucid_bench.report import units
 if TYPE_CHECKING:
     from pellucid_bench.dataset import Better, Dataset, Measure, Result, Unit
 
-Role = Literal["ours", "slower", "faster", "reference", "failed"]
+CURVES_MAX = 12
+"""So many curves can be told apart by their colours, dashes and marks."""
+
+Role = Literal["ours", "slower", "faster", "other", "reference", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class Figure:
     labels: list[str]
     sizes: list[float | None]
     """The size of each variant; `[None]` for a measure that has no size."""
+    size_unit: str = ""
+    """What the sizes count."""
     measures: dict[tuple[int, int], Measure] = field(default_factory=dict)
     """The measure of each run and variant."""
 
@@ -57,6 +62,11 @@ class Figure:
         """Yield all results: by run, then by size, the best first and failures last."""
         for (run, variant), measure in sorted(self.measures.items(), key=lambda item: item[0]):
             yield from _ranked(run, variant, measure)
+
+    @property
+    def labels_beside(self) -> list[str]:
+        """Return the labels that the title does not say."""
+        return [label for label in self.labels if label not in re.findall(r"\w+", self.title)]
 
     def notes(self) -> list[str]:
         """Return the notes of the measures, each once."""
@@ -70,7 +80,18 @@ class Figure:
     @property
     def cost(self) -> str:
         """Return what a ratio compares."""
-        return "size" if self.unit == "bytes" else "factor" if self.unit == "ratio" else "time"
+        return {"bytes": "size", "ratio": "factor", "share": "share"}.get(self.unit, "time")
+
+    @property
+    def axis(self) -> str:
+        """Return the title of the axis of figures: what they are, and what is better."""
+        kinds = {"seconds": "time", "bytes": "size", "ratio": "multiple", "share": "share"}
+        return f"{kinds.get(self.unit, self.unit)}, {'less' if self.better == 'lower' else 'more'} is better"
+
+    @property
+    def size_axis(self) -> str:
+        """Return the title of the axis of sizes. Old datasets do not say what a size counts."""
+        return self.size_unit or "size"
 
 
 @dataclass(slots=True)
@@ -83,9 +104,14 @@ class Experiment:
 
     def contenders(self) -> list[str]:
         """Return the names of all contenders, in the order of the datasets: ours first."""
-        rows = [row for figure in self.figures for row in figure.rows()]
-        ours = dict.fromkeys(row.name for row in rows if row.result.ours)
-        return list(ours | dict.fromkeys(sorted({row.name for row in rows}, key=str.casefold)))
+        results = [result for run in self.runs for measure in run.measures for result in measure.results]
+        ours = dict.fromkeys(result.contender for result in results if result.ours)
+        others = sorted({result.contender for result in results}, key=str.casefold)
+        return list(ours | dict.fromkeys(others))
+
+    def ours(self) -> set[str]:
+        """Return the names of our contenders."""
+        return {row.name for figure in self.figures for row in figure.rows() if row.result.ours}
 
     def libraries(self) -> dict[str, str]:
         """Return the library of each contender."""
@@ -114,14 +140,17 @@ def experiments(datasets: Iterable[Dataset]) -> list[Experiment]:
 def shown_in_color(rows: Sequence[Row]) -> list[str]:
     """Return the contenders whose curves have a colour: ours, and of each other library the best one.
 
-    A plot in which each of 25 ways to use ten libraries had a colour could not be read. The best is judged at
-    the largest size of a contender, so the rows have to be in the order of `Figure.rows`.
+    A plot in which each of 25 ways to use ten libraries had a colour could not be read. Up to `CURVES_MAX`
+    all of them have one. The best is judged at the largest size of a contender, so the rows have to be in the
+    order of `Figure.rows`.
     """
     ours = dict.fromkeys(row.name for row in rows if row.result.ours and row.median is not None)
     last = {row.name: row for row in rows if row.median is not None and row.name not in ours}
     # Rows are ranked within each size. Later sizes come first here, as they say more.
     place = {row.name: index for index, row in enumerate(rows) if row.median is not None}
     ranked = sorted(last.values(), key=lambda row: (-row.variant, place[row.name]))
+    if len(ours) + len(last) <= CURVES_MAX:
+        return [*ours, *(row.name for row in ranked)]
     best: dict[str, str] = {}
     for row in ranked:
         best.setdefault(row.result.library, row.name)
@@ -129,10 +158,8 @@ def shown_in_color(rows: Sequence[Row]) -> list[str]:
 
 
 def usable(result: Result) -> float | None:
-    """Return the median, or None if the contender failed."""
-    median = result.median
-    # A measure that would be below nothing is a clock that is too coarse.
-    return None if median is None or median < 0 else float(median)
+    """Return the median, or None if the contender failed. It can be below 0: a share, in noise."""
+    return None if result.median is None else float(result.median)
 
 
 def compared_with(measure: Measure, result: Result) -> Result | None:
@@ -165,7 +192,7 @@ def size_text(size: float | None) -> str:
 
 def reason(result: Result) -> str:
     """Return why a contender has no figure."""
-    return result.error or "it has no figure"
+    return result.error or "the dataset does not say why"
 
 
 def _figures(runs: Sequence[Dataset]) -> list[Figure]:
@@ -228,7 +255,9 @@ def _common_start(titles: Sequence[str]) -> str:
 
 
 def _figure(measure: Measure, sizes: Sequence[float | None]) -> Figure:
-    return Figure(measure.title, measure.unit, measure.better, list(measure.labels), list(sizes))
+    return Figure(
+        measure.title, measure.unit, measure.better, list(measure.labels), list(sizes), measure.size_unit
+    )
 
 
 def _group(measure: Measure) -> tuple[object, ...]:
@@ -270,7 +299,7 @@ def _role(measure: Measure, result: Result) -> Role:
     ours = compared_with(measure, result)
     our_median = usable(ours) if ours else None
     if our_median is None:
-        return "reference"
+        return "reference" if result.reference else "other"
     return (
         "faster" if (median < our_median if measure.better == "lower" else median > our_median) else "slower"
     )

@@ -57,7 +57,8 @@ def _code(text: str) -> str:
 
 def _rows(measure: Measure, missing: set[str]) -> Iterator[str]:
     ours = [result for result in measure.results if result.ours]
-    title = plain(", ".join([measure.title, *measure.labels]))
+    words = re.findall(r"\w+", measure.title)
+    title = plain(", ".join([measure.title, *(label for label in measure.labels if label not in words)]))
     for index, result in enumerate(ours):
         rivals = [rival for rival in measure.results if compared_with(measure, rival) is result]
         rivals = [rival for rival in rivals if usable(rival) is not None or rival.contender not in missing]
@@ -82,8 +83,12 @@ def _rival(measure: Measure, ours: Result, rival: Result) -> str:
     name, figure, base = plain(rival.contender), usable(rival), usable(ours)
     if figure is None:
         return f"{name}: {plain(reason(rival))}"
-    if base is None:
+    if base is None or min(base, figure) < 0:
         return f"{name} {units.figure(figure, measure.unit)}"
+    if measure.unit == "share":
+        # Twice of next to nothing says nothing, so both shares are shown.
+        text = f"{name} {units.figure(figure, measure.unit)}"
+        return f"**{text}**" if figure < base else text
     high, low = (figure, base) if measure.better == "lower" else (base, figure)
     ratio = units.ratio(high, low)
     text = f"{name} {units.times(ratio)}"

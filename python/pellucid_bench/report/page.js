@@ -5,8 +5,17 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const LINES = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6", "--line-7"];
-  const DASHES = [[], [6, 3], [2, 2]];
+  // Curves differ in colour, dash and mark. Two of them have the same three after 35 curves, since the counts of
+  // colours and marks have no common factor.
+  const LINES = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5"];
+  const DASHES = [[], [7, 3], [2, 2.5], [8, 3, 2, 3]];
+  const MARKS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left"];
+  // The marks of the key, in a square from -4 to 4.
+  const MARK_PATHS = {
+    "circle": "M-3,0a3,3,0,1,1,6,0a3,3,0,1,1,-6,0Z", "square": "M-3,-3h6v6h-6Z", "triangle-up": "M0,-4L4,3H-4Z",
+    "diamond": "M0,-4L4,0L0,4L-4,0Z", "triangle-down": "M0,4L-4,-3H4Z", "triangle-left": "M-4,0L3,-4V4Z",
+    "cross": "M-4,-1.5h2.5v-2.5h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5Z",
+  };
   const CURVE_SIZES_MIN = 3;
   // Above this ratio, the shortest bars of a linear scale would be too short to be seen.
   const LINEAR_RATIO_MAX = 40;
@@ -16,6 +25,7 @@
     "rows/s": "datum.value == 0 ? '0' : format(datum.value, '~s') + '/s'",
     "operations/s": "datum.value == 0 ? '0' : format(datum.value, '~s') + '/s'",
     "ratio": "format(datum.value, '~r') + 'x'",
+    "share": "format(datum.value * 100, '~r') + ' %'",
   };
 
   // ---- State: what the reader chose, as name=value pairs after the # of the address.
@@ -94,7 +104,7 @@
     if (shown.choice.base) {
       const base = shown.figure.rows.find((other) => other.run === run && other.size === row.size &&
         shown.experiment.contenders[other.contender] === shown.choice.base)?.median;
-      if (!base || row.median === null) return null;
+      if (!(base > 0) || row.median === null || row.median < 0) return null;
       const ratio = (value) => value === null ? null : shown.figure.better === "lower" ? value / base
         : value ? base / value : null;
       const [value, one, two] = values.map(ratio);
@@ -135,15 +145,19 @@
   function range(all) {
     const values = all.flatMap((one) => [one.value, one.low, one.high]).filter((value) => value !== null);
     const positive = values.filter((value) => value > 0);
-    return {low: Math.min(...positive), high: Math.max(...values, 0), zero: values.some((value) => value <= 0)};
+    return {low: Math.min(...positive), high: Math.max(...values, 0), least: Math.min(...values, 0)};
   }
 
   function scaleOf(shown, all, isCurve) {
-    const {low, high} = range(all);
+    const {low, high, least} = range(all);
     const possible = Number.isFinite(low);
     let log = shown.choice.scale === "log";
-    if (!shown.choice.scale) log = possible && (isCurve || high / low > LINEAR_RATIO_MAX);
-    if (!log || !possible) return {type: "linear", zero: false, domain: [0, (high || 1) * 1.02]};
+    // What is below 0 has no place on a logarithmic scale, so it is chosen by the reader alone.
+    if (!shown.choice.scale) log = possible && least >= 0 && (isCurve || high / low > LINEAR_RATIO_MAX);
+    if (!log || !possible) {
+      const room = (high - least) * 0.02 || 1;
+      return {type: "linear", zero: false, domain: [least < 0 ? least - room : 0, high + room]};
+    }
     const ends = shown.choice.base ? [Math.min(low, 1), Math.max(high, 1)] : [low, high];
     return {type: "log", domain: [ends[0] / 1.5, ends[1] * 1.5]};
   }
@@ -152,7 +166,14 @@
   function logTicks([low, high], most) {
     const decades = Math.log10(high / low);
     const steps = decades < 1.5 ? [1, 2, 5] : [1];
-    const each = Math.max(1, Math.ceil(decades / most));
+    // One tick says nothing of the distances, so they get closer until there are two.
+    for (let each = Math.max(1, Math.ceil(decades / most)); ; each--) {
+      const ticks = ticksOf(low, high, steps, each);
+      if (ticks.length > 1 || each === 1) return ticks;
+    }
+  }
+
+  function ticksOf(low, high, steps, each) {
     const ticks = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
       if (steps.length === 1 && power % each) continue;
@@ -168,7 +189,7 @@
     const count = Math.max(2, Math.floor(room / (direction === "x" ? 75 : 45)));
     const base = shown.choice.base;
     return {
-      title: base ? `${shown.figure.cost}, as a multiple of the baseline` : null,
+      title: base ? `${shown.figure.cost}, as a multiple of the baseline` : shown.figure.axis,
       labelExpr: base ? AXIS.ratio : AXIS[shown.figure.unit],
       ...(scale.type === "log" ? {values: logTicks(scale.domain, count)} : {tickCount: count}),
       grid: true, labelOverlap: true,
@@ -183,8 +204,8 @@
   }
 
   const ROLE_COLORS = {
-    domain: ["ours", "slower", "faster", "reference"],
-    range: ["var(--ours)", "var(--slower)", "var(--faster)", "var(--reference)"],
+    domain: ["ours", "slower", "faster", "other", "reference"],
+    range: ["var(--ours)", "var(--slower)", "var(--faster)", "var(--slower)", "var(--reference)"],
   };
 
   function bars(shown, all, rows, room) {
@@ -216,7 +237,7 @@
         ticks: false, labelLimit: label, labelPadding: 6}}},
       layer: [
         ...marks.map((layer) => ({transform: [{filter: "!datum.failed && isValid(datum.value)"}], ...layer})),
-        {transform: [{filter: "!datum.failed && isValid(datum.low) && datum.low > 0"}],
+        {transform: [{filter: `!datum.failed && isValid(datum.low) && ${scale.type === "log" ? "datum.low > 0" : "true"}`}],
           mark: {type: "rule", strokeWidth: 1.5, color: "var(--ink)", yOffset: low, y2Offset: low},
           encoding: {x: {field: "low", type: "quantitative"}, x2: {field: "high"}}},
         {transform: [{filter: "!datum.failed"}], mark: text({dx: 8}),
@@ -232,8 +253,8 @@
     };
   }
 
-  // How each curve is drawn. Ours are blue, and of each other library the best way of use has a colour. The rest
-  // is thin and grey: a plot in which each of 25 ways has a colour could not be read.
+  // How each curve is drawn. Ours are blue. All others have a colour if they are few; if they are many, the best
+  // way to use each library has one, and the rest is thin and grey: 25 colours could not be told apart.
   function lines(experiment, rows) {
     const last = new Map();
     for (const row of rows) {
@@ -242,22 +263,26 @@
       if (!known || row.at > known.at) last.set(row.name, row);
     }
     const ranked = [...last.values()].sort((one, two) => two.at - one.at || one.rank - two.rank);
-    const libraries = [...new Set(experiment.libraries)];
     const styles = new Map();
-    const named = new Set();
-    const ours = ranked.filter((row) => row.role === "ours");
-    experiment.contenders.filter((name) => ours.some((row) => row.name === name)).forEach((name, place) => {
-      styles.set(name, {color: "var(--ours)", width: place ? 1.8 : 3, dash: DASHES[place % DASHES.length]});
+    const library = (name) => experiment.libraries[experiment.contenders.indexOf(name)];
+    const inOrder = (names) => experiment.contenders.filter((name) => names.includes(name));
+    const ours = ranked.filter((row) => row.role === "ours").map((row) => row.name);
+    const others = ranked.filter((row) => row.role !== "ours").map((row) => row.name);
+    const isFew = ranked.length <= experiment.curvesMax;
+    const best = others.filter((name, place) => isFew || others.findIndex((one) => library(one) === library(name)) === place);
+    inOrder(ours).forEach((name, place) => {
+      styles.set(name, {color: "var(--ours)", width: place ? 1.8 : 3, dash: DASHES[place % DASHES.length],
+        mark: MARKS[place % MARKS.length]});
     });
-    for (const {name} of ranked.filter((row) => row.role !== "ours")) {
-      const library = experiment.libraries[experiment.contenders.indexOf(name)];
-      const place = libraries.indexOf(library);
-      styles.set(name, named.has(library) ? {color: "var(--faint)", width: 1, dash: [], faint: true}
-        : {color: `var(${LINES[place % LINES.length]})`, width: 1.8,
-          dash: DASHES[Math.floor(place / LINES.length) % DASHES.length]});
-      named.add(library);
-    }
-    return styles;
+    inOrder(best).forEach((name, place) => {
+      styles.set(name, {color: `var(${LINES[place % LINES.length]})`, width: 1.8, mark: MARKS[place % MARKS.length],
+        dash: DASHES[Math.floor(place / LINES.length) % DASHES.length]});
+    });
+    others.filter((name) => !best.includes(name)).forEach((name) => {
+      styles.set(name, {color: "var(--faint)", width: 1, dash: [], mark: "circle", faint: true});
+    });
+    // The key has the best first.
+    return new Map(ranked.map(({name}) => [name, styles.get(name)]));
   }
 
   // Of a point itself, or of the cell around it that Vega-Lite makes to find the nearest point.
@@ -274,7 +299,8 @@
       .sort((one, two) => two.faint - one.faint || (one.role === "ours") - (two.role === "ours"));
     const sizes = shown.figure.sizes;
     const x = {field: "at", type: "quantitative", scale: {type: "log", nice: false, domain: [sizes[0], sizes.at(-1)]},
-      axis: {title: null, values: sizes, labelExpr: "format(datum.value, '~s')", grid: false, labelOverlap: true}};
+      axis: {title: shown.figure.sizeAxis, values: sizes, labelExpr: "format(datum.value, '~s')", grid: false,
+        labelOverlap: true}};
     const y = {field: "value", type: "quantitative", scale: {...scale, nice: false},
       axis: axisOf(shown, scale, 280, "y")};
     const faded = {condition: {param: "near", value: 1, empty: true}, value: 0.15};
@@ -287,12 +313,15 @@
           strokeDash: {field: "name", type: "nominal", legend: null, scale: {domain: names,
             range: styles.map((style) => style.dash.length ? style.dash : [1, 0])}},
           strokeWidth: {field: "width", type: "quantitative", scale: null}}},
-        {mark: {type: "rule", opacity: 0.5}, transform: [{filter: "isValid(datum.low) && datum.low > 0"}],
+        {mark: {type: "rule", opacity: 0.5},
+          transform: [{filter: `isValid(datum.low) && ${scale.type === "log" ? "datum.low > 0" : "true"}`}],
           encoding: {y: {field: "low", type: "quantitative"}, y2: {field: "high"}, opacity: faded}},
         {params: [{name: "near", select: {type: "point", on: "pointerover", nearest: true, fields: ["name"],
           clear: "pointerout"}}],
-          mark: {type: "circle", tooltip: {expr: TIP_NEARBY}}, encoding: {opacity: faded,
-            size: {condition: {test: "datum.faint", value: 14}, value: 45}}},
+          mark: {type: "point", filled: true, tooltip: {expr: TIP_NEARBY}}, encoding: {opacity: faded,
+            shape: {field: "name", type: "nominal", legend: null, scale: {domain: names,
+              range: styles.map((style) => style.mark)}},
+            size: {condition: {test: "datum.faint", value: 12}, value: 50}}},
       ],
       values,
       looks,
@@ -407,14 +436,16 @@
       return made;
     };
     const key = (style, text) => {
-      const picture = svg("svg", {width: 26, height: 10, "aria-hidden": "true"});
-      picture.append(svg("line", {x1: 0, x2: 26, y1: 5, y2: 5, stroke: style.color, "stroke-width": style.width,
+      const picture = svg("svg", {width: 34, height: 10, "aria-hidden": "true"});
+      picture.append(svg("line", {x1: 0, x2: 34, y1: 5, y2: 5, stroke: style.color, "stroke-width": style.width,
         "stroke-dasharray": style.dash.join(" ")}));
+      if (!style.faint) picture.append(svg("path", {d: MARK_PATHS[style.mark], fill: style.color, transform: "translate(17 5)"}));
       return element("span", {}, picture, ` ${text}`);
     };
     const listed = [...looks].filter(([, style]) => !style.faint).map(([name, style]) => key(style, name));
     const faint = [...looks.values()].filter((style) => style.faint);
-    if (faint.length) listed.push(key(faint[0], `${faint.length} other ways to use these libraries`));
+    const ways = faint.length === 1 ? "1 other way" : `${faint.length} other ways`;
+    if (faint.length) listed.push(key(faint[0], `${ways} to use these libraries`));
     shown.node.querySelector(".legend").replaceChildren(...listed);
   }
 

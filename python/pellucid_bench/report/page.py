@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pellucid_bench.report import library, units
 from pellucid_bench.report.figures import (
+    CURVES_MAX,
     Experiment,
     Figure,
     Row,
@@ -28,7 +29,7 @@ from pellucid_bench.report.markup import Markup, data, element, inline, verbatim
 if TYPE_CHECKING:
     from pellucid_bench.dataset import Dataset, Target
 
-ROLES = ("ours", "slower", "faster", "reference", "failed")
+ROLES = ("ours", "slower", "faster", "other", "reference", "failed")
 VERDICTS = {
     True: ("met", "\u2713 met"),
     False: ("missed", "\u2717 missed"),
@@ -174,7 +175,7 @@ def _figure(one: Experiment, index: int, figure: Figure) -> Markup:
     title = element(
         "h4",
         figure.title,
-        [inline(" ", element("span", label, class_="label")) for label in figure.labels],
+        [inline(" ", element("span", label, class_="label")) for label in figure.labels_beside],
     )
     plots = [
         element("div", class_="plot", data_run=str(run))
@@ -306,7 +307,7 @@ def _interval(figure: Figure, row: Row) -> str:
 def _ratio(figure: Figure, row: Row) -> str:
     ours = compared_with(figure.measures[row.run, row.variant], row.result)
     median = usable(ours) if ours else None
-    if row.median is None or median is None:
+    if row.median is None or median is None or min(row.median, median) < 0 or figure.unit == "share":
         return ""
     return units.times(figure.ratio(row.median, median))
 
@@ -342,6 +343,7 @@ def _data_of_experiment(one: Experiment) -> dict[str, object]:
     number = {name: index for index, name in enumerate(names)}
     return {
         "name": one.name,
+        "curvesMax": CURVES_MAX,
         "contenders": names,
         "libraries": [libraries[name] for name in names],
         "ours": [name in ours for name in names],
@@ -375,6 +377,8 @@ def _data_of_figure(figure: Figure, number: dict[str, int]) -> dict[str, object]
         "unit": figure.unit,
         "better": figure.better,
         "cost": figure.cost,
+        "axis": figure.axis,
+        "sizeAxis": figure.size_axis,
         "sizes": figure.sizes,
         "sizeTexts": [size_text(size) for size in figure.sizes],
         "rows": rows,

@@ -21,6 +21,7 @@ from pellucid_bench.report.figures import (
     Row,
     experiments,
     machine_line,
+    reason,
     shown_in_color,
     size_text,
 )
@@ -35,17 +36,30 @@ COLORS = {
     "ours": "#0b62b8",
     "slower": "#a3abb8",
     "faster": "#d9730d",
+    "other": "#a3abb8",
     "reference": "#d9dde3",
     "failed": "#a8232c",
 }
 FAINT = "#c9ced6"
-LINES = ("#c2410c", "#15803d", "#9333ea", "#a16207", "#be185d", "#0f766e", "#57534e")
-DASHES = ("-", "--", ":")
+INK = "#1c1f24"
+MUTED = "#59616d"
+# Curves differ in colour, dash and mark. Two of them have the same three after 35 curves, since the counts of
+# colours and marks have no common factor. Eyes that see no difference of red and green tell the colours apart
+# by their brightness.
+LINES = ("#d55e00", "#00785a", "#a0307a", "#b8860b", "#2b2b2b")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 2, 1.2, 2)))
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
 CURVE_SIZES_MIN = 3
 LINEAR_RATIO_MAX = 40
 """Above this ratio of the largest to the smallest figure, the scale is logarithmic."""
+FEW_DECADES = 30
+"""Below this ratio of its ends, a logarithmic axis has ticks at 2 and 5, too."""
 WIDTH = 9.0
 ROW = 0.24
+AROUND = 0.95
+"""Inches of a panel for its title and the texts of its axis."""
+LABEL = 0.165
+"""Inches from one name of a curve to the next."""
 SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -88,15 +102,43 @@ def _image(one: Experiment, suffix: str) -> bytes:
         raise DatasetError(f"{one.name} has no measure, so there is nothing to draw")
     heights = [_height(one, figure, run) for figure, run in panels]
     source = [_source(one, run) for run in range(len(one.runs))]
-    footer = 0.17 * sum(line.count("\n") + 1 for line in source) + 0.1
+    key = _key(one, panels)
+    footer = 0.17 * sum(line.count("\n") + 1 for line in source) + (0.35 if key else 0.1)
     height = sum(heights) + footer
     canvas = Canvas(figsize=(WIDTH, height))
     canvas.set_layout_engine("constrained", rect=(0, footer / height, 1, 1 - footer / height))
     grid = canvas.subplots(len(panels), 1, height_ratios=heights, squeeze=False)
     for (figure, run), axes in zip(panels, grid[:, 0], strict=True):
         _panel(one, figure, run, axes)
-    canvas.text(0.01, 0.05 / height, "\n".join(source), color="#59616d", fontsize=7.5, va="bottom")
+    canvas.text(0.01, 0.05 / height, "\n".join(source), color=MUTED, fontsize=7.5, va="bottom")
+    if key:
+        place = (0.005, (footer - 0.3) / height)
+        drawn = canvas.legend(
+            handles=key, loc="lower left", bbox_to_anchor=place, ncols=len(key), fontsize=7.5, frameon=False
+        )
+        drawn.set_in_layout(False)
     return _saved(canvas, suffix)
+
+
+def _key(one: Experiment, panels: Sequence[tuple[Figure, int]]) -> list[Any]:
+    """Return what the colours of bars mean, of those that are there."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    rows = [row for figure, run in panels if not _is_curve(figure) for row in _rows(one, figure, run)]
+    roles = {"slower" if row.role == "other" else row.role for row in rows}
+    names = {
+        "ours": "pellucid",
+        "slower": "another library",
+        "faster": "another library, better than pellucid",
+        "reference": "for orientation",
+    }
+    key: list[Any] = [Patch(color=COLORS[role], label=name) for role, name in names.items() if role in roles]
+    if any(row.result.interval for row in rows):
+        key.append(Line2D([], [], color=INK, linewidth=1, label="95 % interval"))
+    if any(row.result.unstable for row in rows):
+        key.append(Line2D([], [], linestyle="", label="\u2248 unstable"))
+    return key
 
 
 def _saved(canvas: Canvas, suffix: str) -> bytes:
@@ -139,13 +181,13 @@ def _rows(one: Experiment, figure: Figure, run: int) -> list[Row]:
 
 def _height(one: Experiment, figure: Figure, run: int) -> float:
     if _is_curve(figure):
-        return max(3.2, 0.75 + 0.17 * len(shown_in_color(_rows(one, figure, run))))
-    return 0.75 + ROW * max(1, len(_rows(one, figure, run)))
+        return max(3.4, AROUND + 0.05 + LABEL * len(_names(_rows(one, figure, run))[0]))
+    return AROUND + ROW * max(1, len(_rows(one, figure, run)))
 
 
 def _panel(one: Experiment, figure: Figure, run: int, axes: Axes) -> None:
     rows = _rows(one, figure, run)
-    labels = f" ({', '.join(figure.labels)})" if figure.labels else ""
+    labels = f" ({', '.join(figure.labels_beside)})" if figure.labels_beside else ""
     letter = one.name_of_run(run)
     # Of several sizes, one is shown if they are not a curve: its title has it.
     title = figure.title if _is_curve(figure) or not rows else figure.measures[run, rows[0].variant].title
@@ -158,13 +200,19 @@ def _panel(one: Experiment, figure: Figure, run: int, axes: Axes) -> None:
 
 
 def _bars(figure: Figure, rows: list[Row], axes: Axes) -> None:
-    positive = [row.median for row in rows if row.median]
-    is_log = bool(positive) and max(positive) / min(positive) > LINEAR_RATIO_MAX
+    medians = [row.median for row in rows if row.median is not None]
+    ends = [end for row in rows for end in row.result.interval or ()]
+    positive = [median for median in medians if median > 0]
+    is_log = bool(positive) and min(medians) >= 0 and max(positive) / min(positive) > LINEAR_RATIO_MAX
+    low, high = min([0.0, *medians, *ends]), max([0.0, *medians, *ends])
     if is_log:
         axes.set_xscale("log")
-        axes.set_xlim(min(positive) / 1.6, max(positive) * 1.3)
-    elif positive:
-        axes.set_xlim(0, max(positive) * 1.02)
+        axes.set_xlim(min(positive) / 1.6, high * 1.3)
+    elif low < high:
+        room = (high - low) * 0.02
+        axes.set_xlim(low - room if low < 0 else 0, high + room)
+        if low < 0:
+            axes.axvline(0, color=MUTED, linewidth=0.8)
     for place, row in enumerate(rows):
         _bar(figure, row, place, axes, is_log=is_log)
     axes.set_yticks(range(len(rows)), [_literal(_short(row.name)) for row in rows])
@@ -174,15 +222,17 @@ def _bars(figure: Figure, rows: list[Row], axes: Axes) -> None:
     axes.grid(axis="x", color="#e6e8ec")
     axes.set_axisbelow(True)
     _ticks(axes.xaxis, figure.unit, is_log=is_log)
-    if not positive:
+    if low == high:
         axes.set_xticks([])
+    else:
+        axes.set_xlabel(_literal(figure.axis), color=MUTED, fontsize=8, loc="left")
 
 
 def _bar(figure: Figure, row: Row, place: int, axes: Axes, *, is_log: bool) -> None:
     median, color = row.median, COLORS[row.role]
     edge: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8}
     if median is None:
-        text = _literal(_short(row.result.error or "it has no figure", 70))
+        text = _literal(_short(reason(row.result), 70))
         axes.text(0.01, place, text, color=color, style="italic", **edge)
         return
     if is_log and median > 0:
@@ -194,49 +244,125 @@ def _bar(figure: Figure, row: Row, place: int, axes: Axes, *, is_log: bool) -> N
     if row.result.interval:
         low, high = row.result.interval
         if low > 0 or not is_log:
-            axes.plot([low, high], [place, place], color="#1c1f24", linewidth=1)
+            axes.plot([low, high], [place, place], color=INK, linewidth=1)
     mark = "\u2248 " if row.result.unstable else ""
     axes.text(1.01, place, _literal(mark + units.figure(median, figure.unit)), **edge)
 
 
-def _curves(one: Experiment, figure: Figure, rows: list[Row], axes: Axes) -> None:
+def _names(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """Return the contenders that have figures: those whose curves have a colour, and the others."""
     colored = shown_in_color(rows)
-    ours_here = {row.name for row in rows if row.result.ours}
-    ours = [name for name in one.contenders() if name in ours_here]
-    libraries = one.libraries()
-    places = {library: place for place, library in enumerate(dict.fromkeys(libraries.values()))}
-    names = [*colored, *dict.fromkeys(row.name for row in rows if row.median and row.name not in colored)]
-    for name in names:
-        points = [(figure.sizes[row.variant], row.median) for row in rows if row.name == name and row.median]
-        style: dict[str, Any] = {"color": FAINT, "linewidth": 0.7, "zorder": 1}
-        if name in ours:
-            place = ours.index(name)
-            style = {"color": COLORS["ours"], "linewidth": 1.5 if place else 2.6, "zorder": 3}
-            style["linestyle"] = DASHES[place % len(DASHES)]
-        elif name in colored:
-            place = places[libraries[name]]
-            style = {"color": LINES[place % len(LINES)], "linewidth": 1.3, "zorder": 2}
-            style["linestyle"] = DASHES[place // len(LINES) % len(DASHES)]
-        label = _literal(_short(name)) if name in colored else None
-        if points:
-            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label, **style)
-    if len(names) > len(colored):
-        axes.plot([], [], color=FAINT, linewidth=0.7, label=f"{len(names) - len(colored)} other ways")
+    rest = dict.fromkeys(row.name for row in rows if row.median is not None and row.name not in colored)
+    return colored, list(rest)
+
+
+def _curves(one: Experiment, figure: Figure, rows: list[Row], axes: Axes) -> None:
+    colored, rest = _names(rows)
+    curves = {
+        name: [
+            (figure.sizes[row.variant] or 0.0, row.median)
+            for row in rows
+            if row.name == name and row.median is not None
+        ]
+        for name in [*rest, *colored]
+    }
+    figures = [median for points in curves.values() for _, median in points]
+    is_log = bool(figures) and min(figures) > 0
     axes.set_xscale("log")
     axes.set_xticks([size for size in figure.sizes if size], [size_text(size) for size in figure.sizes])
     axes.minorticks_off()
-    if names:
-        axes.set_yscale("log")
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=7.5)
+    axes.set_yscale("log" if is_log else "linear")
+    styles = _styles(one, colored)
+    for name, points in curves.items():
+        style = styles.get(name, {"color": FAINT, "linewidth": 0.7, "marker": ".", "zorder": 1})
+        axes.plot(*zip(*points, strict=True), markersize=3.5, **style)
+    if figures and min(figures) < 0:
+        axes.axhline(0, color=MUTED, linewidth=0.8)
+    axes.set_xlabel(_literal(figure.size_axis), color=MUTED, fontsize=8)
+    axes.set_ylabel(_literal(figure.axis), color=MUTED, fontsize=8)
     axes.grid(color="#e6e8ec")
-    _ticks(axes.yaxis, figure.unit, is_log=True)
+    axes.set_axisbelow(True)
+    _ticks(axes.yaxis, figure.unit, is_log=is_log)
+    ends = {name: curves[name][-1] for name in colored}
+    room = _height(one, figure, rows[0].run) - AROUND if rows else 1.0
+    _name_curves(axes, ends, styles, LABEL / room)
+    if rest:
+        ways = "1 other way" if len(rest) == 1 else f"{len(rest)} other ways"
+        axes.text(0.995, 0.01, f"grey: {ways}", transform=axes.transAxes, color=MUTED, fontsize=7, ha="right")
+
+
+def _styles(one: Experiment, colored: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the colour, dash and mark of each curve. Ours are blue, and the first of them is thick."""
+    in_order = sorted(colored, key=one.contenders().index)
+    ours = [name for name in in_order if name in one.ours()]
+    others = [name for name in in_order if name not in ours]
+    styles = {}
+    for place, name in enumerate(ours):
+        width = 1.4 if place else 2.6
+        styles[name] = {"color": COLORS["ours"], "linewidth": width, "zorder": 3}
+        styles[name] |= {"linestyle": DASHES[place % len(DASHES)], "marker": MARKS[place % len(MARKS)]}
+    for place, name in enumerate(others):
+        styles[name] = {"color": LINES[place % len(LINES)], "linewidth": 1.2, "zorder": 2}
+        dash = DASHES[place // len(LINES) % len(DASHES)]
+        styles[name] |= {"linestyle": dash, "marker": MARKS[place % len(MARKS)]}
+    return styles
+
+
+def _name_curves(
+    axes: Axes, ends: dict[str, tuple[float, float]], styles: dict[str, dict[str, Any]], gap: float
+) -> None:
+    """Write the name of each curve beside its last point, with a line to it and the mark of the curve."""
+    to_axes = axes.transScale + axes.transLimits
+    axes.autoscale_view()
+    axes.set_xlim(*axes.get_xlim())
+    axes.set_ylim(*axes.get_ylim())
+    points = {name: to_axes.transform(end) for name, end in ends.items()}
+    order = sorted(points, key=lambda name: -points[name][1])
+    for name, height in zip(order, spread([points[name][1] for name in order], gap), strict=True):
+        style = {**styles[name], "linewidth": 0.8, "clip_on": False, "transform": axes.transAxes}
+        x, y = points[name]
+        axes.plot([x, 1.015, 1.05], [y, height, height], **{**style, "marker": ""})
+        axes.plot([1.06], [height], **{**style, "markersize": 4, "linestyle": ""})
+        text = _literal(_short(name))
+        axes.text(
+            1.075, height, text, transform=axes.transAxes, color=style["color"], fontsize=7.5, va="center"
+        )
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Move heights, which fall, so far apart that texts at them do not overlap, and no further than needed.
+
+    >>> spread([0.9, 0.5, 0.5, 0.1], 0.1)
+    [0.9, 0.55, 0.45, 0.1]
+    """
+    # Those that overlap make a group, which is centred where its members would be.
+    groups: list[list[float]] = []
+    for height in heights:
+        groups.append([height])
+        while len(groups) > 1 and _top(groups[-1], gap) > _bottom(groups[-2], gap) - gap + 1e-9:
+            last = groups.pop()
+            groups[-1] += last
+    return [round(_top(group, gap) - place * gap, 6) for group in groups for place in range(len(group))]
+
+
+def _top(group: Sequence[float], gap: float) -> float:
+    """Return the place of the first of a group, which stays within the panel if there is room."""
+    half = (len(group) - 1) / 2 * gap
+    return min(max(sum(group) / len(group), half), max(1 - half, half)) + half
+
+
+def _bottom(group: Sequence[float], gap: float) -> float:
+    return _top(group, gap) - (len(group) - 1) * gap
 
 
 def _ticks(axis: Any, unit: Unit, *, is_log: bool) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: units.tick(value, unit)))
     if is_log:
+        low, high = sorted(axis.get_view_interval())
+        # Within few powers of ten, these alone would be one tick or none.
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < FEW_DECADES else (1,)))
         axis.set_minor_formatter(NullFormatter())
 
 

@@ -6,6 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from pellucid_bench.figures import percent
+
 if TYPE_CHECKING:
     from pellucid_bench.dataset import Unit
 
@@ -33,13 +35,19 @@ def figure(value: float, unit: Unit) -> str:
 
     >>> figure(30.84e-9, "seconds"), figure(171, "bytes"), figure(16.2e6, "rows/s"), figure(0, "seconds")
     ('30.8 ns', '171 B', '16.2 M/s', '0 s')
+    >>> figure(0.543, "share"), figure(-0.03, "share"), figure(-0.03, "ratio")
+    ('54 %', '-3.0 %', '-0.03x')
     """
     if unit == "ratio":
         return times(value)
+    if unit == "share":
+        return percent(value)
     steps = STEPS[unit]
     if value == 0:
         return f"0 {steps[-1][2] if unit == 'seconds' else steps[0][2]}"
-    factor, name = next((factor, name) for bound, factor, name in steps if value < bound or bound == math.inf)
+    factor, name = next(
+        (factor, name) for bound, factor, name in steps if abs(value) < bound or bound == math.inf
+    )
     return f"{_digits(value * factor)} {name}"
 
 
@@ -51,6 +59,8 @@ def tick(value: float, unit: Unit) -> str:
     """
     if not value:
         return "0"
+    if unit == "share":
+        return f"{value * 100:g} %"
     if unit == "bytes" and 1e3 <= value < 1e4:
         return f"{value / 1e3:g} kB"
     return re.sub(r"(\.\d*?)0+(?=\D|$)", r"\1", figure(value, unit)).replace(".x", "x").replace(". ", " ")
@@ -64,7 +74,7 @@ def times(ratio: float) -> str:
     """
     if not math.isfinite(ratio):
         return "\u221ex"
-    if ratio < 0.01:
+    if 0 <= ratio < 0.01:
         return f"{ratio:.1g}x"
     return f"{ratio:,.{2 if ratio < 10 else 0}f}x"
 
@@ -94,6 +104,8 @@ def memory(size: int | None) -> str:
 
 def _digits(value: float) -> str:
     """Format three digits that count, and no exponent."""
+    if value < 0:
+        return f"-{_digits(-value)}"
     if value >= 99.95:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
