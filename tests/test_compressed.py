@@ -305,6 +305,29 @@ def test_rows_of_all_sizes_come_back_from_the_file(path: Path) -> None:
         assert db.check() == []
 
 
+def test_a_table_that_is_dropped_just_before_a_kill_leaves_nothing_in_the_catalog(path: Path) -> None:
+    # Few enough that the log has their deletes.
+    some = dict(list(ROWS.items())[:400])
+    with pellucid.open(path) as db:
+        db.table("people", compress=True).update(some)
+        db.table("kept", compress=True).update(some)
+    with Child(path) as child:
+        assert child("db.table('people').stats()['dictionaries']") > 0
+        child("db.drop_table('people')")
+        assert child("db.stats()['log_pending']") > 0
+        child.kill()
+    # A file that is only read has the log over it, and what is below is as it was.
+    with pellucid.open(path, "r") as db:
+        assert db.tables() == ["kept"]
+        assert db.check() == []
+    with pellucid.open(path) as db:
+        # Else it names the table that does not exist.
+        assert db.check() == []
+        assert dict(db.table("kept").items()) == some
+        db.table("people", compress=True).update(some)
+        assert db.check() == []
+
+
 def test_what_tests_switch_on_is_off() -> None:
     with pellucid.open(":memory:") as db:
         db.table("t")["a"] = 1

@@ -259,6 +259,18 @@ def test_leaves_that_are_half_empty_are_filled(path: Path, seed: int) -> None:
         assert db.check() == []
 
 
+def test_a_check_does_not_keep_leaves_from_being_filled(path: Path) -> None:
+    rows = scatter(path, 5)
+    with pellucid.open(path) as db:
+        size = db.stats()["live_size"]
+        # Nothing is in the log any more, so no checkpoint comes after the check.
+        db.sync()
+        assert db.check() == []
+        db.compact(online=True)
+        assert db.stats()["live_size"] < 0.5 * size
+        assert {key: row.to_dict() for key, row in db.table("t").items()} == rows
+
+
 def test_auto_compact_has_to_be_a_bool(path: Path) -> None:
     with pytest.raises(TypeError, match="auto_compact has to be a bool"):
         pellucid.open(path, auto_compact="no")  # type: ignore[arg-type]

@@ -438,7 +438,7 @@ pub(crate) enum Entry {
     Shape(u32, Shape),
     Index(IndexInfo),
     /// The setting or the progress of a compressed table.
-    Compressed,
+    Compressed(TableId),
     /// A dictionary of a compressed table.
     Dictionary(TableId, u32),
 }
@@ -460,10 +460,8 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
         (&TABLE, id) => Some(Entry::Table(TableId(id_of(id)?), TableState::parse(body)?)),
         (&SHAPE, id) => Some(Entry::Shape(id_of(id)?, parse_shape(body)?)),
         (&INDEX, _) => IndexInfo::parse(key, body).map(Entry::Index),
-        (&books::SETTING, _) => {
-            books::parse_setting(body).and(books::table_of(key)).map(|_| Entry::Compressed)
-        }
-        (&books::PROGRESS, _) => Progress::parse(body).and(books::table_of(key)).map(|_| Entry::Compressed),
+        (&books::SETTING, _) => books::parse_setting(body).and(books::table_of(key)).map(Entry::Compressed),
+        (&books::PROGRESS, _) => Progress::parse(body).and(books::table_of(key)).map(Entry::Compressed),
         (&books::DICTIONARY, _) => {
             books::parse_dictionary(body)?;
             books::number_of(key).map(|(table, number)| Entry::Dictionary(table, number))
@@ -534,9 +532,9 @@ mod tests {
                 Entry::Name(name, id) => assert_eq!((&*name, id), ("people", TableId(9))),
                 Entry::Header(found) => assert_eq!(found, header),
                 Entry::Keep => assert_eq!(parse_keep(unsealed(&key, &value).unwrap()), Some(keep)),
-                Entry::Compressed => {
+                Entry::Compressed(table) => {
                     let found = Progress::parse(unsealed(&key, &value).unwrap());
-                    assert!(found.is_none_or(|found| found == progress));
+                    assert!(table == TableId(7) && found.is_none_or(|found| found == progress));
                 }
                 Entry::Dictionary(table, number) => assert_eq!((table, number), (TableId(7), 3)),
                 Entry::History => assert_eq!(Chunk::parse(&key, &value), Some(chunk)),

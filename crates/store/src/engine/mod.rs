@@ -259,8 +259,14 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Stop trusting the pages: verify them before the next write that can wait for it.
-    fn distrust(&self) {}
+    /// Stop trusting the pages: verify them before the next write that can wait for it. Returns
+    /// whether they were trusted.
+    fn distrust(&self) -> bool {
+        true
+    }
+
+    /// Trust the pages: all of them were found as they were written.
+    fn trust(&self) {}
 
     /// The file, for large values that are written before their commit. `None` if the engine does
     /// not do that.

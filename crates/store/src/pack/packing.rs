@@ -187,7 +187,8 @@ impl Packing {
         self.has_tables = true;
         let Some(id) = books::table_of(key) else { return Ok(()) };
         self.tables.retain(|table| table.id != id);
-        if is_deleted && self.learns {
+        // Also before rows are proved: the whole catalog is, and it is all that this changes.
+        if is_deleted {
             for key in books::keys_beside(&*self.txn, id)? {
                 self.txn.delete(Tree::Meta, &key)?;
             }

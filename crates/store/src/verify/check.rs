@@ -9,7 +9,7 @@
 //! No check can find changes of bytes that are never read, of a key in a branch page, or of the age
 //! of a free page, if the changed value still fits its place. Such changes affect no reader.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,8 @@ pub(crate) struct Audit<'c> {
     /// Ids of rows that belong to no table: index entries, and the notes of index builds.
     index_rows: HashSet<TableId>,
     shape_ids: Vec<u32>,
-    /// The dictionaries of compressed tables.
+    /// Tables that have entries about how they are compressed, and their dictionaries.
+    compressed: BTreeSet<TableId>,
     openers: HashMap<(TableId, u32), Option<Opener>>,
     row_counts: HashMap<TableId, u64>,
     /// Large values: how many rows refer to each, and whether it exists.
@@ -125,6 +126,7 @@ impl<'c> Audit<'c> {
             indexes: Vec::new(),
             index_rows: HashSet::new(),
             shape_ids: Vec::new(),
+            compressed: BTreeSet::new(),
             openers: HashMap::new(),
             row_counts: HashMap::new(),
             blobs: HashMap::new(),
@@ -163,8 +165,12 @@ impl<'c> Audit<'c> {
             }
             Some(Entry::Counters(counters)) => self.counters = Some(counters),
             Some(Entry::Applied(applied)) => self.applied = Some(applied),
-            Some(Entry::Keep | Entry::History | Entry::Compressed) => {}
+            Some(Entry::Keep | Entry::History) => {}
+            Some(Entry::Compressed(table)) => {
+                self.compressed.insert(table);
+            }
             Some(Entry::Dictionary(table, number)) => {
+                self.compressed.insert(table);
                 // The catalog comes before the rows.
                 let opener = unsealed(key, bytes).and_then(Opener::new);
                 self.openers.insert((table, number), opener);
@@ -296,6 +302,14 @@ impl<'c> Audit<'c> {
             self.find("the shapes", format!("their ids are not those from 0 to {}", counters.shape_count));
         }
         self.compare_indexes(counters);
+        for table in std::mem::take(&mut self.compressed) {
+            if !self.states.contains_key(&table) {
+                self.find(
+                    format!("table number {}", table.number()),
+                    "it does not exist, and the catalog says how it is compressed",
+                );
+            }
+        }
         for (name, table) in std::mem::take(&mut self.names) {
             let place = || format!("table '{name}'");
             let Some(state) = self.states.remove(&table) else {
@@ -470,12 +484,14 @@ pub(crate) fn check_file(
     };
     let file = opening.file()?;
     let failed = |source| StoreError::from_io("read", database.path.clone(), source);
+    // Whether nothing is in the log that a dead process left there.
+    let mut is_known = false;
     for _ in 0..TRIES {
         let mut refused = None;
         if database.read_only.is_none() {
             let mut is_stopped = false;
             // The check trusts no page, and the log must not be written into a damaged file.
-            database.engine.distrust();
+            is_known |= database.engine.distrust();
             let settled = database.engine.settle_while(PATIENCE, PATIENCE, &mut || {
                 is_stopped |= !go_on();
                 !is_stopped
@@ -489,7 +505,7 @@ pub(crate) fn check_file(
                 Err(error) if error.is_of_room() => {}
                 // Check the file as it is, without the log.
                 Err(error @ StoreError::LogUnwritten { .. }) => refused = Some(error),
-                settled => drop(settled?),
+                settled => is_known |= settled?,
             }
         }
         let snapshot = database.snapshot()?;
@@ -511,6 +527,9 @@ pub(crate) fn check_file(
         check_other_meta(&pages, &metas, meta, &mut audit);
         let map = walk(&pages, meta, &mut audit);
         let findings = audit.finish_whole()?;
+        if findings.is_empty() && is_known && refused.is_none() {
+            database.engine.trust();
+        }
         return match refused.filter(|_| findings.is_empty()) {
             Some(refused) => Err(refused),
             None => Ok((findings, Some(map))),

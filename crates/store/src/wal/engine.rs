@@ -538,8 +538,12 @@ impl Engine for LoggedEngine {
         self.show_row_at_once(key, known, show)
     }
 
-    fn distrust(&self) {
-        self.shared.is_unproven.store(true, Ordering::Relaxed);
+    fn distrust(&self) -> bool {
+        !self.shared.is_unproven.swap(true, Ordering::Relaxed)
+    }
+
+    fn trust(&self) {
+        self.shared.is_unproven.store(false, Ordering::Relaxed);
     }
 
     fn free_reserve(&self) -> Result<(), EngineError> {
