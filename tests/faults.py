@@ -3,7 +3,7 @@
 A library stands between a process and the system. The tests say, in that process, what happens to calls
 for files whose names end in a word: `fault("fdatasync", ".pel-log", errno.EIO)`, which is about syncs of a
 part of the file as well, while "whole" is about the others, and "written" comes behind a write of
-several parts. It works without any rights and on every file
+several parts. `after=3` lets three calls pass. It works without any rights and on every file
 system.
 """
 
@@ -36,6 +36,8 @@ static struct rule {
     char suffix[64];
     volatile int action;
     volatile int count;
+    /* So many calls are made before the action. */
+    volatile int passed;
 } rules[11];
 static const char *calls[11] = {"open",  "mmap",  "fallocate", "fdatasync", "whole",
                                 "write", "clock", "read",      "room",      "system", "written"};
@@ -48,10 +50,11 @@ static struct rule *rule_of(const char *call) {
     return 0;
 }
 
-/* For the tests: what happens to these calls from now on. 0: they are counted. */
-void fault(const char *call, const char *suffix, int action) {
+/* For the tests: what happens to these calls from now on, but the first `after`. 0: they are counted. */
+void fault(const char *call, const char *suffix, int action, int after) {
     struct rule *rule = rule_of(call);
     rule->action = 0;
+    rule->passed = after;
     strncpy(rule->suffix, suffix, sizeof rule->suffix - 1);
     rule->action = action;
 }
@@ -66,6 +69,7 @@ static int meets(const char *call, const char *path) {
     size_t size = strlen(path), end = strlen(rule->suffix);
     if (!end || size < end || strcmp(path + size - end, rule->suffix)) return 0;
     __sync_fetch_and_add(&rule->count, 1);
+    if (rule->passed > 0 && __sync_fetch_and_sub(&rule->passed, 1) > 0) return 0;
     while (rule->action == WAIT) usleep(1000);
     int action = rule->action;
     if (action == STOP) {
@@ -211,8 +215,8 @@ library = ctypes.CDLL(None)
 library.fault_covered.restype = ctypes.c_ulonglong
 library.fault_clock.argtypes = [ctypes.c_longlong]
 STOP, DIE, WAIT, COUNT = -1, -2, -3, 0
-def fault(call, suffix, action):
-    library.fault(call.encode(), suffix.encode(), action)
+def fault(call, suffix, action, after=0):
+    library.fault(call.encode(), suffix.encode(), action, after)
 def fault_count(call):
     return library.fault_count(call.encode())
 """

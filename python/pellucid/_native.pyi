@@ -73,7 +73,7 @@ __all__ = [
     "validate",
     "view",
 ]
-__all__ += ["_compress_all", "_limit_log", "_limit_sorts"]
+__all__ += ["_compress_all", "_limit_log", "_limit_sorts", "_rest_soon"]
 __all__ += ["BytesMap", "ObjectMap"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerGate", "ServerIndexCodes", "ServerIndexes"]  # noqa: F405
 __all__ += ["ServerRows", "ServerTable", "server_index_definition", "server_index_error", "server_query"]  # noqa: F405
@@ -108,6 +108,7 @@ def set_threads(count: int | None) -> None: ...
 def _limit_log(segment_size: int) -> None: ...
 def _limit_sorts(memory: int) -> None: ...
 def _compress_all(on: bool) -> None: ...
+def _rest_soon(on: bool) -> None: ...
 
 # Objects that export columns through the Arrow PyCapsule interface.
 @type_check_only

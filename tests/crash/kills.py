@@ -30,11 +30,17 @@ from crash.operations import Model, Tables, Writer, apply_to_model
 SEGMENT_SIZES = [1 << 16, 1 << 16, 1 << 17, 1 << 20, 0]
 """Areas of the log: the small ones are full after some hundred operations; 0 is the usual size."""
 
+SEGMENT_SIZE_WIDE = 1 << 17
+
 SORT_MEMORY = 1 << 16
 """So much memory have large updates to sort their rows in: what is more goes into runs in a file."""
 
 COMPRESSED_SHARE = 0.3
 """So many rounds have all tables compressed, and train many dictionaries."""
+
+WIDE_SHARE = 0.15
+"""In so many rounds each writer has a table of some hundred leaves, most of whose rows are put and deleted
+again, and the file is made shorter without being asked."""
 
 # Where to kill: in these phases, after at most so many seconds in them.
 Target = tuple[tuple[str, ...], float]
@@ -50,9 +56,21 @@ TARGETS: list[Target] = [
     (("compact",), 0.008),
     (("online",), 0.03),
     (("sorted",), 0.03),
+    (("table",), 0.000_08),
 ]
-WEIGHTS = [16, 10, 12, 10, 12, 14, 22, 6, 6, 12, 12]
-PATIENCE = 0.1
+WEIGHTS = [16, 10, 12, 10, 12, 14, 22, 6, 6, 12, 12, 6]
+TARGETS_WIDE: list[Target] = [
+    (("sorted",), 0.02),
+    (("merged",), 0.008),
+    (("finished",), 0.012),
+    (("thin",), 0.03),
+    (("checkpoint",), 0.03),
+    (("online",), 0.2),
+    (("rest",), 0.15),
+    (("table",), 0.003),
+]
+WEIGHTS_WIDE = [10, 12, 12, 6, 6, 20, 20, 6]
+PATIENCE, PATIENCE_WIDE = 0.1, 1.0
 """Whoever does not come to the phase in which it is to be killed is killed then anyway."""
 
 
@@ -104,6 +122,7 @@ def run_round(seed: int, folder: Path) -> Tally:
         _native._limit_log(0)
         _native._limit_sorts(0)
         _native._compress_all(False)
+        _native._rest_soon(False)
     shutil.rmtree(folder)
     tally.seconds = time.monotonic() - begin
     return tally
@@ -119,20 +138,25 @@ class Round:
         self.path = folder / "round.pel"
         self.tally = tally
         self.models = {name: Model() for name in ("anna", "bert")[: self.dice.choice([1, 1, 2])]}
+        # Of dice of their own: the other rounds are what they were before there was this.
+        self.is_compressed = random.Random(f"{seed} compressed").random() < COMPRESSED_SHARE
+        self.is_wide = random.Random(f"{seed} wide").random() < WIDE_SHARE
         self.processes: list[Process] = []
         self.reader: Process | None = None
         self.story: list[str] = []
 
     def run(self) -> None:
         segment_size = self.dice.choice(SEGMENT_SIZES)
-        # Of dice of their own: the other rounds are what they were before there was compression.
-        is_compressed = random.Random(f"{self.seed} compressed").random() < COMPRESSED_SHARE
-        kind = "compressed tables" if is_compressed else "tables"
+        if self.is_wide:
+            # More rows than a log takes are sorted outside of it.
+            segment_size = min(segment_size or SEGMENT_SIZE_WIDE, SEGMENT_SIZE_WIDE)
+        kind = f"{'wide ' * self.is_wide}{'compressed ' * self.is_compressed}tables"
         self.tell(f"{len(self.models)} writers of {kind}, segments of {segment_size or 'the usual'} bytes")
         _native._limit_log(segment_size)
         _native._limit_sorts(SORT_MEMORY)
         # Dictionaries are trained at 1, 2, 4, 8, ... rows.
-        _native._compress_all(is_compressed)
+        _native._compress_all(self.is_compressed)
+        _native._rest_soon(self.is_wide)
         for number in range(self.dice.randint(2, 3)):
             self.live(number)
             for _ in range(self.dice.choice([0, 0, 1, 1, 2, 4])):
@@ -152,16 +176,16 @@ class Round:
 
     def live(self, number: int) -> None:
         """Let all writers write, and kill them, or some of them."""
-        is_alone = len(self.models) == 1
         writers: dict[str, Process] = {}
         plans: dict[str, Target] = {}
         durability = self.dice.choice(["process", "process", "process", "full"])
         for name, model in self.models.items():
             dice = random.Random(f"{self.seed} {number} {name}")
-            (plans[name],) = self.dice.choices(TARGETS, WEIGHTS)
+            targets, weights = (TARGETS_WIDE, WEIGHTS_WIDE) if self.is_wide else (TARGETS, WEIGHTS)
+            (plans[name],) = self.dice.choices(targets, weights)
             is_beside = bool(writers or self.reader)
             # What it does follows from these alone: `expect` does it once more.
-            writer = Writer(name, model.copy(), dice, is_alone=is_alone, favourite=plans[name][0][0])
+            writer = self.writer(name, model.copy(), dice, plans[name])
             writers[name] = self.start(name, self.writing(writer, is_beside=is_beside, durability=durability))
         wants_reader = self.dice.random() < 0.25 and self.reader is None
         first = next(iter(writers.values()))
@@ -177,6 +201,10 @@ class Round:
         self.tally.found.update(autopsy(self.path))
         for name, process in writers.items():
             self.expect(name, number, process, plans[name])
+
+    def writer(self, name: str, model: Model, dice: random.Random, target: Target) -> Writer:
+        is_alone, favourite = len(self.models) == 1, target[0][0]
+        return Writer(name, model, dice, is_alone=is_alone, is_wide=self.is_wide, favourite=favourite)
 
     def writing(self, writer: Writer, **how: Any) -> Callable[[Notes], None]:
         return lambda notes: write(notes, self.path, writer, **how)
@@ -194,7 +222,7 @@ class Round:
             # Few close by themselves in so short a life.
             time.sleep(self.dice.random() * 0.02)
             process.notes.words[3] = 1
-        wait_for(process, phases, count)
+        wait_for(process, phases, count, PATIENCE_WIDE if self.is_wide else PATIENCE)
         pause(delay)
         self.killed(process)
 
@@ -237,7 +265,7 @@ class Round:
         )
         model = self.models[name]
         dice = random.Random(f"{self.seed} {number} {name}")
-        writer = Writer(name, model, dice, is_alone=len(self.models) == 1, favourite=target[0][0])
+        writer = self.writer(name, model, dice, target)
         operations = iter(writer)
         # The generator does an operation in the model when it is asked for the next one.
         last = None
@@ -340,9 +368,9 @@ class Round:
             process.kill()
 
 
-def wait_for(process: Process, phases: tuple[str, ...], count: int) -> bool:
+def wait_for(process: Process, phases: tuple[str, ...], count: int, patience: float = PATIENCE) -> bool:
     """Wait until a process has come to one of these phases so many times; false when it takes too long."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while process.notes.entered(phases) < count and time.monotonic() < deadline and not process.is_over():
         # Not without a pause: the other one needs the processor.
         time.sleep(0.000_02)

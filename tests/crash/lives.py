@@ -19,7 +19,7 @@ from typing import Any
 import pellucid
 from processes import fork
 
-from crash.operations import Writer, apply_to_database, in_transaction, mark
+from crash.operations import Writer, apply_to_database, in_transaction, mark, sort_in
 
 PHASES = [
     "between",
@@ -38,8 +38,14 @@ PHASES = [
     "compact",
     "online",
     "sorted",
+    "merged",
+    "finished",
+    "thin",
+    "rest",
 ]
-"""What one is in the middle of: "replay" opens what the dead have left, "join" opens it beside others."""
+"""What one is in the middle of: "replay" opens what the dead have left, "join" opens it beside others.
+Many rows are "sorted", then "merged", and then "finished": their index entries are merged, and all is
+committed."""
 
 OPENING = ("open", "replay", "join")
 PHASE, ATTEMPTED, ACKNOWLEDGED, STOP, ENTERED = 0, 1, 2, 3, 4
@@ -49,6 +55,8 @@ OPERATIONS_AT_ONCE = 20
 OPERATIONS_MAX = 800
 """Whoever has done so many waits for its end: the campaign, which may be late, has to do them all again."""
 TIMEOUT = 60.0
+REST = 0.15
+"""So long a writer does nothing when it rests: the thread that shortens its file looks every 50 ms."""
 
 
 class Notes:
@@ -157,6 +165,10 @@ def write(notes: Notes, path: Path, writer: Writer, *, is_beside: bool, durabili
                 apply_to_database(db, operation.changes)
             elif operation.kind == "transaction":
                 in_transaction(db, operation.changes, keeps=operation.keeps)
+            elif operation.kind == "sorted":
+                sort_in(db, operation.changes, notes.enter)
+            elif operation.kind == "rest":
+                time.sleep(REST)
             elif operation.kind == "mark":
                 mark(db, writer.name, number, operation.changes)
             elif operation.kind == "sync":

@@ -56,6 +56,10 @@ class Undone(Exception):
     """Ends a transaction or savepoint that is to be rolled back."""
 
 
+ROWS_MAX, ROWS_MAX_WIDE = 2_000, 9_000
+"""So many rows are in a table of sorted rows; a wide one has some hundred leaves."""
+
+
 # What can be stored. Sizes beside which something changes: a record that no longer fits its slot, a value
 # that lies apart from its record, a transaction that no longer fits a small log.
 
@@ -89,10 +93,18 @@ class Writer:
     """The operations of one writer, one after the other."""
 
     def __init__(
-        self, name: str, model: Model, dice: random.Random, *, is_alone: bool, favourite: str = ""
+        self,
+        name: str,
+        model: Model,
+        dice: random.Random,
+        *,
+        is_alone: bool,
+        is_wide: bool = False,
+        favourite: str = "",
     ) -> None:
         self.name = name
         self.favourite = favourite
+        self.is_wide = is_wide
         self.model = model
         self.dice = dice
         self.is_alone = is_alone
@@ -114,6 +126,8 @@ class Writer:
             self.online: 1,
             self.sort: 1,
         }
+        if self.is_wide:
+            kinds |= {self.sort: 4, self.thin: 4, self.online: 3, self.rest: 1}
         favourites = {
             "large": self.large,
             "bulk": self.bulk,
@@ -122,9 +136,14 @@ class Writer:
             "compact": self.compact,
             "online": self.online,
             "sorted": self.sort,
+            "merged": self.sort,
+            "finished": self.sort,
+            "thin": self.thin,
+            "rest": self.rest,
+            "table": self.table,
         }
         favourite = favourites.get(self.favourite)
-        if favourite is not None and kinds[favourite]:
+        if favourite is not None and kinds.get(favourite):
             kinds[favourite] += 15
         while True:
             (make,) = self.dice.choices(list(kinds), list(kinds.values()))
@@ -232,10 +251,27 @@ class Writer:
 
     def sort(self) -> Operation:
         """Put more rows at once than the memory for sorts has room for, in no order."""
-        numbers = self.dice.sample(range(2_000), self.dice.choice([400, 800]))
-        text = "s" * self.dice.choice([20, 150])
+        count, size = self.dice.choice([400, 800]), self.dice.choice([20, 150])
+        most = ROWS_MAX
+        if self.is_wide:
+            count, size, most = count * 5, size + 200, ROWS_MAX_WIDE
+        numbers = self.dice.sample(range(most), count)
+        text = "s" * size
         rows = {f"row {number}": {"x": number, "text": text, "tags": []} for number in numbers}
-        return Operation("sorted", "update", [("update", f"{self.name} sorted", rows)])
+        return Operation("sorted", "sorted", [("update", self.sorted_table, rows)])
+
+    def thin(self) -> Operation:
+        """Delete most rows of the table of sorted ones, here and there: its leaves are nearly empty then."""
+        keys = list(self.model.tables.get(self.sorted_table, {}))
+        if not keys:
+            return self.sort()
+        share = self.dice.choice([0.3, 0.7, 0.9])
+        gone = [("delete", self.sorted_table, key) for key in keys if self.dice.random() < share]
+        return Operation("thin", "transaction", gone)
+
+    @property
+    def sorted_table(self) -> str:
+        return f"{self.name} sorted"
 
     def table(self) -> Operation:
         name = self.any_table()
@@ -249,6 +285,8 @@ class Writer:
     def index(self) -> Operation:
         """Make an index, or drop it where it is there: rows do not show it, and `check()` proves it."""
         name = self.any_table()
+        if self.is_wide and self.dice.random() < 0.5:
+            name = self.sorted_table
         if name not in self.model.tables:
             return self.put()
         return Operation("index", "change", [("index", name, self.dice.choice(sorted(INDEXES)))])
@@ -264,6 +302,10 @@ class Writer:
 
     def online(self) -> Operation:
         return Operation("online", "online")
+
+    def rest(self) -> Operation:
+        """Commit nothing for a while, in which the file is made shorter without being asked."""
+        return Operation("rest", "rest")
 
 
 def apply_to_model(tables: Tables, changes: list[Change]) -> None:
@@ -325,6 +367,22 @@ def apply_to_database(db: Any, changes: list[Change]) -> None:
                     table.drop_index(rest[1])
                 else:
                     table.create_index(rest[1], INDEXES[rest[1]])
+
+
+def sort_in(db: Any, changes: list[Change], enter: Callable[[str], None]) -> None:
+    """Put many rows at once, and say when they are merged, and when all of them are."""
+    ((_, name, rows),) = changes
+    told = [-1]
+
+    def tell(done: int, total: int) -> None:
+        if told[0] < 0:
+            enter("merged")
+        if done == total != told[0]:
+            enter("finished")
+        told[0] = done
+
+    with db.transaction(progress=tell):
+        db.table(name).update(rows)
 
 
 def in_transaction(db: Any, changes: list[Change], *, keeps: bool) -> None:

@@ -78,6 +78,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::limit_sorts, module)?,
         wrap_pyfunction!(open::compress_all, module)?,
+        wrap_pyfunction!(open::rest_soon, module)?,
         wrap_pyfunction!(open::open, module)?,
         wrap_pyfunction!(query::group::count, module)?,
         wrap_pyfunction!(work::threads::set_threads, module)?,

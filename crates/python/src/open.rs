@@ -50,6 +50,14 @@ pub fn compress_all(on: bool) {
     pellucid_store::compress_all(on);
 }
 
+/// Let databases do at once, and beside any load, what they do by themselves when little is
+/// written, so that tests meet it.
+#[pyfunction]
+#[pyo3(name = "_rest_soon")]
+pub fn rest_soon(on: bool) {
+    pellucid_store::rest_soon(on);
+}
+
 /// Issues a warning of the store at the line that called us.
 pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     let class = match warning {

@@ -51,11 +51,33 @@ const FREE_INTERVAL_MAX: Duration = Duration::from_secs(600);
 const SHORTENS_BESIDE: u64 = 1 << 20;
 /// Writers that are slower than that, in bytes a second, leave the disk to others.
 const LOW_LOAD: f64 = 1e5;
+/// The two intervals of a thread that rests soon.
+const SOON_INTERVAL: Duration = Duration::from_millis(20);
 /// How often the thread looks how full the segment is.
 const TICK: Duration = Duration::from_millis(50);
 /// How often, and at which interval, the thread looks for the first commit.
 const FIRST_LOOKS: u32 = 50;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// See [`rest_soon`].
+static RESTS_SOON: AtomicBool = AtomicBool::new(false);
+
+/// Let this process do at once, and beside any load, what a database does after a while in which
+/// little is written: give back the log's room, and make the file shorter, however small it is. So
+/// tests meet it.
+pub fn rest_soon(is_soon: bool) {
+    RESTS_SOON.store(is_soon, Ordering::Relaxed);
+}
+
+/// Whether this process does so.
+pub(crate) fn rests_soon() -> bool {
+    RESTS_SOON.load(Ordering::Relaxed)
+}
+
+/// How long to wait before work that is done at rest.
+fn interval(usual: Duration) -> Duration {
+    if rests_soon() { SOON_INTERVAL } else { usual }
+}
 
 /// A handle to the checkpointer thread. When it is dropped the thread has released the log and is
 /// about to end. Dropping does not join the thread: to wake and end a thread takes a tenth of the
@@ -194,8 +216,8 @@ impl Watch {
             unapplied_since: None,
             pace: Pace::default(),
             rests: None,
-            free_at: Instant::now() + FREE_INTERVAL,
-            free_interval: FREE_INTERVAL,
+            free_at: Instant::now() + interval(FREE_INTERVAL),
+            free_interval: interval(FREE_INTERVAL),
         }
     }
 
@@ -280,7 +302,7 @@ impl Watch {
     fn shorten(&mut self, shared: &Arc<Shared>, ends: &AtomicBool) {
         if !shared.compacts.load(Ordering::Relaxed)
             || Instant::now() < self.free_at
-            || self.pace.bytes_per_second >= LOW_LOAD
+            || self.pace.bytes_per_second >= LOW_LOAD && !rests_soon()
             || shared.is_unproven.load(Ordering::Relaxed)
         {
             return;
@@ -288,13 +310,13 @@ impl Watch {
         let (size, tail) = (shared.tree.size(), shared.segments.tail());
         let go_on = || {
             let written = shared.segments.tail().saturating_sub(tail);
-            !ends.load(Ordering::Relaxed) && written < SHORTENS_BESIDE
+            !ends.load(Ordering::Relaxed) && (written < SHORTENS_BESIDE || rests_soon())
         };
         // A process that is in the way has the file, or the disk is full: it is tried again.
         let done = self.run_beside(shared, ends, &|| shared.compact_if_worth(&mut || go_on()));
         let is_in_vain = !matches!(done, Ok(false)) && shared.tree.size() >= size && go_on();
         self.free_interval =
-            if is_in_vain { (self.free_interval * 2).min(FREE_INTERVAL_MAX) } else { FREE_INTERVAL };
+            if is_in_vain { self.free_interval * 2 } else { FREE_INTERVAL }.min(interval(FREE_INTERVAL_MAX));
         self.free_at = Instant::now() + self.free_interval;
     }
 
@@ -303,12 +325,12 @@ impl Watch {
         let (tail, now) = (shared.segments.tail(), Instant::now());
         let due = match self.rests {
             Some((before, due)) if before == tail => due,
-            _ => Some(now + REST_INTERVAL),
+            _ => Some(now + interval(REST_INTERVAL)),
         };
         let comes = due.is_some_and(|due| now >= due) && shared.pending() == 0;
         // A writer may be in the way. What fails for good is done by the last process that closes.
         let is_done = comes && matches!(shared.rest(), Ok(true));
-        let due = if comes { (!is_done).then_some(now + REST_INTERVAL) } else { due };
+        let due = if comes { (!is_done).then_some(now + interval(REST_INTERVAL)) } else { due };
         self.rests = Some((tail, due));
     }
 }

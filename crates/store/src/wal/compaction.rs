@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::engine::moves::{Distant, Fullness, Loose};
 use crate::engine::{Direction, EngineError, Start, Tree, WriteTxn};
 use crate::wal::checkpoint::{Done, in_a_while};
+use crate::wal::checkpointer::rests_soon;
 use crate::wal::engine::Shared;
 use crate::wal::refill::commit_as_it_is;
 
@@ -91,7 +92,7 @@ impl Shared {
         let free = usage.free_pages.saturating_sub(usage.pinned_pages) * usage.page_size;
         let size = usage.pages * usage.page_size;
         let unfilled = if usage.oldest_reader.lag == 0 { self.unfilled()? } else { 0 };
-        let is_worth = size >= WORTH_SIZE && free + unfilled > size / WORTH_SHARE;
+        let is_worth = (size >= WORTH_SIZE || rests_soon()) && free + unfilled > size / WORTH_SHARE;
         if is_worth {
             self.compact_rounds(Duration::ZERO, &mut |_, _| go_on())?;
         }

@@ -37,6 +37,7 @@ mod write_batch;
 pub(crate) use budget::SIZE_USUAL;
 pub use budget::{MEMORY_MIN, MEMORY_USUAL};
 pub(crate) use checkpoint::unapplied;
+pub use checkpointer::rest_soon;
 pub use engine::LoggedEngine;
 pub(crate) use engine::{Met, OF_ANOTHER, Opened};
 pub use extents::SIZE_MIN as LARGE_SIZE_MIN;
