@@ -18,7 +18,7 @@ import numpy
 import pyarrow
 import pytest
 from pellucid import F
-from pellucid_bench import child, measures, terminal, writer_processes
+from pellucid_bench import child, measures, runner, terminal, writer_processes
 from pellucid_bench.contenders import writers
 from pellucid_bench.contenders.dicts import Player, Session, players
 from pellucid_bench.contenders.queries import Ours, Queried, queried
@@ -130,6 +130,35 @@ def test_a_contender_that_fails_leaves_the_measure_and_the_others_go_on() -> Non
     steady, failing = measure(made, contenders, Pace(rounds=3)).results
     assert (steady.costs, failing.costs) == ([1.0] * 3, [5.0])
     assert failing.error == "StopIteration"
+
+
+class Clock:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def test_a_contender_that_is_slow_and_takes_long_gives_fewer_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+
+    def lasting(seconds: float, cost: float) -> Callable[[], float]:
+        def sample() -> float:
+            clock.now += seconds
+            return cost
+
+        return sample
+
+    monkeypatch.setattr(runner, "time", clock)
+    kinds = {"fast": (1.0, 1.0), "as long": (9.0, 9.0), "slow": (11.0, 11.0), "slow and short": (1.0, 11.0)}
+    contenders = [Contender(name, lasting(*kind)) for name, kind in kinds.items()]
+    made = Measure("", Unit.TIME, [one.result() for one in contenders])
+    measure(made, contenders, Pace(rounds=5, slow_seconds=20.0))
+    assert [len(result.costs) for result in made.results] == [5, 5, 2, 5]
+    assert made.notes == ["fewer samples of what is 10 times as slow as the fastest: slow"]
 
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
@@ -302,6 +331,60 @@ def test_who_needs_longer_than_the_budget_is_stopped_and_judged_by_what_was_done
     assert (played.written, played.read, played.there) == (dicts.BLOCK, dicts.BLOCK, there)
 
 
+def test_who_was_stopped_is_left_out_of_the_greatest_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+
+    def put(pairs: dict[str, str], key: str, value: str) -> None:
+        clock.now += 0.001
+        pairs[key] = value
+
+    def opened(_path: Path) -> Session:
+        pairs: dict[str, str] = {}
+        names = {"d": pairs, "put": put}
+        return Session(names, lambda: None, lambda: names, lambda: None, pairs.update)
+
+    slow = Player("pellucid, slow", opened, "put(d, k, v)", "d[k]", "nothing", is_ours=True)
+    quick = Player("a dict", opened, "d[k] = v", "d[k]", "nothing")
+    monkeypatch.setattr(dicts, "players", lambda _rivals: [slow, quick])
+    monkeypatch.setattr(dicts, "time", clock)
+    monkeypatch.setattr(dicts, "LEFT_OUT_ABOVE", 1_500)
+    run = Run(
+        tmp_path, dicts.ABOUT.values({"writes": (1_000,), "curve": (100, 1_500, 2_000)}), Pace(rounds=2)
+    )
+    run.settings.budget = 2.0  # half a second for so few keys: enough for 500 slow writes
+    dicts.run(run)
+    writes = {measure.size: measure for measure in run.measures if measure.group == "write"}
+    done = [writes[count].results[0].facts["writes"] for count in (100, 1_000, 1_500)]
+    assert done == ["100", "stopped at 100", "stopped at 100"]
+    left = writes[2_000].results[0]
+    assert left.left_out == "left out: of 1,500 values it wrote 100 in 0.1 s, and was stopped"
+    assert (left.costs, left.error) == ([], None)
+    assert len(writes[2_000].results[1].costs) == 2
+    row = writes[2_000].to_dataset("dict").result("pellucid, slow")
+    assert row is not None
+    assert row.error == left.left_out
+
+
+def test_a_round_that_would_be_over_the_budget_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+
+    def play(*_: object) -> dicts.Played:
+        clock.now += 3.0
+        return dicts.Played(1.0, 20, 1.0, 20, 20, 1.0)
+
+    player = Player("a dict", lambda _path: Session({}, list, dict, list), "", "", "nothing")
+    monkeypatch.setattr(dicts, "players", lambda _rivals: [player])
+    monkeypatch.setattr(dicts, "time", clock)
+    monkeypatch.setattr(dicts, "play", play)
+    run = Run(tmp_path, dicts.ABOUT.values({"budget": 8.0}), Pace(rounds=7))
+    dicts.one_count(run, 20, {})
+    assert [len(measure.results[0].costs) for measure in run.measures] == [2] * 5
+
+
 def test_rivals_are_compared_with_what_is_like_them() -> None:
     everybody = {player.name: player for player in players(Rivals())}
     likes = {
@@ -336,7 +419,7 @@ def test_the_targets_of_a_dict_are_those_of_its_count() -> None:
 
 def test_both_together_are_the_sum_of_their_parts(tmp_path: Path) -> None:
     run = Run(tmp_path, dicts.ABOUT.values(quick=True), Pace(rounds=1))
-    dicts.one_count(run, 20)
+    dicts.one_count(run, 20, {})
     costs = {
         measure.title: {result.name: result.costs[0] for result in measure.results if result.costs}
         for measure in run.measures

@@ -94,6 +94,8 @@ class Result:
     costs: list[float] = field(default_factory=list)
     error: str | None = None
     """Why there are no costs, or no more of them."""
+    left_out: str = ""
+    """Why there are no costs, if that is no failure."""
     library: str = ""
     """The library, if the name does not begin with it."""
     scale_min: float = 0.0
@@ -201,7 +203,11 @@ class Measure:
     def add_absent(self, reasons: dict[str, str]) -> None:
         """Add a row for each library that could not take part."""
         there = {result.name for result in self.results}
-        self.results += [Result(name, error=why) for name, why in reasons.items() if name not in there]
+        self.results += [
+            Result(name, is_ours=library_of(name) == "pellucid", error=why)
+            for name, why in reasons.items()
+            if name not in there
+        ]
 
     def to_dataset(self, experiment: str) -> dataset.Measure:
         """Return the measure as a dataset has it."""
@@ -242,7 +248,7 @@ class Measure:
             median=statistics.median(samples) if samples else None,
             interval=figures.interval(samples),
             unstable=result.is_unstable,
-            error=result.error if samples or result.error else "stopped before it was measured",
+            error=result.error or (None if samples else result.left_out or "stopped before it was measured"),
             like=result.like or None,
             note=result.note,
             facts=dict(result.facts),

@@ -29,6 +29,9 @@ from pellucid_bench.rivals import library_of, reason
 
 T = TypeVar("T")
 
+SLOW_FACTOR = 10
+"""A contender that takes so many times the time of the fastest one has no need of many samples."""
+
 
 class WrongAnswerError(AssertionError):
     """A contender does not do the work for which it is timed."""
@@ -73,6 +76,8 @@ class Pace:
     repeat_seconds: float = 0.2
     """A sample of a large operation that only reads repeats the operation for this time."""
     on_progress: Callable[[str], None] = field(default=lambda _title: None)
+    slow_seconds: float = 3.0
+    """After this time, a contender that is much slower than the fastest gives no more samples."""
     is_quick: bool = False
     asked: int | None = None
     """The rounds that were asked for."""
@@ -248,12 +253,30 @@ def measure(
     results = {result.name: result for result in made.results}
     taken = [one for one in contenders if _answers(one, results[one.name], expected)]
     gc.collect()
+    seconds = dict.fromkeys(results, 0.0)
+    early: dict[str, None] = {}
     for _, contender in in_turn(taken, pace.rounds if rounds is None else rounds):
         result = results[contender.name]
-        if result.error is None:
-            with kept(result):
-                result.costs.append(contender.sample())
+        if result.error is not None:
+            continue
+        if seconds[contender.name] > pace.slow_seconds and _is_slow(result, made):
+            early[contender.name] = None
+            continue
+        started = time.perf_counter()
+        with kept(result):
+            result.costs.append(contender.sample())
+        seconds[contender.name] += time.perf_counter() - started
+    if early:
+        made.notes.append(
+            f"fewer samples of what is {SLOW_FACTOR} times as slow as the fastest: {'; '.join(early)}"
+        )
     return made
+
+
+def _is_slow(result: Result, made: Measure) -> bool:
+    """Say whether a contender is so slow that more samples would change no conclusion."""
+    fastest = min((one.best for one in made.results if one.costs and not one.is_reference), default=0.0)
+    return bool(result.costs) and result.best > SLOW_FACTOR * fastest
 
 
 def _answers(contender: Contender, result: Result, expected: object) -> bool:

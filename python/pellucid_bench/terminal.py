@@ -83,7 +83,7 @@ def _cells(measure: Measure, result: Result) -> tuple[str, str, str, str]:
     """Return the median, the best, the ratio, and a mark; or the reason why there are none."""
     if not result.costs:
         # The reason for a missing library is shown once, at the end.
-        why = result.error or "stopped"
+        why = result.error or result.left_out or "stopped"
         return "-", "", "", "not installed" if why.startswith("not installed") else escape(why)
     ratio = measure.ratio(result)
     marks = ["[bold red]we lose[/]"] if ratio is not None and ratio < 1 else []

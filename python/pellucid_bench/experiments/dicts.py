@@ -1,8 +1,12 @@
 """This module measures a dict on disk: single writes of small values under str keys, then random reads.
 
-Each player runs alone from open to close, in turn with the others, in several rounds. A writer that needs
-longer than the time budget is stopped. Its figure is for the work that it did; the table says how much that
-was. Keys come in random order, as names and ids do.
+Each player runs alone from open to close, in turn with the others, in several rounds. Keys come in random
+order, as names and ids do.
+
+A single write with a sync takes ten thousand times as long as one in memory, so most of a run would be for
+the slowest players. A writer or reader whose pace is too slow for its limit is stopped early. Its figure is
+for the work that it did; the table says how much that was. A player that was stopped is left out of
+the greatest counts, with the reason in its row: it would write as few values as before.
 """
 
 from __future__ import annotations
@@ -30,9 +34,20 @@ ABOUT = About(
     (
         Setting("writes", (10_000, 1_000_000), (300,), "counts of single writes"),
         Setting("curve", (100, 1_000, 100_000), (100,), "more counts, for the curve over the number of keys"),
-        Setting("budget", 10.0, 0.2, "seconds after which a writer or a reader is stopped"),
+        Setting(
+            "budget",
+            8.0,
+            1.0,
+            "seconds for a million keys: a contender that needs longer is stopped, and has no further round",
+        ),
     ),
 )
+LIMIT_SHARE_MIN = 0.25
+"""The share of the budget that a writer, or a reader, has for few keys."""
+LEFT_OUT_ABOVE = 100_000
+"""For more keys, to fill what a stopped writer lacks takes longer than all that is measured."""
+EARLY = 8
+"""A pace is judged after this part of a limit."""
 BLOCK = 50
 """Single puts between two reads of the clock."""
 BULK = 10_000
@@ -73,15 +88,16 @@ class Played:
 def run(run: Run) -> None:
     """Run every count of writes, the small ones first."""
     counts = {*run.settings.writes, *run.settings.curve}
+    slow: dict[str, str] = {}
     for count in sorted(counts):
-        one_count(run, count, is_whole=count in run.settings.writes)
+        one_count(run, count, slow, is_whole=count in run.settings.writes)
 
 
-def one_count(run: Run, count: int, *, is_whole: bool = True) -> None:
+def one_count(run: Run, count: int, slow: dict[str, str], *, is_whole: bool = True) -> None:
     """Let all players write `count` values and read some of them, in turn.
 
     A point of the curve has the writes and the reads. The others have both together, too, and the whole from
-    open to close.
+    open to close. Players in `slow` are left out, with its reason, and those that are stopped come into it.
     """
     measures = measures_of(count, run.settings.budget)[: None if is_whole else 2]
     wanted = [measure for measure in measures if run.wants(measure.title)]
@@ -89,18 +105,35 @@ def one_count(run: Run, count: int, *, is_whole: bool = True) -> None:
         return
     everybody = run.gather(players)
     pairs = _pairs(count)
-    results = [Result(player.name, player.is_ours, like=player.like) for player in everybody]
+    results = [
+        Result(
+            player.name,
+            player.is_ours,
+            like=player.like,
+            left_out=slow.get(player.name, "") if count > LEFT_OUT_ABOVE else "",
+        )
+        for player in everybody
+    ]
     played: list[list[Played]] = [[] for _ in everybody]
+    seconds = [0.0] * len(everybody)
     for measure in wanted:
         measure.results = [dataclasses.replace(result, costs=[], facts={}) for result in results]
         run.add(measure)
     rounds = run.pace.rounds if count <= BULK else run.pace.bulk_rounds
+    limit = run.settings.budget * max(LIMIT_SHARE_MIN, count / 1_000_000)
     for round_index, (index, player) in in_turn(list(enumerate(everybody)), rounds):
         run.pace.on_progress(f"{count:,} writes, round {round_index + 1} of {rounds}: {player.name}")
-        if results[index].error is None:
+        if results[index].error is None and not results[index].left_out:
+            # Rounds take about as long as each other: would one more be within the budget?
+            if round_index and seconds[index] * (1 + 1 / len(played[index])) > run.settings.budget:
+                continue
+            started = time.perf_counter()
             with kept(results[index]):
-                played[index].append(play(player, pairs, run.settings.budget, run.directory))
+                played[index].append(play(player, pairs, limit, run.directory))
                 _add(measures, index, player, played[index], count)
+                if played[index][-1].written < count:
+                    slow[player.name] = _why_left_out(played[index][-1], count)
+            seconds[index] += time.perf_counter() - started
         for measure in wanted:
             measure.results[index].error = results[index].error
 
@@ -126,10 +159,20 @@ def _add(
             result.facts = {"a put survives": player.survives, "writes": f"{stopped}{done:,}"}
 
 
+def _why_left_out(last: Played, count: int) -> str:
+    return (
+        f"left out: of {count:,} values it wrote {last.written:,} in {last.write_seconds:.2g} s, "
+        "and was stopped"
+    )
+
+
 def measures_of(count: int, budget_seconds: float) -> list[Measure]:
     """Make the measures of one count of writes: writes, reads, both, and both with open and close."""
-    stopped = f"a contender that needs more than {budget_seconds:g} s to write, or to read, is stopped"
-    budget = f"{stopped} and judged by what was done"
+    limit = f"{budget_seconds * max(LIMIT_SHARE_MIN, count / 1_000_000):g} s"
+    stopped = f"a contender that would need more than {limit} to write, or to read, is stopped early"
+    budget = (
+        f"{stopped} and judged by what was done; after {budget_seconds:g} s in all it has no further round"
+    )
     beside = "each rival stands under the one of our ways that is like its own"
     both = "one write and one read, each by its own mean"
     reading = [
@@ -170,7 +213,7 @@ def _pairs(count: int) -> list[Pair]:
     return pairs
 
 
-def play(player: Player, pairs: Sequence[Pair], budget_seconds: float, directory: Path) -> Played:
+def play(player: Player, pairs: Sequence[Pair], limit_seconds: float, directory: Path) -> Played:
     """Open, write, read, close; then check the values and remove the files."""
     home = directory / "dict"
     home.mkdir()
@@ -180,7 +223,7 @@ def play(player: Player, pairs: Sequence[Pair], budget_seconds: float, directory
         opened = time.perf_counter()
         writer, blocks = _writer(player, session, pairs)
         writing = time.perf_counter()
-        written = writer(blocks, budget_seconds)
+        written = writer(blocks, len(pairs), limit_seconds)
         session.complete()
         completed = time.perf_counter()
         there = pairs
@@ -190,7 +233,7 @@ def play(player: Player, pairs: Sequence[Pair], budget_seconds: float, directory
             else:
                 session.fill(pairs[written:])
         names = session.reading()
-        read_seconds, read = _read(player, names, there, budget_seconds)
+        read_seconds, read = _read(player, names, there, limit_seconds)
         _check(player, names, there)
         closing = time.perf_counter()
         session.close()
@@ -209,13 +252,13 @@ def _writer(player: Player, session: Session, pairs: Sequence[Pair]) -> tuple[An
     return _loop(line, session.names), blocks
 
 
-def _read(player: Player, names: Names, pairs: Sequence[Pair], budget_seconds: float) -> tuple[float, int]:
+def _read(player: Player, names: Names, pairs: Sequence[Pair], limit_seconds: float) -> tuple[float, int]:
     chance = random.Random(len(pairs))
     keys = [key for key, _ in chance.choices(pairs, k=min(len(pairs), READS_MAX))]
     blocks = [keys[start : start + BLOCK] for start in range(0, len(keys), BLOCK)]
     reader = _loop(f"for k in block: {player.get}", names)
     started = time.perf_counter()
-    read: int = reader(blocks, budget_seconds)
+    read: int = reader(blocks, len(keys), limit_seconds)
     return time.perf_counter() - started, read
 
 
@@ -225,15 +268,16 @@ def _indented(line: str) -> str:
 
 
 def _loop(line: str, names: Names) -> Any:
-    """Make the loop around the line of a player: block after block, until the budget is used up."""
+    """Make the loop around the line of a player: all blocks, or until its pace is too slow for the limit."""
     parameters = "".join(f", {name}=_names[{name!r}]" for name in names)
     source = (
-        f"def work(blocks, budget, clock=_names['_clock']{parameters}):\n"
-        " done, started = 0, clock()\n"
+        f"def work(blocks, count, limit, clock=_names['_clock']{parameters}):\n"
+        f" done, early, started = 0, limit / {EARLY}, clock()\n"
         " for block in blocks:\n"
         f"  {line}\n"
         "  done += len(block)\n"
-        "  if clock() - started > budget:\n"
+        "  spent = clock() - started\n"
+        "  if spent > early and (spent > limit or spent * count > limit * done):\n"
         "   break\n"
         " return done\n"
     )

@@ -44,7 +44,7 @@ ABOUT = About(
         Setting("rows", (1_000_000,), (2_000,), "how many rows"),
         Setting("keys", ("random",), ("random",), "orders of keys: random, sequential"),
         Setting("indexes", (0, 2), (0, 2), "numbers of indexes"),
-        Setting("soak", 60.0, 0.1, "seconds of writing beside snapshots; 0: none"),
+        Setting("soak", 40.0, 0.1, "seconds of writing beside snapshots of 20 seconds; 0: none"),
     ),
     isolation="always",
 )
