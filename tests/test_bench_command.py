@@ -15,11 +15,12 @@ from typing import Any
 
 import pellucid
 import pytest
-from pellucid_bench import child, command, compare, experiments, isolation, machine, names, rivals
+from pellucid_bench import child, command, compare, datasets, experiments, isolation, machine, names, rivals
 from pellucid_bench.about import About, Setting
+from pellucid_bench.contenders.stores import Pellucid
 from pellucid_bench.dataset import Dataset, read, write
 from pellucid_bench.experiments import access_paths, columns, dicts, indexes, queries, scale
-from pellucid_bench.run import Run
+from pellucid_bench.run import Run, Unavailable
 from test_bench_datasets import sample_run
 
 TITLES: dict[str, list[str]] = {
@@ -125,6 +126,10 @@ def test_every_experiment_explains_itself() -> None:
     shown = bench("--help").stdout
     for name in experiments.NAMES:
         assert f"  {name} " in shown
+    for name in datasets.COMMANDS:
+        assert f"  {name} " in shown
+    # Options of single experiments, whose meanings and defaults differ, are in their own help alone.
+    assert "--update-rows" not in shown
     assert "--update-rows" in bench("postgres", "--help").stdout
 
 
@@ -200,7 +205,9 @@ def test_a_word_that_no_title_has_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["wrods"], "there is no 'wrods'; choose from records, dict"),
+        (["recrods"], "there is no 'recrods'; did you mean 'records'? The experiments are records, dict"),
+        (["compair"], "there is no 'compair'; did you mean 'compare'?"),
+        (["zzz"], "there is no 'zzz'. The experiments are records, dict"),
         (["dict", "--rounds", "0"], "'0' is not a whole number of 1 or more"),
         (["dict", "--writes", "many"], "'many' is not a number of 0 or more"),
         (["dict", "--json", "nowhere/x.json"], "there is no folder nowhere"),
@@ -213,7 +220,9 @@ def test_a_wrong_option_is_a_message(
     with pytest.raises(SystemExit) as stop:
         command.main([*words, "--directory", str(tmp_path)])
     assert stop.value.code == 2
-    assert text in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert text in said
+    assert len(said.splitlines()) == 2, "an error stands alone, without all options"
 
 
 def test_another_seed_makes_other_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,6 +285,36 @@ def test_a_run_that_ends_early_keeps_what_it_has(
     assert (made.code, made.dataset.complete) == (code, False)
     assert any(note in one for one in made.dataset.notes), made.dataset.notes
     assert len(made.dataset.measures) == 1
+
+
+@pytest.mark.parametrize(("is_all", "code"), [(True, 0), (False, 1)])
+def test_an_experiment_that_cannot_run_here_fails_only_if_it_was_asked_for(
+    is_all: bool, code: int, broken: SimpleNamespace, tmp_path: Path
+) -> None:
+    broken.run = raising(Unavailable("this needs a server"))
+    [made] = command.measured(command.Options(["dict"], directory=tmp_path, is_all=is_all))
+    assert (made.code, made.dataset.complete) == (code, False)
+    assert "stopped: this needs a server" in made.dataset.notes
+
+
+@pytest.mark.parametrize("only", ["bulk load of many", "one field of one by its key"])
+def test_a_store_that_cannot_be_filled_has_rows_with_the_reason_and_the_others_go_on(
+    only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(_store: Pellucid, _records: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Pellucid, "fill", fill)
+    options = command.Options(["records"], quick=True, only=only, directory=tmp_path)
+    options.libraries = frozenset({"pellucid", "sqlite3"})
+    [made] = command.measured(options)
+    assert (made.code, made.dataset.complete) == (1, True)
+    [uniform, _] = [one for one in made.dataset.measures if only in one.title]
+    [ours, rival] = [uniform.result(name) for name in ("pellucid", "sqlite3, columns")]
+    assert ours is not None
+    assert ours.error == "OSError: [Errno 28] No space left on device"
+    assert rival is not None
+    assert rival.samples
 
 
 def test_a_disk_without_room_is_a_message(
@@ -473,6 +512,8 @@ def test_a_contender_that_fails_now_has_regressed_and_a_zero_has_no_ratio() -> N
     [one] = compare.changes(before, after)
     assert (one.verdict, one.ratio) == ("regressed", None)
     assert "no figure (crashed by SIGSEGV)" in one.text
+    # Where neither run has a figure, there is nothing to compare.
+    assert not list(compare.changes(after, after))
     [one] = compare.changes(run_with({"x": [0.0] * 5}), run_with({"x": [0.0] * 5}))
     assert one.verdict == "unchanged"
     [one] = compare.changes(run_with({"x": [0.0] * 5}), run_with({"x": [2.0] * 5}))

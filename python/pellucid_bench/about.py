@@ -35,23 +35,25 @@ class Setting:
         """Return the option of the command."""
         return "--" + self.name.replace("_", "-")
 
-    def add_to(self, parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-        """Add the option to a parser. Without it, the parsed value is None."""
+    def add_to(
+        self, parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, is_hidden: bool = False
+    ) -> None:
+        """Add the option to a parser, or to its help, too. Without it, the parsed value is None."""
         if isinstance(self.default, bool):
-            parser.add_argument(
-                self.option, dest=self.name, action="store_true", default=None, help=self.text
-            )
+            text = argparse.SUPPRESS if is_hidden else self.text
+            parser.add_argument(self.option, dest=self.name, action="store_true", default=None, help=text)
             return
         is_list = isinstance(self.default, tuple)
         kind = type(self.default[0]) if is_list and self.default else type(self.default)
         shown = " ".join(map(_shown, self.default)) if is_list else _shown(self.default)
+        text = f"{self.text} (default: {shown})" if shown else self.text
         parser.add_argument(
             self.option,
             dest=self.name,
             type=_positive(kind) if kind in (int, float) else str,
             nargs="+" if is_list else None,
             metavar="N" if kind in (int, float) else "TEXT",
-            help=f"{self.text} (default: {shown})" if shown else self.text,
+            help=argparse.SUPPRESS if is_hidden else text,
         )
 
     def value(self, given: Any, *, quick: bool) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import difflib
 import errno
 import shlex
 import shutil
@@ -14,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pellucid_bench import datasets, experiments, isolation, machine
 from pellucid_bench.about import About, Setting
@@ -62,6 +63,8 @@ class Options:
     directory: Path | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     """The settings that were given, by their names."""
+    is_all: bool = False
+    """No experiment was named. One that cannot run here is then no failure."""
 
 
 def _experiments(words: list[str]) -> int:
@@ -86,6 +89,7 @@ def _experiments(words: list[str]) -> int:
         libraries=frozenset(options.library) if options.library else None,
         directory=options.directory,
         settings=vars(options),
+        is_all=not options.experiment,
     )
     runs: list[Dataset] = []
     code = 0
@@ -201,6 +205,10 @@ def _do(experiment: Any, run: Run, made: Dataset, options: Options) -> int:
         made.complete = False
         run.notes.append("stopped by Ctrl-C: the measures after this time are not there")
         return STOPPED
+    except Unavailable as error:
+        made.complete = False
+        run.notes.append(f"stopped: {error}")
+        return 0 if options.is_all else 1
     except Exception as error:
         made.complete = False
         run.notes.append(f"stopped: {_why(error, run.directory)}")
@@ -214,8 +222,6 @@ def _why(error: Exception, directory: Path) -> str:
         return (
             f"no space left in {directory.parent}; make room there, or name another folder with --directory"
         )
-    if isinstance(error, Unavailable):
-        return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return reason(error) + place
@@ -236,8 +242,8 @@ def _fill(made: Dataset, run: Run, name: str) -> None:
     shaky = sum(result.unstable for measure in made.measures for result in measure.results)
     if shaky:
         run.notes.append(
-            f"unstable: {shaky} results have an interval wider than a quarter of their median; "
-            "run it again where less else runs, or with more --rounds"
+            f"unstable: {'1 result has' if shaky == 1 else f'{shaky} results have'} an interval wider than a "
+            "quarter of the median; run it again where less else runs, or with more --rounds"
         )
     made.notes = run.notes
 
@@ -247,11 +253,13 @@ def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespa
     leading = [word for word in words if not word.startswith("-")]
     named = [word for word in leading if word in experiments.NAMES]
     abouts = [experiments.load(name).ABOUT for name in named or experiments.NAMES]
-    parser = argparse.ArgumentParser(
+    usage = f"{PROGRAM} [EXPERIMENT ...] [OPTION ...]"
+    parser = _Parser(
         prog=PROGRAM,
+        usage=usage if named else f"{usage}\n       {PROGRAM} {'|'.join(datasets.COMMANDS)} FILE ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=_description(abouts if named else []),
-        epilog=f"Commands for datasets: {', '.join(datasets.COMMANDS)}; see `{PROGRAM} report --help`.",
+        epilog=None if named else _epilog(),
     )
     parser.add_argument("experiment", nargs="*", type=_experiment, metavar="EXPERIMENT", help="default: all")
     parser.add_argument(
@@ -262,25 +270,40 @@ def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespa
     parser.add_argument(
         "--library", action="append", metavar="NAME", help="measure only this library; may be repeated"
     )
-    parser.add_argument("--rounds", type=_rounds, metavar="N", help="samples of each contender")
+    parser.add_argument(
+        "--rounds", type=_rounds, metavar="N", help="samples of each contender; slow ones give fewer"
+    )
     parser.add_argument("--isolate", action="store_true", help="a worker process for each library")
     parser.add_argument(
         "--directory", type=Path, help="folder for databases (default: the system's temporary one)"
     )
-    group = parser.add_argument_group("settings" if named else "settings of single experiments")
+    group = parser.add_argument_group("settings") if named else parser
     seen: dict[str, Setting] = {}
     for about in abouts:
         for setting in about.settings:
             if setting.name not in seen:
-                setting.add_to(group)
+                # Without an experiment, one would have to guess to which one a setting belongs.
+                setting.add_to(group, is_hidden=not named)
                 seen[setting.name] = setting
     return parser, parser.parse_args(words)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line: nobody reads a message below a screen of options."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n{PROGRAM} --help lists the experiments and options\n")
+
+
 def _experiment(text: str) -> str:
-    if text not in experiments.NAMES:
-        raise argparse.ArgumentTypeError(f"there is no {text!r}; choose from {', '.join(experiments.NAMES)}")
-    return text
+    if text in experiments.NAMES:
+        return text
+    names = [*experiments.NAMES, *datasets.COMMANDS]
+    [meant] = difflib.get_close_matches(text, names, 1) or [""]
+    did_you = f"; did you mean {meant!r}?" if meant else "."
+    raise argparse.ArgumentTypeError(
+        f"there is no {text!r}{did_you} The experiments are {', '.join(experiments.NAMES)}."
+    )
 
 
 def _rounds(text: str) -> int:
@@ -294,3 +317,9 @@ def _description(abouts: Sequence[About]) -> str:
         return "\n\n".join(f"{about.name}: {about.question}\n{about.measured}" for about in abouts)
     lines = [f"  {name:<12}{experiments.load(name).ABOUT.question}" for name in experiments.NAMES]
     return "\n".join(["Measure pellucid beside other libraries. Experiments:", "", *lines])
+
+
+def _epilog() -> str:
+    lines = [f"  {name:<12}{text}" for name, text in datasets.ABOUT.items()]
+    example = f"`{PROGRAM} dict --help` lists the settings of an experiment."
+    return "\n".join([example, "", "Commands for datasets:", "", *lines])

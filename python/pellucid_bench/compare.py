@@ -103,7 +103,8 @@ def changes(before: Dataset, after: Dataset, threshold: float = THRESHOLD) -> It
             continue
         for result in old.results:
             other = new.result(result.contender)
-            if other is not None and not result.reference:
+            has_figure = other is not None and (result.median is not None or other.median is not None)
+            if other is not None and has_figure and not result.reference:
                 verdict, ratio, why = _judged(before, after, old, new, result, threshold)
                 if hindered:
                     verdict, why = "unclear", ""

@@ -175,3 +175,10 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "report": _report,
     "table": _table,
 }
+ABOUT = {
+    "merge": "put the runs of several datasets into one file",
+    "compare": "what improved or regressed between two datasets",
+    "report": "one HTML page with plots, or images",
+    "table": "a table in Markdown",
+}
+"""What each command does, for the help."""

@@ -51,7 +51,8 @@ def warnings(machine: Machine, tick: float) -> list[str]:
     if tick > TICK_COARSE:
         found.append(f"the clock advances in steps of {tick * 1e6:.0f} us, so short samples are made longer")
     if machine.load is not None and machine.load > LOAD_SHARE_MAX * machine.cores:
-        found.append(f"load {machine.load:.1f} on {machine.cores} cores: other work disturbs the samples")
+        cores = f"{machine.cores} core{'' if machine.cores == 1 else 's'}"
+        found.append(f"load {machine.load:.1f} on {cores}: other work disturbs the samples")
     return found
 
 

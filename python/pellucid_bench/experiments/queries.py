@@ -36,7 +36,7 @@ from pellucid_bench.sample_records import VARIED, Record
 
 ABOUT = About(
     "query",
-    "What do questions to a million rows cost?",
+    "What do questions to many rows cost?",
     "Counts, sums, groups, orders and changes rows, exports columns, builds and uses indexes, and compares "
     "the chosen access paths with the best ones.",
     (

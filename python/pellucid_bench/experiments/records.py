@@ -211,9 +211,9 @@ def many_records(run: Run, population: Population) -> None:
     # A million dicts stay alive through all measures. They would make each full collection slow for all
     # contenders.
     freeze()
-    keepers = run.gather(partial(stores, population=population, directory=run.directory))
+    everybody = keepers = run.gather(partial(stores, population=population, directory=run.directory))
     try:
-        _load(run, load, keepers, records)
+        keepers = _load(run, load, keepers, records)
         if run.wants(weigh):
             run.add(_file_sizes(weigh, keepers, count, is_uniform))
         targets = [Target(0.6, LiveDicts.name), Target(16e6)] if is_uniform else []
@@ -228,7 +228,7 @@ def many_records(run: Run, population: Population) -> None:
         _sums(run, total, keepers, records, expected, population)
         _picks(run, pick, keepers, records)
     finally:
-        for keeper in keepers:
+        for keeper in everybody:
             keeper.remove()
         unfreeze()
 
@@ -238,8 +238,8 @@ def _read(run: Run, keeper: Store, work: Callable[[], object], count: int) -> Co
     return timed(keeper.name, work, count, repeat_seconds=seconds, is_ours=keeper.is_ours)
 
 
-def _load(run: Run, title: str, keepers: list[Store], records: list[Record]) -> None:
-    """Fill every store; time this if asked for."""
+def _load(run: Run, title: str, keepers: list[Store], records: list[Record]) -> list[Store]:
+    """Fill every store; time this if asked for. Return those that are full: a disk may have no more room."""
     in_files = [keeper for keeper in keepers if not isinstance(keeper, LiveDicts)]
     contenders = [
         timed(
@@ -253,10 +253,19 @@ def _load(run: Run, title: str, keepers: list[Store], records: list[Record]) -> 
     ]
     targets = [Target(700_000)] if "uniform" in title else []
     notes = ["from a list of dicts to the commit; with JSON encoding, if the store holds JSON"]
-    for keeper in keepers:
-        if keeper not in in_files or not run.wants(title):
-            keeper.fill(records)
-    run.measure(title, Unit.RATE, contenders, rounds=run.pace.bulk_rounds, targets=targets, notes=notes)
+    others = [keeper for keeper in keepers if keeper not in in_files or not run.wants(title)]
+    full = run.able(others, lambda keeper: keeper.fill(records))
+    made = run.measure(
+        title, Unit.RATE, contenders, rounds=run.pace.bulk_rounds, targets=targets, notes=notes
+    )
+    for result in made.results if made else ():
+        if result.error:
+            run.absent.setdefault(result.name, result.error)
+    return [
+        keeper
+        for keeper in keepers
+        if keeper in full or (keeper not in others and keeper.name not in run.absent)
+    ]
 
 
 def _file_sizes(title: str, keepers: list[Store], count: int, is_uniform: bool) -> Measure:
