@@ -54,6 +54,7 @@ def a_run(**more: Any) -> Dataset:
         "created": "2026-11-28T00:00:00+00:00",
         "command": "pellucid bench json-lines",
         "experiment": "json-lines",
+        "settings": {"rows": 2000},
         "machine": Machine("Some processor", 2, 24 << 30, "Linux", "6.1", "ext4", 0.5, "one"),
         "python": Interpreter("CPython", "3.11.7", "GCC"),
         "measures": measures,
@@ -97,6 +98,8 @@ def test_the_parts_of_a_dataset_are_written_and_nothing_else(
     assert "2 comparisons with other libraries; they were better in 2, in *export of 2,000 rows*" in text
     assert "- *import of 2,000 rows*: at least 500.0 k/s, measured 400 k/s" in text
     assert "[The dataset](../../results/json-lines.json)" in text
+    assert "The run of 2026-11-28 had `--rows` 2,000 (usually 1,000,000).\n" in text
+    assert "Others are better in:\n\n- *export of 2,000 rows*: json.loads of each line 0.50x\n" in text
     assert outside(text, "results") == outside(pages.pop(page), "results")
     overview = root / "docs/benchmarks.md"
     assert "(benchmarks/json-lines.svg)" in overview.read_text("utf-8")
@@ -146,6 +149,19 @@ def test_a_run_that_was_stopped_gives_what_it_has(root: Path, capsys: pytest.Cap
     write(root / "results/one.json", [run])
     with pytest.raises(publish.PublishError, match="no measure has an id like"):
         publish.publish(root / "results", root)
+
+
+def test_long_lists_of_losses_are_cut(root: Path) -> None:
+    run = a_run()
+    run.measures[0].results += [result(f"library {number}", 9e5) for number in range(9)]
+    for number in range(publish.LISTED_LOSSES):
+        made = Measure(f"json-lines/x/{number}", f"measure {number}", "x", number, "seconds", "lower")
+        made.results = [result("pellucid", 1.0, ours=True), result("other", 0.9)]
+        run.measures.append(made)
+    lines = publish._losses_by_measure(run).splitlines()
+    assert len(lines) == publish.LISTED_LOSSES + 1
+    assert lines[0].endswith(", library 3 0.44x, and 6 more")
+    assert lines[-1] == "- and 2 more, in bold below"
 
 
 def test_a_page_without_its_part_is_refused(root: Path) -> None:

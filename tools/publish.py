@@ -25,6 +25,10 @@ from pellucid_bench.report.figures import compared_with, machine_line, usable
 ROOT = Path(__file__).resolve().parents[1]
 TITLE_LOSSES = 3
 """So many measures are named in which others are better."""
+LISTED_LOSSES = 15
+"""So many of them are listed in the page of the experiment."""
+LISTED_NAMES = 4
+"""So many contenders are named in a line of this list."""
 
 LARGEST = "/largest"
 # The measures of an experiment's plot, by patterns of their ids. All sizes of a measure are a curve, and
@@ -275,7 +279,8 @@ def summary(run: Dataset) -> str:
         for measure in run.measures
         for result in measure.results
     )
-    text = f"{compared} comparisons with other libraries; they were better in {len(lost)}"
+    better = f"they were better in {len(lost)}" if lost else "none of them was better"
+    text = f"{compared} comparisons with other libraries; {better}"
     worst: dict[str, str] = {}
     for ratio, title, name in lost:
         worst.setdefault(title, f"*{title}* ({name} {units.times(ratio)})")
@@ -286,10 +291,11 @@ def summary(run: Dataset) -> str:
         target.met for measure in run.measures for target in measure.targets if target.met is not None
     ]
     if verdicts:
-        text += f". {sum(verdicts)} of {len(verdicts)} targets were met"
+        met = f"{sum(verdicts)} of {len(verdicts)} targets were met"
+        text += f". {met}" if verdicts[1:] else f". The target was {'met' if verdicts[0] else 'missed'}"
     shaky = sum(result.unstable for measure in run.measures for result in measure.results)
     if shaky:
-        text += f". {shaky} results are unstable"
+        text += f". {shaky} results are unstable" if shaky > 1 else ". 1 result is unstable"
     return text + "."
 
 
@@ -322,11 +328,53 @@ def page_of(run: Dataset, source: str) -> str:
     parts = [
         f"![Plot of the experiment {run.experiment}]({run.experiment}.svg)",
         summary(run),
+        _settings(run),
+        *([f"Others are better in:\n\n{worse}"] if (worse := _losses_by_measure(run)) else []),
         *(["Targets that were missed:", "\n".join(missed)] if missed else []),
         table(run).strip(),
         f"[The dataset](../../{source}) has all samples and versions.",
     ]
     return "\n\n".join(parts)
+
+
+def _settings(run: Dataset) -> str:
+    """Return the settings of a run, and where they are not those of the command without options."""
+    about = experiments.load(run.experiment).ABOUT
+    words = []
+    for setting in about.settings:
+        value = run.settings.get(setting.name)
+        # A path is of one machine, and says nothing to a reader on another one.
+        if value in (None, False, [], ()) or "/" in str(value):
+            continue
+        usual = list(setting.default) if isinstance(setting.default, tuple) else setting.default
+        other = "" if value == usual else f" (usually {_shown(usual)})"
+        words.append(f"`{setting.option}` {_shown(value)}{other}")
+    ended = "" if run.complete else " It was stopped before its end."
+    return f"The run of {run.created[:10]} had {', '.join(words) or 'no settings'}.{ended}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_shown, value))
+    return (
+        f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    )
+
+
+def _losses_by_measure(run: Dataset) -> str:
+    """Return a list of the measures in which others are better, the greatest differences first."""
+    found: dict[str, list[str]] = {}
+    for ratio, title, name in sorted(losses(run)):
+        found.setdefault(title, []).append(f"{name} {units.times(ratio)}")
+    lines = [
+        f"- *{title}*: {', '.join(names[:LISTED_NAMES])}"
+        + (f", and {len(names) - LISTED_NAMES} more" if names[LISTED_NAMES:] else "")
+        for title, names in found.items()
+    ]
+    more = len(lines) - LISTED_LOSSES
+    if more > 0:
+        lines[LISTED_LOSSES:] = [f"- and {more} more, in bold below"]
+    return "\n".join(lines)
 
 
 def _measured(target: Target, measure: Measure) -> str:
