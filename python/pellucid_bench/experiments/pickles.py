@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pellucid_bench import collect as collector
 from pellucid_bench.about import About, Setting
@@ -36,6 +36,8 @@ ABOUT = About(
 SIZE_UNIT = collector.SIZE_UNITS["pickle"]
 BULK = 10_000
 """A list of so many dicts takes seconds."""
+SLOW_SECONDS = 1.0
+"""After this time, a contender that is ten times as slow as the fastest gives no more samples."""
 
 
 def run(run: Run) -> None:
@@ -43,6 +45,8 @@ def run(run: Run) -> None:
     if run.settings.python:
         collect(run, "pickle", run.settings.python, run.settings.sizes, quick=run.pace.is_quick, whole=True)
         return
+    # A third of the contenders are picklers in Python, which need seconds for a large list.
+    run.pace.slow_seconds = min(run.pace.slow_seconds, SLOW_SECONDS)
     codecs = run.gather(value_codecs)
     missing = run.absent
     # What this package has in memory is not the garbage of a contender.
@@ -59,15 +63,20 @@ def _measure(run: Run, codecs: list[ValueCodec], size: int) -> None:
     """Measure all codecs with one value."""
     value = collector.value_of(size)
     about = collector.of_value(size)
-    made: dict[str, bytes] = {}
+    made: dict[str, Made] = {}
     able = run.able(codecs, partial(_check, value, made, {}))
-    dump = _timed(run, "dump", size, able, {one.name: partial(one.dumps, value) for one in able})
-    del value  # the garbage collector would walk through it while others are loaded
-    _timed(run, "load", size, able, {one.name: partial(one.loads, made[one.name]) for one in able})
+    dumps = {one.name: Sampled(partial(one.dumps, value), made[one.name].dump_seconds, run) for one in able}
+    dump = _timed(run, "dump", size, able, dumps)
+    del value, dumps  # the garbage collector would walk through it while others are loaded
+    loads = {
+        one.name: Sampled(partial(one.loads, made[one.name].data), made[one.name].load_seconds, run)
+        for one in able
+    }
+    _timed(run, "load", size, able, loads)
     title = f"bytes of {about}"
     if run.wants(title):
         rows = [
-            Result(one.name, one.is_ours, costs=[float(len(made[one.name]))], facts=dict(one.facts))
+            Result(one.name, one.is_ours, costs=[float(len(made[one.name].data))], facts=dict(one.facts))
             for one in able
         ]
         run.add(Measure(title, Unit.BYTES, rows, group="size", size=size, size_unit=SIZE_UNIT))
@@ -88,21 +97,32 @@ def _measure(run: Run, codecs: list[ValueCodec], size: int) -> None:
         )
 
 
-def _check(value: Any, made: dict[str, bytes], same: dict[bytes, bytes], codec: ValueCodec) -> None:
+class Made(NamedTuple):
+    """The bytes of a codec, and how long it took to make them and to read them."""
+
+    data: bytes
+    dump_seconds: float
+    load_seconds: float
+
+
+def _check(value: Any, made: dict[str, Made], same: dict[bytes, bytes], codec: ValueCodec) -> None:
     """Keep the bytes of a codec, if they give the value back."""
+    clock = collector.PROCESSOR_TIME
+    started = clock()
     data = codec.dumps(value)
-    if codec.loads(data) != value:
+    dumped = clock()
+    back = codec.loads(data)
+    loaded = clock()
+    if back != value:
         raise ValueError("it gives back another value than it was given")
-    made[codec.name] = same.setdefault(data, data)  # many codecs make the same bytes: keep them once
+    # Many codecs make the same bytes: keep them once.
+    made[codec.name] = Made(same.setdefault(data, data), dumped - started, loaded - dumped)
 
 
 def _timed(
-    run: Run, group: str, size: int, codecs: list[ValueCodec], work: dict[str, Callable[[], Any]]
+    run: Run, group: str, size: int, codecs: list[ValueCodec], work: dict[str, Sampled]
 ) -> Measure | None:
-    pace = collector.Pace(sample_seconds=run.pace.sample_seconds, quick=run.pace.is_quick)
-    contenders = [
-        Contender(one.name, Sampled(work[one.name], pace).sample, is_ours=one.is_ours) for one in codecs
-    ]
+    contenders = [Contender(one.name, work[one.name].sample, is_ours=one.is_ours) for one in codecs]
     measure = run.measure(
         f"{group} {collector.of_value(size)}",
         Unit.TIME,
@@ -140,10 +160,11 @@ def _targets(measure: Measure, size: int) -> list[Target]:
 class Sampled:
     """Work that is timed as the collector does it."""
 
-    def __init__(self, work: Callable[[], Any], pace: Any) -> None:
+    def __init__(self, work: Callable[[], Any], seconds: float, run: Run) -> None:
         self.work = work
-        self.pace = pace
-        self.loops = 0
+        self.pace = collector.Pace(sample_seconds=run.pace.sample_seconds, quick=run.pace.is_quick)
+        # One call that was long enough has to be repeated neither to find this out nor to warm up.
+        self.loops = 1 if seconds > self.pace.sample_seconds else 0
 
     def sample(self) -> float:
         """Return the seconds of one call. The first sample finds how many calls are long enough."""
