@@ -354,7 +354,7 @@ def test_a_machine_that_disturbs_is_said(tmp_path: Path) -> None:
     found = machine.warnings(described, tick=0.015)
     assert [note.partition(":")[0] for note in found[:1]] == ["one core"]
     assert "steps of 15000 us" in found[1]
-    assert "load 0.9 on 1 cores" in found[2]
+    assert "load 0.9 on 1 core:" in found[2]
     assert machine.warnings(sample_run().machine, 1e-7) == []
     assert 0 < machine.clock_tick() < 0.1
 
