@@ -389,7 +389,10 @@ def readme(runs: dict[str, tuple[Path, Dataset]]) -> str:
     lines = ["| Operation | pellucid | Others |", "| --- | --- | --- |"]
     lines += [line for row in ROWS if (line := _line(row, runs))]
     machine = machine_line(next(iter(runs.values()))[1])
-    return "\n".join([*lines, "", f"The machine: {machine}."])
+    names = dict.fromkeys(row.experiment for row in ROWS)
+    rows = {name: count for name in names if isinstance(count := runs[name][1].settings.get("rows"), int)}
+    counts = ", ".join(f"`{name}` {count:,} rows" for name, count in rows.items())
+    return "\n".join([*lines, "", f"The machine: {machine}. The tables had: {counts}."])
 
 
 def _line(row: Row, runs: dict[str, tuple[Path, Dataset]]) -> str | None:
