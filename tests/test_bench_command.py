@@ -20,6 +20,7 @@ from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.stores import Pellucid
 from pellucid_bench.dataset import Dataset, read, write
 from pellucid_bench.experiments import access_paths, columns, dicts, indexes, queries, scale
+from pellucid_bench.measures import Measure, Result, Unit
 from pellucid_bench.run import Run, Unavailable
 from test_bench_datasets import sample_run
 
@@ -295,6 +296,17 @@ def test_an_experiment_that_cannot_run_here_fails_only_if_it_was_asked_for(
     [made] = command.measured(command.Options(["dict"], directory=tmp_path, is_all=is_all))
     assert (made.code, made.dataset.complete) == (code, False)
     assert "stopped: this needs a server" in made.dataset.notes
+
+
+def test_what_is_left_out_is_a_row_and_no_failure(broken: SimpleNamespace, tmp_path: Path) -> None:
+    def run(run: Run) -> None:
+        run.add(Measure("put", Unit.TIME, [Result("pellucid, far", is_ours=True, left_out="no such server")]))
+
+    broken.run = run
+    [made] = command.measured(command.Options(["dict"], directory=tmp_path))
+    assert (made.code, made.dataset.complete) == (0, True)
+    [row] = made.dataset.measures[0].results
+    assert (row.error, row.samples) == ("no such server", [])
 
 
 @pytest.mark.parametrize("only", ["bulk load of many", "one field of one by its key"])

@@ -20,7 +20,14 @@ STOPPED = 130
 
 
 def collect(
-    run: Run, experiment: str, python: str, sizes: Sequence[int], *, quick: bool = False, whole: bool = False
+    run: Run,
+    experiment: str,
+    python: str,
+    sizes: Sequence[int],
+    *,
+    rounds: int | None = None,
+    quick: bool = False,
+    whole: bool = False,
 ) -> Dataset | None:
     """Run one experiment of the collector under a Python, and add its measures to a run.
 
@@ -30,7 +37,7 @@ def collect(
     """
     path = run.directory / f"{experiment}.json"
     command = [python, str(COLLECTOR), experiment, "--json", str(path), "--sizes", *map(str, sizes)]
-    command += ["--rounds", str(run.pace.rounds)]
+    command += ["--rounds", str(rounds or run.pace.rounds)]
     if quick:
         command.append("--quick")
     run.pace.on_progress(f"the collector under {python}")

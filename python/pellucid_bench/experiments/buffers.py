@@ -279,7 +279,8 @@ def run(run: Run) -> None:
         sizes_taken = [one for one in settings.entries if one <= UNPICKLED_MAX] or [min(settings.entries)]
         if len(sizes_taken) < len(settings.entries):
             run.notes.append(f"the unpicklers were measured with up to {UNPICKLED_MAX:,} entries")
-        collect(run, "buffers", settings.python or sys.executable, sizes_taken, quick=run.pace.is_quick)
+        python, rounds = settings.python or sys.executable, run.pace.rounds_of(ROUNDS)
+        collect(run, "buffers", python, sizes_taken, rounds=rounds, quick=run.pace.is_quick)
     if settings.no_server:
         return
     drivers = {name: run.rivals.missing[name] for name in ("psycopg", "psycopg2") if name not in modules}
