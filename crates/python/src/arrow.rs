@@ -22,7 +22,7 @@ use crate::table::reading::Rows;
 use crate::values::home::Home;
 use crate::values::keys;
 use crate::work::threads::over_parts;
-use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault, over};
+use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault};
 
 /// Rows as columns, which any Arrow library reads without a copy.
 ///
@@ -125,6 +125,7 @@ impl<L: Large + Sync> Work for GatherBeside<'_, L> {
 }
 
 /// Collects columns from the entries of a covering index.
+#[derive(Clone)]
 struct GatherCovered<'a> {
     wanted: &'a Wanted,
     known: &'a Kinds,
@@ -138,11 +139,17 @@ impl Work for GatherCovered<'_> {
     }
 }
 
+impl Parallel for GatherCovered<'_> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
+        Ok(Part::joined(parts))
+    }
+}
+
 fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known: &Kinds) -> PyResult<Part> {
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
-        Rows::Covered(..) => return over(py, home, source, GatherCovered { wanted, known }),
+        Rows::Covered(..) => return over_parts(py, home, source, GatherCovered { wanted, known }),
         Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Fed(_) => None,
     };
     if let Some(snapshot) = snapshot {

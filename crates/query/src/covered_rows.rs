@@ -5,13 +5,13 @@
 //! key. Such a plain row takes 24 bytes: a number for the key and one for the value. They are
 //! sorted as they are. For all other rows, key and record lie one after another in a buffer.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use pellucid_record::layout::{Kind as Container, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, root_head, tag};
-use pellucid_store::Row;
+use pellucid_store::{Row, StoreError};
 
 use crate::fault::Fault;
-use crate::walk::{RowKey, Walk};
+use crate::walk::{Divide, RowKey, SCAN_COUNT_MIN, Walk, ranges};
 
 /// The size of a record of one part that stands in its slot.
 pub(crate) const PLAIN_SIZE: usize = ROOT_HEAD_SIZE + 9;
@@ -214,6 +214,16 @@ impl CoveredRows {
         self.len() == 0
     }
 
+    /// How many rows `next` has not returned yet.
+    pub(crate) fn left(&self) -> usize {
+        self.len() - self.next
+    }
+
+    /// Cuts the rows that are left into `count` parts or fewer.
+    pub(crate) fn cut_in(&self, count: usize) -> impl Iterator<Item = CoveredPart<'_>> {
+        ranges(self.next..self.len(), count).map(|left| CoveredPart { rows: self, left })
+    }
+
     /// Calls `visit` with the row that was added last.
     pub fn with_last<R>(&self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
         self.with_row(self.len().checked_sub(1)?, visit)
@@ -257,7 +267,12 @@ impl CoveredRows {
             *self = others;
             return;
         }
-        self.is_in_order = false;
+        let is_behind = || {
+            let last = self.with_last(|row| RowKey::new(row.key, &[]));
+            last.zip(others.with_row(0, |row| RowKey::new(row.key, &[])))
+                .is_none_or(|(last, first)| last.code < first.code)
+        };
+        self.is_in_order = self.is_in_order && others.is_in_order && is_behind();
         if self.places.is_empty() && others.places.is_empty() {
             self.plain.append(&mut others.plain);
             return;
@@ -336,25 +351,63 @@ impl CoveredRows {
 impl Walk for CoveredRows {
     fn step<B>(
         &mut self,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        let mut rest = CoveredPart { rows: self, left: self.next..self.len() };
+        let step = rest.step(visit);
+        self.next = rest.left.start;
+        step
+    }
+}
+
+/// Rows of a list that follow each other.
+pub struct CoveredPart<'a> {
+    rows: &'a CoveredRows,
+    left: Range<usize>,
+}
+
+impl CoveredPart<'_> {
+    /// Calls `visit` with the next row; None at the end.
+    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
+        self.rows.with_row(self.left.next()?, visit)
+    }
+}
+
+impl Walk for CoveredPart<'_> {
+    fn step<B>(
+        &mut self,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
         const COUNT: usize = 64;
-        if self.next >= self.len() {
+        if self.left.is_empty() {
             return Ok(None);
         }
-        for row in self.plain.get(self.next..).unwrap_or_default().iter().take(COUNT) {
-            self.next += 1;
+        let (rows, now) = (self.rows, self.left.start..self.left.end.min(self.left.start + COUNT));
+        for row in rows.plain.get(now.clone()).unwrap_or_default() {
+            self.left.start += 1;
             if let ControlFlow::Break(value) = row.with_row(&mut visit) {
                 return Ok(Some(ControlFlow::Break(value)));
             }
         }
-        for place in self.places.get(self.next..).unwrap_or_default().iter().take(COUNT) {
-            self.next += 1;
-            if let ControlFlow::Break(value) = visit(place.row(&self.bytes)) {
+        for place in rows.places.get(now).unwrap_or_default() {
+            self.left.start += 1;
+            if let ControlFlow::Break(value) = visit(place.row(&rows.bytes)) {
                 return Ok(Some(ControlFlow::Break(value)));
             }
         }
         Ok(Some(ControlFlow::Continue(())))
+    }
+}
+
+impl Divide for CoveredRows {
+    type Part<'a> = CoveredPart<'a>;
+
+    fn is_long(&self) -> Result<bool, StoreError> {
+        Ok(self.left() as u64 >= SCAN_COUNT_MIN)
+    }
+
+    fn parts(&self, count: usize) -> Result<Vec<CoveredPart<'_>>, StoreError> {
+        Ok(self.cut_in(count).collect())
     }
 }
 
@@ -439,5 +492,64 @@ mod tests {
         };
         assert_eq!(both(&plain, &any), both(&plain, &plain));
         assert_eq!(both(&any, &plain), both(&any, &any));
+    }
+
+    #[test]
+    fn parts_have_the_rows_of_the_whole_in_their_order() {
+        let keys: Vec<Vec<u8>> = (0_u16..20_000).map(|number| number.to_be_bytes().to_vec()).collect();
+        let long: Vec<Vec<u8>> = keys.iter().map(|key| [key.as_slice(), &[7; 20]].concat()).collect();
+        for keys in [keys, long] {
+            let mut rows = CoveredRows::default();
+            for key in &keys {
+                rows.push_key(key, &[]);
+            }
+            // Rows that were returned before are in no part.
+            rows.next(|_| ()).unwrap();
+            for count in [1, 2, 5, 1000] {
+                let mut found = Vec::new();
+                let parts = rows.parts(count).unwrap();
+                assert_eq!(parts.len(), count.min(5));
+                for mut part in parts {
+                    found.push(part.next(|row| row.key.to_vec()).unwrap());
+                    crate::walk::for_each::<()>(
+                        &mut part,
+                        || false,
+                        |row| {
+                            found.push(row.key.to_vec());
+                            ControlFlow::Continue(())
+                        },
+                    )
+                    .unwrap();
+                }
+                assert_eq!(found, keys[1..], "{count}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_appended_behind_the_last_need_no_sort_and_others_do() {
+        let list = |keys: &[u8]| {
+            let mut rows = CoveredRows::default();
+            for key in keys {
+                rows.push_key(&[*key], &[]);
+            }
+            rows
+        };
+        for (one, other, is_in_order) in [
+            ([1, 2], [3, 4], true),
+            ([1, 2], [2, 3], false),
+            ([3, 4], [1, 2], false),
+            ([2, 1], [3, 4], false),
+        ] {
+            let mut rows = list(&one);
+            rows.append(list(&other));
+            assert_eq!(rows.is_in_order, is_in_order, "{one:?} {other:?}");
+            rows.put_in_order();
+            let keys: Vec<u8> = drained(rows).into_iter().map(|(key, ..)| key[0]).collect();
+            let mut expected = [one, other].concat();
+            expected.sort_unstable();
+            expected.dedup();
+            assert_eq!(keys, expected);
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
-use pellucid_store::{Lookahead, Range, Reader, Row, StoreError, TableId, range_of_parts};
+use pellucid_store::{Lookahead, Range, Reader, Row, Snapshot, StoreError, TableId, range_of_parts};
 
 use crate::fault::Fault;
 use crate::index::Keys;
-use crate::sort::SortedKeys;
-use crate::walk::{RowKey, Walk};
+use crate::sort::{KeyPart, SortedKeys};
+use crate::walk::{Divide, LOOKUP_COUNT_MIN, RowKey, Walk};
 
 /// Rows that a reader looks up.
 pub trait Lookups<R: Reader> {
@@ -24,10 +24,20 @@ pub trait Lookups<R: Reader> {
     ) -> Result<Option<T>, StoreError>;
 }
 
+impl<R: Reader, L: Lookups<R>> Lookups<R> for &mut L {
+    fn next<T>(
+        &mut self,
+        reader: &R,
+        visit: impl FnOnce(Row<'_>, bool) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        L::next(self, reader, visit)
+    }
+}
+
 /// Rows that are looked up, with their reader.
 pub struct LookedUp<'a, L, R> {
     /// The rows.
-    pub rows: &'a mut L,
+    pub rows: L,
     /// What they are read from.
     pub reader: &'a R,
 }
@@ -97,21 +107,31 @@ impl Ahead {
     }
 }
 
+/// A list of keys.
+pub trait KeyList {
+    /// Adds the next key to a list of rows that are looked up. False at the end.
+    ///
+    /// # Errors
+    /// The keys cannot be read.
+    fn push_next(&mut self, rows: &mut Lookahead) -> Result<bool, StoreError>;
+}
+
 /// The rows under a list of keys, in the order of the list.
-pub struct RowsByKey {
-    keys: SortedKeys,
+pub struct RowsByKey<K = SortedKeys> {
+    table: TableId,
+    keys: K,
     ahead: Box<Ahead>,
 }
 
-impl RowsByKey {
+impl<K> RowsByKey<K> {
     /// The rows of this table under these keys.
     #[must_use]
-    pub fn new(table: TableId, keys: SortedKeys) -> Self {
-        Self { keys, ahead: Box::new(Ahead::new(table)) }
+    pub fn new(table: TableId, keys: K) -> Self {
+        Self { table, keys, ahead: Box::new(Ahead::new(table)) }
     }
 }
 
-impl<R: Reader> Lookups<R> for RowsByKey {
+impl<R: Reader, K: KeyList> Lookups<R> for RowsByKey<K> {
     fn next<T>(
         &mut self,
         reader: &R,
@@ -119,7 +139,23 @@ impl<R: Reader> Lookups<R> for RowsByKey {
     ) -> Result<Option<T>, StoreError> {
         // The row exists: it did when the list was made, by the same reader.
         let keys = &mut self.keys;
-        self.ahead.next(reader, |rows| push(rows, keys.next().transpose()), visit)
+        self.ahead.next(reader, |rows| keys.push_next(rows), visit)
+    }
+}
+
+impl Divide for LookedUp<'_, &mut RowsByKey, Snapshot> {
+    type Part<'a>
+        = LookedUp<'a, RowsByKey<KeyPart<'a>>, Snapshot>
+    where
+        Self: 'a;
+
+    fn is_long(&self) -> Result<bool, StoreError> {
+        Ok(self.rows.keys.known_count() >= LOOKUP_COUNT_MIN)
+    }
+
+    fn parts(&self, count: usize) -> Result<Vec<Self::Part<'_>>, StoreError> {
+        let part = |keys| LookedUp { rows: RowsByKey::new(self.rows.table, keys), reader: self.reader };
+        Ok(self.rows.keys.parts(count).into_iter().map(part).collect())
     }
 }
 
@@ -134,6 +170,7 @@ fn push(rows: &mut Lookahead, key: Result<Option<RowKey>, StoreError>) -> Result
 
 /// The rows to which entries of an index lead, in the order of the entries.
 pub struct RowsByIndex<R: Reader> {
+    table: TableId,
     entries: R::Scan,
     ahead: Box<Ahead>,
     keys: Keys,
@@ -158,7 +195,7 @@ impl<R: Reader> RowsByIndex<R> {
     /// The rows of this table to which these entries lead.
     #[must_use]
     pub fn new(entries: R::Scan, table: TableId, keys: Keys) -> Self {
-        Self { entries, ahead: Box::new(Ahead::new(table)), keys, reversed: None }
+        Self { table, entries, ahead: Box::new(Ahead::new(table)), keys, reversed: None }
     }
 
     /// The rows of this table to which the entries of an index in a range lead. In reverse, entries
@@ -211,6 +248,28 @@ impl<R: Reader> Lookups<R> for RowsByIndex<R> {
             }
         };
         self.ahead.next(reader, push_next, visit)
+    }
+}
+
+impl Divide for LookedUp<'_, &mut RowsByIndex<Snapshot>, Snapshot> {
+    type Part<'a>
+        = LookedUp<'a, RowsByIndex<Snapshot>, Snapshot>
+    where
+        Self: 'a;
+
+    fn is_long(&self) -> Result<bool, StoreError> {
+        Ok(self.rows.entries.estimate()? >= LOOKUP_COUNT_MIN)
+    }
+
+    fn parts(&self, count: usize) -> Result<Vec<Self::Part<'_>>, StoreError> {
+        let RowsByIndex { table, entries, keys, reversed, .. } = &*self.rows;
+        if reversed.is_some() {
+            // Where one part ends, a run of entries with the same parts may go on.
+            return Ok(Vec::new());
+        }
+        let part =
+            |entries| LookedUp { rows: RowsByIndex::new(entries, *table, keys.clone()), reader: self.reader };
+        Ok(entries.parts(count)?.into_iter().map(part).collect())
     }
 }
 

@@ -13,21 +13,22 @@ use std::collections::BinaryHeap;
 use std::ops::{ControlFlow, Range};
 
 use pellucid_record::{Corrupt, Shapes};
-use pellucid_store::{Row, StoreError};
+use pellucid_store::{Lookahead, Row, StoreError};
 
 use crate::batch::{Batch, Entry};
 use crate::code::Code;
 use crate::column::Column;
-use crate::covered_rows::CoveredRows;
+use crate::covered_rows::{CoveredPart, CoveredRows};
 use crate::evaluate::found::Found;
 use crate::expression::Expression;
 use crate::fault::Fault;
 use crate::field::Number;
 use crate::merge::Merge;
 use crate::order::exact_cmp;
+use crate::rows::KeyList;
 use crate::runs::{RunReader, Runs, failed};
 use crate::stoppable::Pace;
-use crate::walk::{RowKey, Walk, damaged, for_each};
+use crate::walk::{RowKey, Walk, damaged, for_each, ranges};
 use crate::work::{Parallel, Stop, Work};
 
 /// The expressions that rows are sorted by, first to last.
@@ -336,5 +337,61 @@ impl Iterator for SortedKeys {
                 merge.next().map_err(|error| failed("read from", error)).transpose()
             }
         }
+    }
+}
+
+impl KeyList for SortedKeys {
+    fn push_next(&mut self, rows: &mut Lookahead) -> Result<bool, StoreError> {
+        if let SortedKeys::Listed(keys) = self {
+            return Ok(keys.next(|row| rows.push(row.key, row.spelling)).is_some());
+        }
+        let key = self.next().transpose()?;
+        if let Some(key) = &key {
+            rows.push(&key.code, &key.spelling);
+        }
+        Ok(key.is_some())
+    }
+}
+
+/// Keys of a list that follow each other.
+pub enum KeyPart<'a> {
+    /// Of a list of keys.
+    Listed(CoveredPart<'a>),
+    /// Of sorted rows.
+    Sorted(&'a Batch, Range<usize>),
+}
+
+impl SortedKeys {
+    /// How many keys are left; 0 if that is known only when they have been merged.
+    pub(crate) fn known_count(&self) -> u64 {
+        match self {
+            SortedKeys::Listed(keys) => keys.left() as u64,
+            SortedKeys::Sorted(_, wanted) => wanted.len() as u64,
+            SortedKeys::Merged(..) => 0,
+        }
+    }
+
+    /// Cuts the keys into `count` parts or fewer; none if they are still to be merged.
+    pub(crate) fn parts(&self, count: usize) -> Vec<KeyPart<'_>> {
+        match self {
+            SortedKeys::Listed(keys) => keys.cut_in(count).map(KeyPart::Listed).collect(),
+            SortedKeys::Sorted(batch, wanted) => {
+                ranges(wanted.clone(), count).map(|wanted| KeyPart::Sorted(batch, wanted)).collect()
+            }
+            SortedKeys::Merged(..) => Vec::new(),
+        }
+    }
+}
+
+impl KeyList for KeyPart<'_> {
+    fn push_next(&mut self, rows: &mut Lookahead) -> Result<bool, StoreError> {
+        let pushed = match self {
+            Self::Listed(keys) => keys.next(|row| rows.push(row.key, row.spelling)),
+            Self::Sorted(batch, wanted) => {
+                let entry = wanted.next().and_then(|place| batch.get(place));
+                entry.map(|entry| rows.push(entry.key, entry.spelling))
+            }
+        };
+        Ok(pushed.is_some())
     }
 }

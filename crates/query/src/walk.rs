@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use pellucid_record::Corrupt;
-use pellucid_store::{Reader, Row, Scan};
+use pellucid_store::{Reader, Row, Scan, StoreError};
 
 use crate::fault::Fault;
 use crate::stoppable::Pace;
@@ -19,6 +19,63 @@ pub trait Walk {
         &mut self,
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault>;
+}
+
+/// Rows that can be cut into parts, for several threads.
+pub trait Divide: Walk {
+    /// A walk over one part.
+    type Part<'a>: Walk + Send
+    where
+        Self: 'a;
+
+    /// Whether there are so many rows that several threads are done sooner than one.
+    ///
+    /// # Errors
+    /// Damage.
+    fn is_long(&self) -> Result<bool, StoreError>;
+
+    /// Cuts the rows, from the first on, into `count` consecutive parts or fewer, of about the same
+    /// size. A single part or none if it is not known where to cut.
+    ///
+    /// # Errors
+    /// Damage.
+    fn parts(&self, count: usize) -> Result<Vec<Self::Part<'_>>, StoreError>;
+}
+
+/// A scan of a table with fewer rows ends before threads have started.
+pub const SCAN_COUNT_MIN: u64 = 100_000;
+
+/// The same for rows that are looked up: finding one takes about ten times as long as the next one
+/// of a scan.
+pub const LOOKUP_COUNT_MIN: u64 = 10_000;
+
+/// The same for entries of an index that become rows in memory.
+pub const ENTRY_COUNT_MIN: u64 = 50_000;
+
+/// The least number of rows in a part of a list.
+const PART_COUNT_MIN: usize = 4096;
+
+/// Cuts `count` positions into `part_count` ranges or fewer, of about the same size.
+/// No range has fewer than `PART_COUNT_MIN`, but the last one.
+pub(crate) fn ranges(
+    count: std::ops::Range<usize>,
+    part_count: usize,
+) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let size = count.len().div_ceil(part_count.max(1)).max(PART_COUNT_MIN);
+    let end = count.end;
+    count.step_by(size).map(move |start| start..end.min(start + size))
+}
+
+impl Divide for Scan {
+    type Part<'a> = Self;
+
+    fn is_long(&self) -> Result<bool, StoreError> {
+        Ok(self.snapshot().count(self.table())? >= SCAN_COUNT_MIN)
+    }
+
+    fn parts(&self, count: usize) -> Result<Vec<Self>, StoreError> {
+        Scan::parts(self, count)
+    }
 }
 
 impl Walk for Scan {

@@ -23,7 +23,7 @@ use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
 use crate::values::home::Home;
 use crate::values::keys;
-use crate::work::threads::{caller, threads_for};
+use crate::work::threads::{caller, thread_count, threads_for};
 use crate::work::walks::{Source, Walked, of_fault};
 
 /// What is known about a query without running it.
@@ -249,7 +249,7 @@ fn weighed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
 }
 
 /// The number of threads that walk over the rows when the query is iterated; and the number for
-/// methods that ignore the order and have no limit, if these have to scan as well.
+/// methods that have no limit, if these take the same path.
 fn threads_text(
     table: &Bound<'_, Table>,
     spec: &Spec,
@@ -258,20 +258,20 @@ fn threads_text(
 ) -> PyResult<String> {
     let py = table.py();
     let on = |count| format!("on {}", errors::counted(count, "thread"));
+    let is_whole = spec.offset == 0 && spec.limit == u64::MAX && spec.filters.is_empty();
+    let in_parts = |count| format!("{}, on {count} where rows are counted, summed or grouped", on(1));
     let best = paths.and_then(|paths| paths.paths.first());
-    if best.is_some_and(|best| best.access != AccessPath::TableScan) {
-        return Ok(on(1));
+    if let Some(best) = best.filter(|best| best.access != AccessPath::TableScan) {
+        let is_reverse = matches!(best.access, AccessPath::OrderedWalk { is_reverse: true, .. });
+        let is_shared = is_whole && !is_reverse && !table.get().is_in_transaction(py);
+        let count = if is_shared && best.is_long() { thread_count() } else { 1 };
+        return Ok(if count > 1 { in_parts(count) } else { on(1) });
     }
     let Some(rows) = table.get().rows(py, bounds, false)? else { return Ok(on(1)) };
-    let count = threads_for(py, &Source { rows, selection: None })?;
+    let count = threads_for(py, &mut Source { rows, selection: None })?;
     if !spec.order.is_empty() {
         return Ok(on(count));
     }
-    let is_whole = spec.offset == 0 && spec.limit == u64::MAX && spec.filters.is_empty();
     let is_only_path = paths.is_none_or(|paths| paths.paths.len() == 1);
-    Ok(if count > 1 && is_whole && is_only_path {
-        format!("{}, on {count} where rows are counted, summed or grouped", on(1))
-    } else {
-        on(1)
-    })
+    Ok(if count > 1 && is_whole && is_only_path { in_parts(count) } else { on(1) })
 }

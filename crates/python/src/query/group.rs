@@ -24,6 +24,7 @@ use crate::values::scalars;
 use crate::work::plain;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work};
+use pellucid_query::work::PART_COUNT;
 
 /// The native aggregate. `node` is its expression, as it reads the rows that were found.
 fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> PyResult<group::Aggregate> {
@@ -371,6 +372,12 @@ impl Work for GroupUp {
 impl Parallel for GroupUp {
     fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> Result<Self::Result, Fault> {
         group::Groups::merge(parts, || stop.is_set())
+    }
+
+    fn part_count(&self) -> usize {
+        // Each part has most groups: with 16 parts for each of two threads, merging 1,000 groups of
+        // 100,000 rows took as long as reading the rows.
+        if self.columns.is_empty() { PART_COUNT } else { 4 }
     }
 
     fn in_parts(&self, _count: usize) -> Self {

@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use pellucid_query::exec::{Caller, threads};
+use pellucid_query::walk::Divide;
+use pellucid_query::work::PART_COUNT;
+use pellucid_query::{LookedUp, Selection};
+use pellucid_record::value::NoShapes;
+use pellucid_store::StoreError;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
@@ -25,8 +30,9 @@ static WANTED: AtomicUsize = AtomicUsize::new(0);
 /// many as there are processors for this process, 16 at most. Raises `ValueError` if it is less
 /// than 1.
 ///
-/// It holds for the whole process, from the next query on. Tables of fewer than 100,000 rows,
-/// tables in memory and the changed tables of a running transaction are walked by one thread.
+/// It holds for the whole process, from the next query on. Tables of fewer than 100,000 rows are
+/// scanned by one thread, as are tables in memory and the changed tables of a running transaction.
+/// Rows that an index finds are shared from 10,000 rows on.
 ///
 /// >>> import pellucid
 /// >>> pellucid.set_threads(1)
@@ -57,7 +63,8 @@ pub fn set_threads(count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
-fn thread_count() -> usize {
+/// The number of threads that share many rows.
+pub fn thread_count() -> usize {
     // The system is asked only once: it reads several files for the answer, which takes as long as
     // finding some rows by an index.
     static AVAILABLE: OnceLock<usize> = OnceLock::new();
@@ -72,10 +79,21 @@ fn thread_count() -> usize {
 ///
 /// # Errors
 /// What the store raises.
-pub fn threads_for(py: Python<'_>, source: &Source) -> PyResult<usize> {
-    let Rows::Pinned(scan) = &source.rows else { return Ok(1) };
-    let parts = threads::parts_of(scan, source.selection.as_ref(), thread_count());
-    Ok(parts.map_err(|error| store_errors::of_store(py, error))?.map_or(1, |(_, count)| count))
+pub fn threads_for(py: Python<'_>, source: &mut Source) -> PyResult<usize> {
+    fn count(rows: &impl Divide, selection: Option<&Selection>) -> Result<usize, StoreError> {
+        Ok(threads::parts_of(rows, selection, (thread_count(), PART_COUNT))?.map_or(1, |(_, count)| count))
+    }
+    let selection = source.selection.as_ref();
+    let count = match &mut source.rows {
+        Rows::Pinned(scan) => count(&**scan, selection),
+        Rows::Listed(snapshot, rows) => count(&LookedUp { rows: &mut **rows, reader: &*snapshot }, selection),
+        Rows::Indexed(snapshot, rows) => {
+            count(&LookedUp { rows: &mut **rows, reader: &*snapshot }, selection)
+        }
+        Rows::Covered(rows, _) => count(&**rows, selection),
+        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Fed(_) => Ok(1),
+    };
+    count.map_err(|error| store_errors::of_store(py, error))
 }
 
 /// How the executor runs queries: until a signal comes, on the wanted number of threads.
@@ -89,8 +107,26 @@ pub fn caller() -> Caller<'static> {
 /// Those of `over`.
 pub fn over_parts<W: Parallel>(py: Python<'_>, home: &Home, source: Source, work: W) -> PyResult<W::Result> {
     let Source { rows, selection } = source;
-    let Rows::Pinned(scan) = rows else { return over(py, home, Source { rows, selection }, work) };
     let on = (thread_count(), SIGNALS);
-    let done = callbacks::released(py, || threads::over_scan(*scan, selection, work, on));
+    let done = match rows {
+        Rows::Pinned(mut scan) => {
+            let snapshot = scan.snapshot().clone();
+            callbacks::released(py, || threads::over_rows(&mut *scan, selection, &snapshot.whole(), work, on))
+        }
+        Rows::Listed(snapshot, mut rows) => callbacks::released(py, || {
+            let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
+            threads::over_rows(&mut rows, selection, &snapshot.whole(), work, on)
+        }),
+        Rows::Indexed(snapshot, mut rows) => callbacks::released(py, || {
+            let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
+            threads::over_rows(&mut rows, selection, &snapshot.whole(), work, on)
+        }),
+        Rows::Covered(mut rows, _) => {
+            callbacks::released(py, || threads::over_rows(&mut *rows, selection, &NoShapes, work, on))
+        }
+        rows @ (Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Fed(_)) => {
+            return over(py, home, Source { rows, selection }, work);
+        }
+    };
     done.map_err(|fault| of_fault(py, home, fault))
 }

@@ -2,12 +2,14 @@
 //! which are not looked up.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pellucid_store::{Range, Reader, Row, TableId};
 
-use super::{AccessPaths, Answer, Executor, RowSet, evaluator_of_all, threads};
+use super::{AccessPaths, Answer, Executor, RowSet, evaluator_of_all};
 use crate::covered_rows::CoveredRows;
 use crate::covering::{EntryReader, over_entries};
 use crate::evaluate::Evaluator;
@@ -16,7 +18,7 @@ use crate::fault::Fault;
 use crate::index::Keys;
 use crate::plan::{AccessPath, CostedPath, Section};
 use crate::selection::Selection;
-use crate::walk::{Walk, for_each};
+use crate::walk::{ENTRY_COUNT_MIN, SCAN_COUNT_MIN, Walk, for_each};
 use crate::work::{Parallel, Stop, Work};
 
 /// The largest number of rows for which memory is reserved at the start: an estimate may be far
@@ -157,6 +159,7 @@ impl<R: Reader> Executor<'_, R> {
         let is_in_order = how.walk.is_some() || section.point_count == index.keys.count();
         let wanted = if is_in_order { how.wanted } else { u64::MAX };
         let room = section.entry_count().min(wanted).min(ROOM_MAX) as usize;
+        let is_sorted = how.walk.is_none() && (!how.is_unordered || index.definition.branches());
         let mut read = ReadEntries {
             reader: EntryReader::new(index.keys.clone(), how.has_values),
             range: (!self.is_whole).then(|| self.range.clone()),
@@ -166,14 +169,26 @@ impl<R: Reader> Executor<'_, R> {
             row_count_max: if how.is_short { ENTRY_COUNT_SHORT } else { usize::MAX },
             is_reverse: how.walk == Some(true),
             rows: CoveredRows::with_room(room),
+            part: None,
             start: 0,
             run: (0, Vec::new()),
             entry_count: 0,
             is_complete: true,
         };
+        // If all entries are wanted, it does not matter which thread reads them.
+        let count_of_range = section.entry_count() / section.ranges.len().max(1) as u64;
+        let is_shared = !how.is_short
+            && wanted == u64::MAX
+            && how.walk != Some(true)
+            && count_of_range >= ENTRY_COUNT_MIN;
         for range in &section.ranges {
             read = if how.is_short {
                 read.search(self.reader, index.info.id, range.clone())?
+            } else if is_shared {
+                let entries = RowSet::Scan(self.reader.scan(index.info.id, range, false)?);
+                let part = read.emptied(is_sorted);
+                let part = self.run_parallel(entries, Selection::of(None), part)?;
+                read.joined(part)
             } else {
                 self.run_scan(index.info.id, (range, read.is_reverse), read)?
             };
@@ -183,7 +198,7 @@ impl<R: Reader> Executor<'_, R> {
         }
         let ReadEntries { mut rows, entry_count, .. } = read;
         // Rows that are only counted need no order, but each must be there once.
-        if how.walk.is_none() && (!how.is_unordered || index.definition.branches()) {
+        if is_sorted {
             rows.put_in_order();
         }
         if let Some(meter) = &self.request.meter {
@@ -201,7 +216,7 @@ impl<R: Reader> Executor<'_, R> {
         let Some(section) = path.access.section() else { return Ok(None) };
         let index = self.indexes.get(section.index).filter(|index| !index.definition.branches());
         let Some(index) = index else { return Ok(None) };
-        let is_long = section.entry_count() >= threads::ROW_COUNT_MIN;
+        let is_long = section.entry_count() >= SCAN_COUNT_MIN;
         let mut count = 0;
         for range in &section.ranges {
             let mut selection = Selection::of(None);
@@ -221,6 +236,7 @@ impl<R: Reader> Executor<'_, R> {
 }
 
 /// Reads rows from the entries of one range after another.
+#[derive(Clone)]
 struct ReadEntries {
     reader: EntryReader,
     /// The range that keys must be in.
@@ -236,6 +252,8 @@ struct ReadEntries {
     /// order of keys.
     is_reverse: bool,
     rows: CoveredRows,
+    /// What is known beside the part of a range that is read; None if all ranges are read in turn.
+    part: Option<ReadPart>,
     /// The number of rows of the ranges before.
     start: usize,
     /// The start of the current run of entries with the same parts, and these parts.
@@ -243,6 +261,21 @@ struct ReadEntries {
     entry_count: u64,
     /// False once an entry cannot give its row, or if there are too many.
     is_complete: bool,
+}
+
+/// What the reader of a part of a range knows beside the part.
+#[derive(Clone)]
+struct ReadPart {
+    /// The size of the rows that other parts and the ranges before have.
+    others_size: Arc<AtomicUsize>,
+    /// Whether the thread that reads the part sorts its rows by key.
+    is_sorted: bool,
+}
+
+impl ReadPart {
+    fn others_size(&self) -> usize {
+        self.others_size.load(Ordering::Relaxed).min(SIZE_MAX)
+    }
 }
 
 impl ReadEntries {
@@ -268,8 +301,9 @@ impl ReadEntries {
         if self.range.as_ref().is_some_and(|range| !range.contains(entry.key)) {
             return ControlFlow::Continue(());
         }
+        let others_size = self.part.as_ref().map_or(0, ReadPart::others_size);
         self.is_complete = !(self.has_span && self.reader.has_complex(&entry))
-            && rows.size() <= SIZE_MAX
+            && rows.size() <= SIZE_MAX - others_size
             && rows.len() - self.start < self.row_count_max
             && self.reader.add_row(&entry, rows);
         if !self.is_complete {
@@ -281,6 +315,33 @@ impl ReadEntries {
             rows.pop();
         }
         if is_enough(rows) && !self.is_reverse { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The same without rows, for a range or a part of it.
+    fn emptied(&self, is_sorted: bool) -> Self {
+        let part = Some(ReadPart { others_size: Arc::new(AtomicUsize::new(self.rows.size())), is_sorted });
+        Self {
+            reader: self.reader.clone(),
+            range: self.range.clone(),
+            condition: self.condition.clone(),
+            rows: CoveredRows::default(),
+            part,
+            start: 0,
+            run: (0, Vec::new()),
+            entry_count: 0,
+            ..*self
+        }
+    }
+
+    /// Adds the rows of a later range, or of a later part of the range.
+    fn joined(mut self, other: Self) -> Self {
+        self.entry_count += other.entry_count;
+        self.is_complete &=
+            other.is_complete && self.rows.size().saturating_add(other.rows.size()) <= SIZE_MAX;
+        if self.is_complete {
+            self.rows.append(other.rows);
+        }
+        self
     }
 
     /// Finds each entry of a range by a search: for one or two that takes less than a scan.
@@ -305,7 +366,21 @@ impl Work for ReadEntries {
         if self.is_reverse {
             self.rows.turn(self.run.0);
         }
+        if let Some(part) = &self.part {
+            if part.is_sorted {
+                self.rows.put_in_order();
+            }
+            // If the whole is not complete, the other parts need no rows.
+            let size = if self.is_complete { self.rows.size() } else { SIZE_MAX };
+            part.others_size.fetch_add(size, Ordering::Relaxed);
+        }
         Ok(self)
+    }
+}
+
+impl Parallel for ReadEntries {
+    fn merge(&self, parts: Vec<Self>, _stop: Stop<'_>) -> Result<Self, Fault> {
+        Ok(parts.into_iter().fold(self.clone(), Self::joined))
     }
 }
 

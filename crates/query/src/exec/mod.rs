@@ -287,7 +287,7 @@ impl<'a, R: Reader> Executor<'a, R> {
         }
     }
 
-    /// Like `run_over`, but on several threads if the rows are those of a long scan.
+    /// Like `run_over`, but on several threads if the rows are many.
     fn run_parallel<W: Parallel>(
         &self,
         rows: RowSet<R>,
@@ -295,11 +295,21 @@ impl<'a, R: Reader> Executor<'a, R> {
         work: W,
     ) -> Result<W::Result, Fault> {
         let Caller { thread_count, stop } = self.caller;
+        let on = (thread_count, stop);
         match rows {
             RowSet::Scan(scan) => match R::into_pinned(scan) {
-                Ok(scan) => threads::over_scan(scan, Some(selection), work, (thread_count, stop)),
+                Ok(mut scan) => {
+                    let snapshot = scan.snapshot().clone();
+                    threads::over_rows(&mut scan, Some(selection), &snapshot.whole(), work, on)
+                }
                 Err(scan) => self.run_over(RowSet::Scan(scan), selection, work),
             },
+            RowSet::Keys(keys) if R::IS_COMMITTED => {
+                let snapshot = self.reader.committed()?;
+                let rows = &mut RowsByKey::new(self.table, keys);
+                let mut rows = LookedUp { rows, reader: &snapshot };
+                threads::over_rows(&mut rows, Some(selection), &snapshot.whole(), work, on)
+            }
             rows => self.run_over(rows, selection, work),
         }
     }

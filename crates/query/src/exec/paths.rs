@@ -8,13 +8,14 @@ use pellucid_store::Reader;
 use super::entries::Reading;
 use super::probe::RowStatistics;
 use super::table_index::{TableIndex, candidates};
-use super::{Executor, has_decimals, threads};
+use super::{Executor, has_decimals};
 use crate::covered_rows::CoveredRows;
 use crate::expression::{Comparison, Kind, Node};
 use crate::fault::Fault;
 use crate::key_range;
 use crate::plan::spans::operand;
 use crate::plan::{self, AccessPath, Candidate, CostedPath, Probe, Question, Section, section};
+use crate::walk::LOOKUP_COUNT_MIN;
 
 /// A table with fewer rows is scanned in less time than a path is chosen.
 pub const ROW_COUNT_MIN: u64 = 100;
@@ -165,7 +166,7 @@ impl<R: Reader> Executor<'_, R> {
         // are cut by an offset or a limit are not.
         let is_parallel =
             !order.is_empty() || request.is_parallel && request.limit == u64::MAX && request.offset == 0;
-        let is_parallel = is_parallel && R::IS_COMMITTED && row_count >= threads::ROW_COUNT_MIN;
+        let is_parallel = is_parallel && R::IS_COMMITTED && row_count >= LOOKUP_COUNT_MIN;
         let question = Question {
             conditions: &self.conditions,
             // An index has its order over the whole table.

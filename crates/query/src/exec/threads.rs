@@ -1,9 +1,9 @@
-//! Shares a walk over a large table among several threads.
+//! Shares a walk over many rows among several threads.
 //!
-//! The walk is cut where the file's tree has branches, in more parts than there are threads. Each
-//! thread takes the next part when it is done with one, because parts differ in size and other
-//! programs use the processors too. The calling thread works as well, and asks its caller whether
-//! to stop.
+//! A scan is cut where the file's tree has branches, as are the entries of an index that is walked
+//! along, and a list of keys or rows anywhere; in more parts than there are threads. Each thread
+//! takes the next part when it is done with one, because parts differ in size and other programs
+//! use the processors too. The calling thread works as well, and asks its caller whether to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,73 +12,71 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pellucid_record::Shapes;
-use pellucid_store::{Scan, StoreError};
+use pellucid_store::StoreError;
 
 use crate::fault::Fault;
 use crate::selection::Selection;
+use crate::walk::{Divide, Walk};
 use crate::work::{Parallel, Stop, Work};
 
-/// A walk over a table with fewer rows ends before threads have started.
-pub const ROW_COUNT_MIN: u64 = 100_000;
-/// Parts of a walk for each thread. Two threads that count the same rows use no more processor time
-/// together than one does, so they do not wait for each other. What is lost is the start of the
-/// threads, and the end, when a thread has no part left: with 8 parts for each thread that was 6 %
-/// of a count of a million rows.
-const PARTS: usize = 16;
 /// Time between two checks whether to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Cuts a walk into parts, and says how many threads share them. None if one thread walks over all
-/// rows.
+/// Parts of a walk, and the number of threads for them.
+type Parts<P> = (Vec<P>, usize);
+
+/// Cuts a walk into `part_count` parts for each thread, and says how many threads share them. None
+/// if one thread walks over all rows.
 ///
 /// # Errors
 /// When the engine's pages are damaged.
-pub fn parts_of(
-    scan: &Scan,
+pub fn parts_of<'r, D: Divide>(
+    rows: &'r D,
     selection: Option<&Selection>,
-    thread_count: usize,
-) -> Result<Option<(Vec<Scan>, usize)>, StoreError> {
+    (thread_count, part_count): (usize, usize),
+) -> Result<Option<Parts<D::Part<'r>>>, StoreError> {
     if selection.is_some_and(|selection| selection.offset > 0 || selection.limit < u64::MAX) {
         // With an offset or a limit, a row is wanted or not depending on the rows before it.
         return Ok(None);
     }
-    if thread_count == 1 || scan.snapshot().count(scan.table())? < ROW_COUNT_MIN {
+    if thread_count == 1 || !rows.is_long()? {
         return Ok(None);
     }
-    let parts = scan.parts(thread_count * PARTS)?;
+    let parts = rows.parts(thread_count * part_count)?;
     let count = parts.len().min(thread_count);
     Ok((count > 1).then_some((parts, count)))
 }
 
-/// Runs work over a scan, on several threads if it has many rows.
+/// Runs work over rows, on several threads if they are many.
 ///
 /// # Errors
 /// As [`Work::run`].
-pub fn over_scan<W: Parallel>(
-    mut scan: Scan,
+pub fn over_rows<W: Parallel, S: Shapes + Sync>(
+    rows: &mut impl Divide,
     mut selection: Option<Selection>,
+    shapes: &S,
     work: W,
     (thread_count, stop): (usize, Stop<'_>),
 ) -> Result<W::Result, Fault> {
-    let snapshot = scan.snapshot().clone();
-    let whole = snapshot.whole();
-    if let Some((parts, thread_count)) = parts_of(&scan, selection.as_ref(), thread_count)? {
+    if let Some((parts, thread_count)) =
+        parts_of(rows, selection.as_ref(), (thread_count, work.part_count()))?
+    {
         let shared = work.in_parts(parts.len());
-        match in_threads(parts, (thread_count, stop), selection.as_ref(), &whole, &shared) {
+        match in_threads(parts, (thread_count, stop), selection.as_ref(), shapes, &shared) {
             // One thread needs less memory, as it has each group once: it tries again alone.
             Err(Fault::Groups(_)) => {}
             done => return done,
         }
     }
-    work.run_over(&mut scan, selection.as_mut(), &whole, stop)
+    work.run_over(rows, selection.as_mut(), shapes, stop)
 }
 
 /// The number of a part, and its result.
 type Done<R> = (usize, Result<R, Fault>);
 
 /// What the threads share.
-struct Shared<'a, W: Work, S> {
-    parts: Vec<Mutex<Option<Scan>>>,
+struct Shared<'a, P, W: Work, S> {
+    parts: Vec<Mutex<Option<P>>>,
     /// The next part to take.
     next: AtomicUsize,
     is_stopped: AtomicBool,
@@ -88,7 +86,7 @@ struct Shared<'a, W: Work, S> {
     work: &'a W,
 }
 
-impl<W: Parallel, S: Shapes + Sync> Shared<'_, W, S> {
+impl<P: Walk + Send, W: Parallel, S: Shapes + Sync> Shared<'_, P, W, S> {
     /// Takes part after part. True if this thread asked `stop` and has to stop.
     fn run(&self, stop: Stop<'_>) -> bool {
         // The work itself asks whether to stop, but not in parts that are done before its first
@@ -119,8 +117,8 @@ impl<W: Parallel, S: Shapes + Sync> Shared<'_, W, S> {
     }
 }
 
-fn in_threads<W: Parallel, S: Shapes + Sync>(
-    parts: Vec<Scan>,
+fn in_threads<P: Walk + Send, W: Parallel, S: Shapes + Sync>(
+    parts: Vec<P>,
     (thread_count, stop): (usize, Stop<'_>),
     selection: Option<&Selection>,
     shapes: &S,

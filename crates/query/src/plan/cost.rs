@@ -8,13 +8,14 @@
 
 use super::spans::{is_equality, operand};
 use crate::expression::{Expression, Kind, Node, Source};
+use crate::walk::{ENTRY_COUNT_MIN, LOOKUP_COUNT_MIN, SCAN_COUNT_MIN};
 
 /// The costs of the steps of access paths, for one table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     /// The number of rows of the table.
     pub(super) row_count: f64,
-    /// The number of threads that a scan uses.
+    /// The number of threads that share many rows.
     pub(super) thread_count: f64,
 }
 
@@ -72,7 +73,12 @@ const PAGE: f64 = 21.0;
 impl Costs {
     /// The cost to test all rows of a scan, and to read the sort code of those that pass.
     pub(super) fn scan(&self, row_count: f64, tests: f64) -> f64 {
-        row_count * (SCAN_ROW + tests) / self.thread_count
+        row_count * (SCAN_ROW + tests) / self.sharing(self.row_count, SCAN_COUNT_MIN)
+    }
+
+    /// The number of threads for this many rows or entries, if `least` of them are shared.
+    fn sharing(&self, count: f64, least: u64) -> f64 {
+        if count >= least as f64 { self.thread_count } else { 1.0 }
     }
 
     /// The cost of one row of a scan.
@@ -81,32 +87,33 @@ impl Costs {
     }
 
     /// The cost to read the entries of some ranges.
-    pub(super) fn entries(range_count: usize, entry_count: f64) -> f64 {
-        RANGE * range_count as f64 + ENTRY * entry_count
+    pub(super) fn entries(&self, range_count: usize, entry_count: f64) -> f64 {
+        RANGE * range_count as f64 + ENTRY * entry_count / self.sharing(entry_count, ENTRY_COUNT_MIN)
     }
 
     /// The cost to count the entries of some ranges.
-    pub(super) fn counted(range_count: usize, entry_count: f64) -> f64 {
-        RANGE * range_count as f64 + COUNTED * entry_count
+    pub(super) fn counted(&self, range_count: usize, entry_count: f64) -> f64 {
+        RANGE * range_count as f64 + COUNTED * entry_count / self.sharing(entry_count, SCAN_COUNT_MIN)
     }
 
     /// The cost to read rows from the entries of some ranges of a covering index, with this many
     /// parts.
-    pub(super) fn covered(range_count: usize, entry_count: f64, part_count: usize) -> f64 {
+    pub(super) fn covered(&self, range_count: usize, entry_count: f64, part_count: usize) -> f64 {
         let more = COVERED_PART * part_count.saturating_sub(1) as f64;
-        RANGE * range_count as f64 + (COVERED + more) * entry_count
+        RANGE * range_count as f64
+            + (COVERED + more) * entry_count / self.sharing(entry_count, ENTRY_COUNT_MIN)
     }
 
     /// The cost to sort keys.
-    pub(super) fn keys_in_order(count: f64) -> f64 {
-        SORT_STEP * count * count.max(2.0).log2()
+    pub(super) fn keys_in_order(&self, count: f64) -> f64 {
+        SORT_STEP * count * count.max(2.0).log2() / self.sharing(count, ENTRY_COUNT_MIN)
     }
 
     /// The cost to look rows up by their keys, sorted or not, and to test them.
     pub(super) fn fetch(&self, count: f64, is_in_order: bool, tests: f64) -> f64 {
         let far = (self.row_count / FETCH_CACHED).max(1.0).log2() * FETCH_FAR;
         let shared = if is_in_order { (count * PAGE / self.row_count.max(1.0)).min(1.0) } else { 0.0 };
-        count * (FETCH + far * (1.0 - shared / 2.0) + tests)
+        count * (FETCH + far * (1.0 - shared / 2.0) + tests) / self.sharing(count, LOOKUP_COUNT_MIN)
     }
 
     /// The cost to look up this many rows along an index, and to test them.

@@ -22,6 +22,7 @@ pub mod spans;
 use pellucid_store::Range;
 
 use crate::expression::Node;
+use crate::walk::{ENTRY_COUNT_MIN, LOOKUP_COUNT_MIN};
 use cost::Costs;
 use count::Counted;
 pub use paths::is_in_order;
@@ -50,7 +51,7 @@ pub struct Question<'a> {
     pub row_count: u64,
     /// The number of rows that a scan would read.
     pub scan_count: u64,
-    /// The number of threads that a scan would use.
+    /// The number of threads that share the rows, if they are many.
     pub thread_count: usize,
 }
 
@@ -128,6 +129,13 @@ impl CostedPath {
     /// A path to rows whose keys are known, which costs nothing more.
     pub(crate) fn known(access: AccessPath, settled: Vec<bool>, key_count: usize) -> Self {
         Self { access, settled, is_covered: false, estimate: key_count as f64, cost: 0.0, end: None }
+    }
+
+    /// Whether it is expected to lead to so many rows that several threads share them.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        let least = if self.is_covered { ENTRY_COUNT_MIN } else { LOOKUP_COUNT_MIN };
+        self.estimate >= least as f64
     }
 
     /// The largest cost that the path may have.

@@ -159,18 +159,19 @@ impl Planner<'_, '_> {
     fn covered(&self, section: &Section, is_counted: bool) -> f64 {
         let (range_count, count) = (section.ranges.len(), section.estimate);
         if is_counted {
-            Costs::counted(range_count, count)
+            self.costs.counted(range_count, count)
         } else {
-            Costs::covered(range_count, count, self.part_count(section))
+            self.costs.covered(range_count, count, self.part_count(section))
         }
     }
 
     /// The number of keys to which a path leads, and the cost to gather and sort them.
     fn gather(&self, access: &AccessPath) -> (f64, f64) {
         let of_section = |section: &Section| {
-            let (count, read) = (section.estimate, Costs::entries(section.ranges.len(), section.estimate));
+            let (count, read) =
+                (section.estimate, self.costs.entries(section.ranges.len(), section.estimate));
             let is_sorted = section.is_in_key_order(self.part_count(section));
-            (count, if is_sorted { read } else { read + Costs::keys_in_order(count) })
+            (count, if is_sorted { read } else { read + self.costs.keys_in_order(count) })
         };
         match access {
             AccessPath::IndexRange(section) | AccessPath::OrderedWalk { section, .. } => of_section(section),
@@ -186,7 +187,7 @@ impl Planner<'_, '_> {
                     .iter()
                     .map(of_section)
                     .fold((0.0, 0.0), |(count, cost), (more, gathered)| (count + more, cost + gathered));
-                (count, cost + Costs::keys_in_order(count))
+                (count, cost + self.costs.keys_in_order(count))
             }
             AccessPath::TableScan | AccessPath::KeyLookup(_) => (0.0, 0.0),
         }

@@ -263,6 +263,14 @@ impl Scan {
         self.table
     }
 
+    /// Roughly how many rows the whole walk has.
+    ///
+    /// # Errors
+    /// As [`Snapshot::estimate`].
+    pub fn estimate(&self) -> Result<u64, StoreError> {
+        self.snapshot().estimate(self.table, &self.range.whole)
+    }
+
     /// The same walk from its begin, cut into `count` consecutive parts or fewer of about the same
     /// size, for several threads at once. A single part if the walk goes backwards or the engine
     /// does not know where to cut.
