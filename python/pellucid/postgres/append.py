@@ -212,11 +212,11 @@ class Appending(Saving):
 
 
 def are_columns(values: object) -> bool:
-    """Whether these are columns of Arrow, such as a DataFrame. Queries give rows, so that a copy is exact."""
+    """Whether these are columns of Arrow, and nothing of pellucid, so that a copy is exact."""
+    if isinstance(values, pellucid.Query | pellucid.Table | pellucid.Database | pellucid.Snapshot):
+        return False
     kind = type(values)
-    return kind not in (pellucid.Query, pellucid.Table) and (
-        hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
-    )
+    return hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
 
 
 def refuse_one_row(values: object) -> None:

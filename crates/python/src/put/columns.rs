@@ -17,11 +17,13 @@ use pellucid_store::{StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 
+use crate::database::Database;
 use crate::errors;
 use crate::hot::arrow::{Broken, Incoming};
 use crate::hot::callbacks;
 use crate::put::write::{check_same, no_next};
 use crate::query::handle::Query;
+use crate::snapshot::SnapshotHandle;
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::dates;
@@ -35,9 +37,13 @@ const SLICE_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// Whether an object offers Arrow columns: true as a stream, false as one array, None not at all.
 pub fn hands_over(object: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-    // Queries and tables of pellucid are stored as rows, so that a copy from table to table is
-    // exact.
-    if object.is_exact_instance_of::<Query>() || object.is_exact_instance_of::<Table>() {
+    // What pellucid itself stores is not taken by columns, so that a copy from table to table is
+    // exact: a query gives rows, and a mapping is refused as one.
+    let is_own = object.is_instance_of::<Query>()
+        || object.is_instance_of::<Table>()
+        || object.is_instance_of::<Database>()
+        || object.is_instance_of::<SnapshotHandle>();
+    if is_own {
         return Ok(None);
     }
     let class = object.get_type();
