@@ -23,7 +23,7 @@ use crate::values::names::ShapeNames;
 use crate::values::node::Node;
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::{alloc, row_errors, scalars};
+use crate::values::{alloc, row_errors, scalars, shortened};
 
 /// How many elements of a set, or keys of a dict, are added between two checks for signals.
 const ADDED_BETWEEN_SIGNALS: u32 = 64;
@@ -138,7 +138,7 @@ pub fn element_handles<'py>(
 
 /// The object of a slot that is not a container.
 fn scalar<'py>(py: Python<'py>, reading: &Reading<'_>, slot: Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let decoder = Decoder::new(py, reading);
+    let decoder = Decoder::<false>::new(py, reading);
     let object = decoder.slot(&slot, 0)?;
     // SAFETY: a new reference, made above.
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
@@ -187,14 +187,26 @@ pub fn plain_at<'py>(
     slot: &Slot<'_>,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let decoder = Decoder::new(py, reading);
+    let decoder = Decoder::<false>::new(py, reading);
     let object = decoder.slot(slot, depth)?;
     // SAFETY: a new reference, made above.
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
-/// Makes plain objects from one row.
-struct Decoder<'a, 'py> {
+/// The text of `repr` for the dict or list at a place: that of its plain value, but a stand-in
+/// takes the place of each long string, and of each large value, which is not read.
+pub fn brief_text(py: Python<'_>, node: &Node) -> PyResult<String> {
+    let place = node.container(py)?;
+    let reading = Reading::new(&node.row);
+    let decoder = Decoder::<true>::new(py, &reading);
+    let object = decoder.slot(&Slot::Container(place), 1)?;
+    // SAFETY: a new reference, made above.
+    let value = unsafe { Bound::from_owned_ptr(py, object) };
+    Ok(value.repr()?.to_string())
+}
+
+/// Makes plain objects from one row; with `BRIEF`, those that `repr` shows.
+struct Decoder<'a, 'py, const BRIEF: bool> {
     py: Python<'py>,
     reading: &'a Reading<'a>,
     row: &'a GilRc<Row>,
@@ -235,7 +247,7 @@ pub fn unhashable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
     wrapped
 }
 
-impl<'a, 'py> Decoder<'a, 'py> {
+impl<'a, 'py, const BRIEF: bool> Decoder<'a, 'py, BRIEF> {
     #[inline]
     fn new(py: Python<'py>, reading: &'a Reading<'a>) -> Self {
         Self { py, reading, row: reading.row(), bytes: reading.bytes() }
@@ -259,6 +271,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
     /// A new object for the slot; `depth` counts the containers around it.
     #[inline]
     fn slot(&self, slot: &Slot<'_>, depth: u32) -> PyResult<Object> {
+        if BRIEF && let Some(shortened) = shortened::of_slot(self.py, slot)? {
+            return Ok(shortened.into_ptr());
+        }
         // SAFETY: these make new objects from plain values, with the GIL held.
         let object = unsafe {
             match *slot {
@@ -307,6 +322,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
     /// without a function call, and without a result that goes through memory.
     #[inline(always)]
     fn next_simple(&self, walker: &mut Walker) -> Option<PyResult<Object>> {
+        if BRIEF {
+            return None;
+        }
         let simple = walker.next_simple(self.bytes)?;
         // SAFETY: these make new objects from plain values, with the GIL held.
         let object = unsafe {

@@ -36,4 +36,5 @@ pub mod record_list;
 pub mod row;
 pub mod row_errors;
 pub mod scalars;
+pub mod shortened;
 pub mod views;

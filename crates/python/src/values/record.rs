@@ -298,7 +298,7 @@ impl Record {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let text = to_dict(slf).and_then(|value| Ok(value.repr()?.to_string()));
+        let text = decode::brief_text(slf.py(), &slf.get().node);
         errors::shown(slf.py(), "Record", text)
     }
 

@@ -339,7 +339,7 @@ impl RecordList {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let text = to_list(slf).and_then(|value| Ok(value.repr()?.to_string()));
+        let text = decode::brief_text(slf.py(), &slf.get().node);
         errors::shown(slf.py(), "RecordList", text)
     }
 
