@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import copy
 from typing import Any
 
@@ -279,12 +280,12 @@ def test_tables_are_made_listed_renamed_and_dropped(db: Database) -> None:
     assert len(db.table("a")) == 0
     with pytest.raises(ValueError, match="exists"):
         db.rename_table("z", "b")
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="has no table 'nowhere'; it has 'b', 'default', 'z'"):
         db.rename_table("nowhere", "c")
     db.drop_table("b")
     assert "b" not in db.tables()
     assert len(db.table("b")) == 0
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="has no table 'b'; it has 'default', 'z'"):
         db.drop_table("b")
     db.table("b")["k2"] = 1
     assert db.table("b") == {"k2": 1}
@@ -315,6 +316,58 @@ def test_reprs_say_what_it_is(db: Database) -> None:
     assert "Table 'default'" in repr(db.table("default")).replace('"', "'")
     assert "1 row" in repr(db.table("default"))
     assert repr(db).startswith("<pellucid.Database ")
+
+
+def test_a_long_value_is_shortened_where_a_record_is_shown(db: Database) -> None:
+    row = {
+        "name": "x" * 1000,
+        "text": "\u00e9'" * 501,
+        "bytes": bytes(1001),
+        "array": bytearray(b"ab" * 501),
+        "deep": [{"t": ("y" * 5000, {"z" * 2000})}],
+        "short": "\u00fc" * 900,
+        "photo": b"\1" * 5_000_000,
+        "book": "w" * 40_000,
+    }
+    db["k"] = row
+    text = repr(db["k"])
+    begin = "\u00e9'" * 30
+    expected = {
+        "name": repr("x" * 1000),
+        "text": f'<str, 1002 characters: "{begin}"...>',
+        "bytes": f"<bytes, 1001 bytes: {bytes(60)!r}...>",
+        "array": f"<bytearray, 1002 bytes: {b'ab' * 30!r}...>",
+        "deep": f"[{{'t': (<str, 5000 characters: '{'y' * 60}'...>, "
+        f"{{<str, 2000 characters: '{'z' * 60}'...>}})}}]",
+        "short": repr("\u00fc" * 900),
+        "photo": "<bytes, 5000000 bytes, stored apart>",
+        "book": "<str, 40000 bytes, stored apart>",
+    }
+    assert text == "{" + ", ".join(f"{name!r}: {shown}" for name, shown in expected.items()) + "}"
+    assert repr(db["k"].deep) == expected["deep"]
+    assert str(db["k"]) == text
+    # What is shown is all that changes.
+    assert db["k"] == row
+    assert db["k"].to_dict() == row
+
+
+def test_what_pellucid_stores_is_not_appended_by_columns(db: Database) -> None:
+    # By columns, a set would become a list.
+    other = pellucid.open(":memory:")
+    other["k"] = {"tags": {"a"}}
+    sources = [db, db.table("t"), other, other.table("default"), other.snapshot()]
+    if hasattr(db, "snapshot"):
+        sources.append(db.snapshot())
+    for source in sources:
+        with pytest.raises(TypeError, match=r"extend\(other.values\(\)\) appends its rows"):
+            db.table("copy").extend(source)
+    db.table("copy").extend(other.values())
+    assert db.table("copy")[0].to_dict() == {"tags": {"a"}}
+    with (
+        contextlib.closing(pellucid.open(":memory:")) as third,
+        pytest.raises(TypeError, match="gives its keys"),
+    ):
+        third.extend(db)
 
 
 def test_a_table_is_copied_by_making_a_dict_of_it(table: Any) -> None:

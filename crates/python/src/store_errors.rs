@@ -29,7 +29,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     let message = error.to_string();
     let class = match &error {
         StoreError::Stopped => return stopped(py),
-        StoreError::NoSuchTable { table } => return PyKeyError::new_err(table.clone()),
+        StoreError::NoSuchTable { .. } => return PyKeyError::new_err(message),
         StoreError::NoMemory { .. } => return PyMemoryError::new_err(message),
         StoreError::TableExists { .. }
         | StoreError::OtherCompression { .. }

@@ -383,6 +383,11 @@ impl Database {
             .ok_or_else(|| self.corrupt(&format!("large value {id}"), "it is shorter than its check"))
     }
 
+    /// The error of a table that was dropped, of which only the id is known.
+    pub(crate) fn no_table(&self, table: TableId) -> StoreError {
+        StoreError::NoSuchTable { path: self.path.clone(), table: table.0.to_string(), others: None }
+    }
+
     /// The error for a row whose cell cannot be parsed.
     #[cold]
     pub(crate) fn damaged_row(&self, table: TableId, row_key: &[u8]) -> StoreError {

@@ -186,8 +186,12 @@ pub enum StoreError {
     },
     /// No table has this name, or it was dropped.
     NoSuchTable {
+        /// The database.
+        path: String,
         /// Its name, or its id if the name is not known.
         table: String,
+        /// The names of the tables that there are, if they were asked for.
+        others: Option<Vec<String>>,
     },
     /// The table of this handle was dropped; another table may have its name.
     TableDropped {
@@ -489,7 +493,7 @@ impl StoreError {
             }
             Self::HistoryGone { path, since, oldest: other }
             | Self::VersionAhead { path, since, version: other } => fmt_versions(out, path, *since, *other),
-            Self::NoSuchTable { table } => write!(out, "no table '{table}'"),
+            Self::NoSuchTable { path, table, others } => fmt_missing(out, path, table, others.as_deref()),
             Self::TableDropped { table } => {
                 write!(out, "table '{table}' has been dropped since it was opened")
             }
@@ -550,6 +554,7 @@ impl StoreError {
             }
             Self::DiskFull { .. } => "nothing of this was written: make room, and try again",
             Self::TargetExists { .. } => "delete it first, or choose another name",
+            Self::TableExists { .. } => "drop it first, or choose another name",
             Self::TooManyReaders { .. } => "close some, or copy records that are kept",
             Self::TableDropped { .. } => {
                 "open the name again, for a new table or one that has got the name since"
@@ -558,7 +563,6 @@ impl StoreError {
                 "read the tables in a snapshot and watch from its version; keep= keeps changes for longer"
             }
             Self::VersionAhead { .. } => "read the tables in a snapshot and watch from its version",
-            Self::NoSuchTable { .. } => "it was never created, or was dropped",
             Self::TooLarge { .. } => "split it, or keep it in a file",
             Self::KeyCollision { .. } => "change or shorten it",
             Self::NoSuchBlob { .. } => "read the record again",
@@ -651,6 +655,18 @@ fn fmt_strange(out: &mut fmt::Formatter<'_>, path: &str, what: &str) -> fmt::Res
         out,
         "'{path}' is {what}: the database beside it keeps a file of its own under that name, and opens nothing but a regular file there, through no link"
     )
+}
+
+fn fmt_missing(
+    out: &mut fmt::Formatter<'_>,
+    path: &str,
+    table: &str,
+    others: Option<&[String]>,
+) -> fmt::Result {
+    write!(out, "{path} has no table '{}'", table.escape_debug())?;
+    let Some(others) = others else { return Ok(()) };
+    let others: Vec<_> = others.iter().map(|name| format!("'{}'", name.escape_debug())).collect();
+    write!(out, "; it has {}", if others.is_empty() { "none".to_owned() } else { others.join(", ") })
 }
 
 fn fmt_other(out: &mut fmt::Formatter<'_>, table: &str, is_compressed: bool) -> fmt::Result {

@@ -207,13 +207,22 @@ class Database(Mapping, Source):
         """Return the names of all tables, in order."""
         return self._with_session(self._catalog.names)
 
+    def _no_table(self, session: Session, name: str) -> KeyError:
+        others = ", ".join(map(repr, self._catalog.names(session)))
+        return KeyError(f"{session.place.shown} has no table {name!r}; it has {others or 'none'}")
+
     def drop_table(self, name: str) -> None:
         """Drop a table with its rows. Raises `KeyError` if there is none."""
         self._check_writable()
         name = name_of(name, "name")
-        layout = self._changing_tables(lambda session: self._catalog.drop(session, name))
-        if layout is None:
-            raise KeyError(name)
+
+        def drop(session: Session) -> Layout:
+            layout = self._catalog.drop(session, name)
+            if layout is None:
+                raise self._no_table(session, name)
+            return layout
+
+        layout = self._changing_tables(drop)
         self._tell(name, layout)
         running = self._running()
         if running is None:
@@ -234,9 +243,9 @@ class Database(Mapping, Source):
         def rename(session: Session) -> Layout:
             layout = self._catalog.named(session, name)
             if layout is None:
-                raise KeyError(name)
+                raise self._no_table(session, name)
             if name != new_name and self._catalog.named(session, new_name) is not None:
-                raise ValueError(f"table {new_name!r} exists; drop it first, or choose another name")
+                raise ValueError(f"table {new_name!r} exists already; drop it first, or choose another name")
             return self._catalog.rename(session, layout, new_name)
 
         try:
@@ -245,7 +254,7 @@ class Database(Mapping, Source):
         except DatabaseError as error:
             if failures.sqlstate(error.__cause__) == "23505":
                 raise ValueError(
-                    f"table {new_name!r} exists; drop it first, or choose another name"
+                    f"table {new_name!r} exists already; drop it first, or choose another name"
                 ) from error
             raise
 

@@ -118,7 +118,7 @@ impl Snapshot {
         let state = catalog::table_state(self.read_txn(), table);
         match state.map_err(|error| self.inner.database.catalog_error(error))? {
             Some(state) => Ok(state.row_count),
-            None => Err(StoreError::NoSuchTable { table: table.0.to_string() }),
+            None => Err(self.inner.database.no_table(table)),
         }
     }
 

@@ -345,8 +345,10 @@ impl Transaction {
     fn read_entry(&self, table: TableId) -> Result<TableEntry, StoreError> {
         let state = catalog::table_state(self.reader()?, table);
         let state = state.map_err(|error| self.database.catalog_error(error))?;
-        let state = state.ok_or_else(|| StoreError::NoSuchTable { table: table.0.to_string() })?;
-        Ok(TableEntry::new(table, state))
+        match state {
+            Some(state) => Ok(TableEntry::new(table, state)),
+            None => Err(self.database.no_table(table)),
+        }
     }
 
     /// The row under a key.

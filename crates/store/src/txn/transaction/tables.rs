@@ -82,7 +82,11 @@ impl Transaction {
 
     /// The table with this name, or an error.
     fn named(&self, name: &str) -> Result<TableId, StoreError> {
-        self.table(name)?.ok_or_else(|| StoreError::NoSuchTable { table: name.to_owned() })
+        if let Some(table) = self.table(name)? {
+            return Ok(table);
+        }
+        let others = Some(self.tables()?.into_iter().map(|(name, _)| name).collect());
+        Err(StoreError::NoSuchTable { path: self.database.path.clone(), table: name.to_owned(), others })
     }
 
     /// Delete a table with all its rows. Its id is never used again.
