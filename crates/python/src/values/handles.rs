@@ -58,59 +58,40 @@ pub struct RecordList {
     pub node: Node,
 }
 
-impl Handle for Record {
-    const FULL_NAME: &'static CStr = c"pellucid.Record";
+/// Makes a class of handles. A generic implementation would have one pool for all classes.
+macro_rules! handle {
+    ($class:ident, $full_name:literal) => {
+        impl Handle for $class {
+            const FULL_NAME: &'static CStr = $full_name;
 
-    #[inline]
-    fn at(node: Node) -> Self {
-        Self { node }
-    }
+            #[inline]
+            fn at(node: Node) -> Self {
+                Self { node }
+            }
 
-    fn node(&self) -> &Node {
-        &self.node
-    }
+            fn node(&self) -> &Node {
+                &self.node
+            }
 
-    #[inline]
-    fn pool() -> &'static Pool {
-        static POOL: Pool = Pool::new();
-        &POOL
-    }
+            #[inline]
+            fn pool() -> &'static Pool {
+                static POOL: Pool = Pool::new();
+                &POOL
+            }
 
-    fn address(object: &Bound<'_, Self>) -> usize {
-        std::ptr::from_ref(object.get()) as usize
-    }
+            fn address(object: &Bound<'_, Self>) -> usize {
+                std::ptr::from_ref(object.get()) as usize
+            }
 
-    fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self { node: sample_node() })
-    }
+            fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+                Bound::new(py, Self { node: sample_node() })
+            }
+        }
+    };
 }
 
-impl Handle for RecordList {
-    const FULL_NAME: &'static CStr = c"pellucid.RecordList";
-
-    #[inline]
-    fn at(node: Node) -> Self {
-        Self { node }
-    }
-
-    fn node(&self) -> &Node {
-        &self.node
-    }
-
-    #[inline]
-    fn pool() -> &'static Pool {
-        static POOL: Pool = Pool::new();
-        &POOL
-    }
-
-    fn address(object: &Bound<'_, Self>) -> usize {
-        std::ptr::from_ref(object.get()) as usize
-    }
-
-    fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self { node: sample_node() })
-    }
-}
+handle!(Record, c"pellucid.Record");
+handle!(RecordList, c"pellucid.RecordList");
 
 /// A place in an empty row, for the sample handle whose memory layout `alloc` measures.
 fn sample_node() -> Node {
