@@ -108,6 +108,36 @@ def test_csv(tmp_path: Path, table: pellucid.Table[Any]) -> None:
     assert (tmp_path / "b.csv").read_text() == f"zip,n\n01234,1\n,{2**70}\n"
 
 
+def test_csv_tells_an_empty_text_from_a_missing_field(tmp_path: Path) -> None:
+    rows = [
+        {"a": "", "b": "x", "c": 1},
+        {"b": "", "c": 2},
+        {"a": 'say ""', "b": "", "c": 3},
+        {"a": "", "b": ""},
+        {"a": 'two\nlines, "",""', "b": "", "c": 4},
+        {"a": ',"",', "c": 5},
+        {"a": "", "b": "", "c": ""},
+        {"a": '"', "b": '""', "c": ""},
+    ]
+    with pellucid.open(":memory:") as db, pellucid.open(":memory:") as back:
+        db.extend(rows)
+        pellucid.export_to(db, tmp_path / "a.csv")
+        pellucid.import_from(tmp_path / "a.csv", back, table="t")
+        assert [row.to_dict() for row in back.table("t").values()] == rows
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_an_empty_cell_in_quotes_is_an_empty_text(tmp_path: Path, delimiter: str, newline: str) -> None:
+    lines = ['a,b,c,"d"', '"",,"",', ',"",1,""', '"","","",""', ",,,"]
+    text = newline.join(lines).replace(",", delimiter)
+    (tmp_path / "a.csv").write_text(text, newline="")
+    with pellucid.open(":memory:") as db:
+        pellucid.import_from(tmp_path / "a.csv", db, table="t", types={"c": "int", "d": "text"})
+        found = [row.to_dict() for row in db.table("t").values()]
+    assert found == [{"a": ""}, {"b": "", "c": 1, "d": ""}, {"a": "", "b": "", "d": ""}, {}]
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 def test_columns(suffix: str, tmp_path: Path, table: pellucid.Table[Any]) -> None:
     pellucid.export_to(table.where(F.n == 1), tmp_path / f"a.{suffix}", key="name")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -17,6 +18,8 @@ __all__ = ["parts"]
 DELIMITERS = ",;\t|"
 # Large texts are values like others. A quote that is never closed makes the rest of the file one cell.
 CELL_SIZE_MAX = 1 << 28
+# A cell as it is in the file, with its quotes. It ends at the delimiter, or at the end of the row.
+CELL = r"""("[^"]*(?:""[^"]*)*"|[^{0}\r\n]*)(?:{0}|\r?\n|\r|\Z)"""
 
 
 def parts(job: Job) -> Iterator[Part]:
@@ -50,7 +53,9 @@ def _line_of(job: Job, encoding: str) -> str:
 
 def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, Any]]]:
     first = text.readline()
-    cells = csv.reader(chain([first], text), delimiter=max(DELIMITERS, key=first.count), strict=True)
+    delimiter = max(DELIMITERS, key=first.count)
+    taken: list[str] = []
+    cells = csv.reader(_noted(chain([first], text), taken), delimiter=delimiter, strict=True)
     names = _next(job, cells) or []
     seen: set[str] = set()
     for column, name in enumerate(names, 1):
@@ -62,17 +67,37 @@ def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, 
             raise job.damaged(f"two columns have the name {name!r}")
         seen.add(name)
     readers = [_reader(job.types, name) for name in names]
+    texts = {name for name in names if _may_be_text(job.types, name)}
+    quoted = re.compile(CELL.format(re.escape(delimiter)))
     place = cells.line_num + 1
+    taken.clear()
     while (row := _next(job, cells)) is not None:
         if len(row) == len(names):
-            # An empty cell is a field that the row does not have.
+            # An empty cell is a field that the row does not have, and a pair of quotes is an empty text.
             filled = (
                 (name, read(cell)) for name, read, cell in zip(names, readers, row, strict=True) if cell
             )
-            yield place, dict(filled)
+            fields = dict(filled)
+            if len(fields) < len(row) and any('""' in line for line in taken):
+                empty = quoted.findall("".join(taken))
+                # At the end of the row the pattern finds one more cell, which is empty.
+                fields = {
+                    name: fields.get(name, "")
+                    for name, cell in zip(names, empty, strict=False)
+                    if name in fields or (cell == '""' and name in texts)
+                }
+            yield place, fields
         elif row:
             job.skip(f"line {place}", f"it has {len(row)} cells, and the first line has {len(names)}")
         place = cells.line_num + 1
+        taken.clear()
+
+
+def _noted(lines: Iterator[str], taken: list[str]) -> Iterator[str]:
+    """The same lines; `taken` gets them. `csv` does not say which cells of a row had quotes."""
+    for line in lines:
+        taken.append(line)
+        yield line
 
 
 def _next(job: Job, cells: Any) -> list[str] | None:
@@ -81,6 +106,11 @@ def _next(job: Job, cells: Any) -> list[str] | None:
     except csv.Error as error:
         raise job.damaged(f"line {cells.line_num}: {error}") from error
     return row
+
+
+def _may_be_text(types: Any, name: str) -> bool:
+    """Whether an empty text may be a value of the field: no date or number of `types` is empty."""
+    return not isinstance(types, dict) or types.get(name, "text") in ("text", "bytes")
 
 
 def _reader(types: Any, name: str) -> Any:

@@ -38,7 +38,11 @@ def write(export: Export, target: BinaryIO) -> int:
         count = 0
         for number, row in enumerate(chain.from_iterable(export.values())):
             try:
-                rows.writerow(_cells(export, row, names, to_json))
+                cells = _cells(export, row, names, to_json)
+                if "" in cells:
+                    text.write(_line_with_empty(cells))
+                else:
+                    rows.writerow(cells)
             except (TypeError, ValueError, RecursionError) as error:
                 export.skip(f"row {number}", str(error))
             else:
@@ -66,4 +70,18 @@ def _cells(export: Export, row: Any, names: list[str], to_json: Any) -> list[Any
             "rows with other fields were stored while the table was exported; export a snapshot: "
             "export_to(db.snapshot().table(name), ...)"
         )
+    # `csv` writes None as an empty cell.
     return [as_text(row.get(name), to_json) for name in names]
+
+
+def _line_with_empty(cells: list[Any]) -> str:
+    """A line with quotes for each empty text, which tell it from a field that the row does not have."""
+    line = io.StringIO()
+    rows = csv.writer(line, lineterminator="")
+    for place, cell in enumerate(cells):
+        line.write("," if place else "")
+        if cell == "":
+            line.write('""')
+        elif cell is not None:
+            rows.writerow([cell])
+    return line.getvalue() + "\n"
