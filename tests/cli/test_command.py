@@ -7,43 +7,22 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pellucid
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from commands import Run, prepared
 from pellucid.cli import app
 from pellucid.cli.app import Refused
 from pellucid.cli.parameters import named, pieces, read_key
 
-ROWS = (
-    '{"name": "Ann", "age": 30, "city": "Bath", "tags": ["a"], "address": {"zip": "BA1"}}\n'
-    '{"name": "Bob", "age": 19, "city": "York", "note": "\\u001b[31mred"}\n'
-    '{"name": "Cid", "age": 41, "city": "Bath"}\n'
-)
-
-Run = Callable[..., Result]
-
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command in a folder with `people.jsonl`, in this process."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "people.jsonl").write_text(ROWS)
-
-    def run(*words: str, text: str | bytes = "", columns: int = 100) -> Result:
-        return CliRunner().invoke(
-            app.command,
-            words,
-            input=text,
-            env={"COLUMNS": str(columns)},
-            prog_name="pellucid",
-            catch_exceptions=False,
-        )
-
-    return run
+    """Runs the command in a folder with `people.jsonl`."""
+    return prepared(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -451,3 +430,32 @@ pellucid.cli.main()"""
     times = [float(one.stderr.split()[0]) for one in ran]
     assert min(times) < 0.150
     assert not {"rich", "msgspec", "sqlite3", "asyncio"} & {*ran[0].stderr.split()}
+
+
+def test_tables_are_dropped_and_renamed(people: Run) -> None:
+    assert people("rename", "p.pel", "people", "persons").stdout == "renamed table people to persons\n"
+    assert "has no table 'people'; it has 'persons'" in people("rename", "p.pel", "people", "x").stderr
+    refused = people("drop", "p.pel", "persons")
+    assert (refused.exit_code, "needs --yes" in refused.stderr) == (2, True)
+    assert people("drop", "p.pel", "persons", "--yes").stdout == "dropped table persons with 3 rows\n"
+    assert people("ls", "p.pel").stdout == ""
+    assert people("drop", "p.pel", "persons", "--yes").exit_code == 1
+
+
+def test_changes_are_lines_of_json(people: Run) -> None:
+    with pellucid.open("p.pel") as db:
+        version = db.snapshot().version
+        db.table("people")[0].age = 31
+        del db.table("people")[1]
+        db.table("other")["k"] = 1
+        # As long as a process has the file open, its log has these commits.
+        lines = people("watch", "p.pel", "--since", str(version), "--timeout", "0").stdout.splitlines()
+    changes = [json.loads(line) for line in lines]
+    assert [(change["table"], change["kind"], change["key"]) for change in changes] == [
+        ("people", "put", 0),
+        ("people", "delete", 1),
+        ("other", "create", None),
+        ("other", "put", "k"),
+    ]
+    assert changes[0]["value"]["age"] == 31
+    assert people("watch", "p.pel", "--prefix", "x").exit_code == 2

@@ -9,8 +9,8 @@ import click
 import pellucid
 from pellucid.cli import show
 from pellucid.cli.app import Refused
-from pellucid.cli.parameters import database_argument, opened, policy, progress_line, the_table
-from pellucid.transfer.copying import copy_tables
+from pellucid.cli.parameters import database_argument, is_url, opened, policy, progress_line, the_table
+from pellucid.transfer.copying import copy_tables, shown
 
 __all__ = [
     "backup_command",
@@ -20,6 +20,10 @@ __all__ = [
     "info_command",
     "restore_command",
 ]
+
+
+BACKUP = "pg_dump saves the schema of a server, and `pellucid copy URL FILE` copies its tables to a file"
+RESTORE = "`pellucid copy BACKUP URL --existing replace` puts the tables of a backup on a server"
 
 
 @click.command("info")
@@ -38,7 +42,7 @@ def info_command(file: str, is_json: bool) -> None:
         if is_json:
             show.as_json(
                 {
-                    "path": database.path,
+                    "path": shown(database),
                     "tables": {
                         name: {"rows": len(table), "indexes": [index.name for index in table.indexes()]}
                         for name, table in tables.items()
@@ -47,18 +51,21 @@ def info_command(file: str, is_json: bool) -> None:
                 }
             )
             return
-        free = figures["free_pages"] * figures["page_size"]
-        show.lines(
-            [
-                ("file", str(database.path)),
-                (
-                    "size",
-                    f"{show.human_size(figures['file_size'])}, of which {show.human_size(free)} are free",
-                ),
-                ("in the log", show.human_size(figures["log_pending"])),
-                ("version", f"{figures['version']:,}"),
-            ]
-        )
+        size = show.human_size(figures["file_size"])
+        version = ("version", f"{figures['version']:,}")
+        if is_url(file):
+            # The server alone knows what is free in its files.
+            show.lines([("server", shown(database)), ("size", size), version])
+        else:
+            free = show.human_size(figures["free_pages"] * figures["page_size"])
+            show.lines(
+                [
+                    ("file", str(database.path)),
+                    ("size", f"{size}, of which {free} are free"),
+                    ("in the log", show.human_size(figures["log_pending"])),
+                    version,
+                ]
+            )
         click.echo("")
         show.rows(
             ["table", "rows", "indexes"],
@@ -97,7 +104,7 @@ def copy_command(file: str, target: str, tables: tuple[str, ...], existing: str,
       pellucid copy people.pel postgresql://ann@host/db --verify
     """
     try:
-        with opened(file, takes_url=True) as database:
+        with opened(file) as database:
             names = list(dict.fromkeys(the_table(database, name).name for name in tables)) or None
             report = pellucid.copy(
                 database,
@@ -124,7 +131,8 @@ def check_command(file: str) -> None:
     """
     with opened(file) as database:
         with progress_line("entries") as progress:
-            problems = database.check(progress=progress)
+            # A server does not say how many entries it has read.
+            problems = database.check() if is_url(file) else database.check(progress=progress)
         for problem in problems:
             click.echo(problem)
         if problems:
@@ -136,11 +144,17 @@ def check_command(file: str) -> None:
 @database_argument()
 @click.option("--online", is_flag=True, help="Shorten FILE in small steps, while others use it.")
 def compact_command(file: str, online: bool) -> None:
-    """Rewrite FILE without its free space. No other process may have it open, unless with --online."""
+    """Rewrite FILE without its free space. No other process may have it open, unless with --online.
+
+    On a server, it frees the room of old rows (VACUUM), while others use the tables.
+    """
     with opened(file, "w") as database:
         before = database.stats()["file_size"]
         with progress_line("pages" if online else "entries") as progress:
-            database.compact(online=online, progress=progress)
+            if is_url(file):
+                database.compact(online=True)
+            else:
+                database.compact(online=online, progress=progress)
         after = database.stats()["file_size"]
     click.echo(f"{file}: {show.human_size(before)} before, {show.human_size(after)} now")
 
@@ -155,7 +169,7 @@ def backup_command(file: str, target: str) -> None:
     Example:
       pellucid backup people.pel people-$(date +%F).pel
     """
-    with opened(file) as database, progress_line("entries") as progress:
+    with opened(file, on_servers=BACKUP) as database, progress_line("entries") as progress:
         database.backup(target, progress=progress)
     click.echo(f"{target}: {show.human_size(os.path.getsize(target))}")
 
@@ -176,7 +190,9 @@ def restore_command(backup: str, file: str, replace: bool) -> None:
     Example:
       pellucid restore people-2026-01-31.pel people.pel --replace
     """
-    with opened(backup) as source:
+    if is_url(file):
+        raise Refused(f"this command is for files; {RESTORE}")
+    with opened(backup, on_servers=BACKUP) as source:
         with progress_line("entries") as progress:
             problems = source.check(progress=progress)
         if problems:

@@ -12,10 +12,12 @@ import click
 
 import pellucid
 from pellucid.cli.app import Refused
+from pellucid.transfer.copying import SERVER, shown
 from pellucid.transfer.progress import Line
 
 __all__ = [
     "database_argument",
+    "is_url",
     "named",
     "opened",
     "pieces",
@@ -67,15 +69,20 @@ def with_output(command: Any) -> Any:
     return command
 
 
+def is_url(path: str) -> bool:
+    """Whether the argument is the URL of a server."""
+    return path.startswith(SERVER)
+
+
 @contextmanager
-def opened(path: str, mode: Any = "r", takes_url: bool = False) -> Iterator[pellucid.Database]:
-    """An open database. For reading, it must be there; `takes_url`: it may be on a server."""
-    is_url = path.startswith(("postgresql://", "postgres://"))
-    if is_url and not takes_url:
-        raise Refused(
-            "this command is for files; `pellucid import` and `pellucid copy` take the URL of a server, too"
-        )
-    if not is_url and mode != "c" and not os.path.exists(path):
+def opened(path: str, mode: Any = "r", on_servers: str = "") -> Iterator[pellucid.Database]:
+    """An open database, in a file or on a server. For reading, it must be there.
+
+    `on_servers`: what to do instead, if the command is for files alone.
+    """
+    if is_url(path) and on_servers:
+        raise Refused(f"this command is for files; {on_servers}")
+    if not is_url(path) and mode != "c" and not os.path.exists(path):
         raise Refused(f"{path}: there is no such database; `pellucid import` and `pellucid put` create one")
     with pellucid.open(path, mode, pickle=policy()) as database:
         yield database
@@ -106,10 +113,10 @@ def the_table(database: pellucid.Database, name: str | None) -> pellucid.Table[A
         if len(names) == 1:
             return database.table(names[0])
         what = f"name one of the tables: {', '.join(names)}" if names else "there is no table yet"
-        raise Refused(f"{database.path}: {what}")
+        raise Refused(f"{shown(database)}: {what}")
     if name not in names:
         raise Refused(
-            f"{database.path} has no table {name!r}; it has {', '.join(map(repr, names)) or 'none'}"
+            f"{shown(database)} has no table {name!r}; it has {', '.join(map(repr, names)) or 'none'}"
         )
     return database.table(name)
 
