@@ -144,3 +144,30 @@ def test_many_ranges_of_a_covering_index_are_read_without_the_rows(tmp_path: Pat
             assert query.sum("n") == 200 * sum(range(750))
         finally:
             pellucid.set_threads(None)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_damaged_row_that_an_index_finds_is_named(tmp_path: Path, threads: int) -> None:
+    path, marker, damaged = tmp_path / "damaged.pel", "the text of the row that is damaged", 33 * 5000
+    with pellucid.open(path) as db:
+        # Every 33rd row is found by the index, 12,122 of them.
+        db.table("t").extend(
+            {"n": number if number % 33 else 0, "text": marker if number == damaged else "plain"}
+            for number in range(ROW_COUNT)
+        )
+        db.table("t").create_index("by_n", F.n)
+    data = bytearray(path.read_bytes())
+    place = data.index(marker.encode())
+    data[place - 24 : place] = b"\xff" * 24
+    path.write_bytes(data)
+    pellucid.set_threads(threads)
+    try:
+        with pellucid.open(path) as db:
+            found = db.table("t").where(F.n == 0)
+            more = f", on {threads} where rows are counted, summed or grouped" if threads > 1 else ""
+            assert 'read keys from index "by_n"' in found.explain()
+            assert f"\non 1 thread{more}\n" in found.explain()
+            with pytest.raises(pellucid.CorruptRecord, match=str(damaged)):
+                found.agg(longest=F.text.length().max())
+    finally:
+        pellucid.set_threads(None)
