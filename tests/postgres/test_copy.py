@@ -229,6 +229,7 @@ def test_the_command_takes_urls_and_shows_no_password(url: str, path: Path) -> N
     assert again.returncode == 1
     assert "table 't' already" in again.stderr
     info = subprocess.run([*command[:3], "info", secret], capture_output=True, text=True, check=False)
-    assert info.returncode == 1
+    assert info.returncode == 0
+    assert "server   postgresql://" in info.stdout
     for output in (done.stdout, done.stderr, again.stdout, again.stderr, info.stdout, info.stderr):
         assert "hunter2" not in output
