@@ -328,6 +328,38 @@ def test_a_table_that_is_dropped_just_before_a_kill_leaves_nothing_in_the_catalo
         assert db.check() == []
 
 
+def test_an_online_compaction_keeps_dictionaries_where_the_catalog_has_half_empty_leaves(path: Path) -> None:
+    names = [f"a table with a long name, number {number:04}" for number in range(600)]
+    with pellucid.open(path) as db:
+        people = db.table("people", compress=True)
+        with db.transaction():
+            for name in names[:300]:
+                db.table(name, compress=True)[1] = row(1)
+        people.update(ROWS)
+        with db.transaction():
+            for name in names[300:]:
+                db.table(name, compress=True)[1] = row(1)
+        db.sync()
+        for name in random.Random(2).sample(names, 360):
+            db.drop_table(name)
+        # Half-empty leaves of rows, too: only where there are many does the compaction begin.
+        db.table("plain").update({random.Random(n).random(): row(n) for n in range(20_000)})
+        for number, key in enumerate(list(db.table("plain"))):
+            if number % 4:
+                del db.table("plain")[key]
+        db.sync()
+        before = people.stats()
+        assert before["dictionaries"] >= 1
+        assert before["compressed_rows"] > 3_000
+        db.compact(online=True)
+        assert people.stats()["dictionaries"] == before["dictionaries"]
+        assert db.check() == []
+        assert dict(people.items()) == ROWS
+    with pellucid.open(path) as db:
+        assert dict(db.table("people").items()) == ROWS
+        assert len(db.tables()) == 242
+
+
 def test_what_tests_switch_on_is_off() -> None:
     with pellucid.open(":memory:") as db:
         db.table("t")["a"] = 1

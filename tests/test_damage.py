@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import secrets
 import signal
@@ -16,6 +17,7 @@ import pellucid
 import pytest
 from crash import flips
 from pellucid import F
+from processes import Child
 
 FLIPS, OTHERS = 120, 10
 
@@ -254,6 +256,59 @@ def test_a_check_writes_no_log_into_a_damaged_file(tmp_path: Path) -> None:
             flip(path, page * 4096 + 12)
         assert db.check() == []
         assert db[50].a == -50
+
+
+def used_and_free(data: bytes) -> tuple[int, list[int]]:
+    """A page in use, and the pages that have the list of free ones, whose tree has one page."""
+    heads = [page * 4096 + 40 for page in (0, 1)]
+    newest = max(heads, key=lambda head: struct.unpack_from("<Q", data, head + 104)[0])
+    assert struct.unpack_from("<H", data, newest + 6) == (1,)
+    root, used = (struct.unpack_from("<Q", data, newest + at)[0] for at in (40, 88))
+    page = data[root * 4096 : (root + 1) * 4096]
+    pages = [root]
+    for (offset,) in struct.iter_unpack("<H", page[16 : struct.unpack_from("<H", page, 12)[0]]):
+        _, flags, key_size = struct.unpack_from("<IHH", page, offset)
+        if flags & 1:
+            pages += struct.unpack_from("<Q", page, offset + 8 + key_size)
+    return used, pages
+
+
+def test_no_compaction_believes_a_damaged_list_of_free_pages(tmp_path: Path) -> None:
+    path = tmp_path / "a.pel"
+    dice = random.Random(6)
+    kept = {f"{dice.getrandbits(60):015x}": {"n": n, "text": "x" * 150} for n in range(6_000)}
+    with pellucid.open(path, auto_compact=False) as db:
+        for begin in range(0, len(kept), 500):
+            db.update(list(kept.items())[begin : begin + 500])
+            db.sync()
+        for key in dice.sample(sorted(kept), 4_000):
+            del db[key], kept[key]
+    before = path.read_bytes()
+    used, pages = used_and_free(before)
+    found = 0
+    for at, value in [
+        # A page in use, one behind the end, and what is no list at all.
+        *((page * 4096 + 4096 - 8 * dice.randrange(1, 40), used) for page in pages * 3),
+        *((page * 4096 + 64, 1 << 40) for page in pages),
+        *((page * 4096 + 16, (1 << 64) - 1) for page in pages),
+    ]:
+        damaged = before[:at] + struct.pack("<Q", value) + before[at + 8 :]
+        path.write_bytes(damaged)
+        with Child() as child:
+            child(f"db = pellucid.open({str(path)!r}, mode='w', auto_compact=False)")
+            child("""
+told = ""
+try:
+    db.compact(online=True)
+except pellucid.DatabaseCorrupt as error:
+    told = str(error)
+""")
+            if told := child("told"):
+                found += 1
+                assert "is damaged at page" in told
+                assert child("db.check()") != []
+            assert child("{key: row.to_dict() for key, row in db.items()}") == kept
+    assert found >= 4
 
 
 # Forged indexes

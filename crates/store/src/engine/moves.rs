@@ -59,4 +59,12 @@ pub trait MovesPages {
     /// # Errors
     /// As `WriteTxn::put`.
     fn move_entry(&mut self, tree: Tree, key: &[u8], from: u64) -> Result<bool, EngineError>;
+
+    /// Put the entries of a loose stretch anew, in key order, so that they fill their leaves. They
+    /// go to the engine as they are: what else is done for a write, as packing a row or forgetting
+    /// the dictionaries of a dropped table, is not done for these. Returns how many there are.
+    ///
+    /// # Errors
+    /// As `WriteTxn::put`.
+    fn fill(&mut self, loose: &Loose) -> Result<usize, EngineError>;
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::engine::moves::{Distant, Fullness, Loose};
-use crate::engine::{Direction, EngineError, Start, Tree, WriteTxn};
+use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::wal::checkpoint::{Done, in_a_while};
 use crate::wal::checkpointer::rests_soon;
 use crate::wal::engine::Shared;
@@ -92,7 +92,8 @@ impl Shared {
         let free = usage.free_pages.saturating_sub(usage.pinned_pages) * usage.page_size;
         let size = usage.pages * usage.page_size;
         let unfilled = if usage.oldest_reader.lag == 0 { self.unfilled()? } else { 0 };
-        let is_worth = (size >= WORTH_SIZE || rests_soon()) && free + unfilled > size / WORTH_SHARE;
+        let is_worth =
+            (size >= WORTH_SIZE || rests_soon()) && free.saturating_add(unfilled) > size / WORTH_SHARE;
         if is_worth {
             self.compact_rounds(Duration::ZERO, &mut |_, _| go_on())?;
         }
@@ -108,9 +109,9 @@ impl Shared {
         let mut all = Fullness::default();
         for tree in Tree::ALL {
             let Fullness { leaf_pages, large_pages, unfilled } = read.fullness(tree)?;
-            all.leaf_pages += leaf_pages;
-            all.large_pages += large_pages;
-            all.unfilled += unfilled;
+            all.leaf_pages = all.leaf_pages.saturating_add(leaf_pages);
+            all.large_pages = all.large_pages.saturating_add(large_pages);
+            all.unfilled = all.unfilled.saturating_add(unfilled);
         }
         Ok(if all.large_pages > all.leaf_pages / LARGE_SHARE { 0 } else { all.unfilled })
     }
@@ -154,6 +155,7 @@ impl Shared {
         patience: Duration,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, EngineError> {
+        self.prove_tree(patience)?;
         if self.tree.oldest_reader()?.lag == 0 && !self.fill_leaves(patience, go_on)? {
             return Ok(false);
         }
@@ -177,6 +179,16 @@ impl Shared {
         }
         // To begin a transaction is to give back what the file has after its end.
         self.begin_tree(in_a_while(patience)).map(|_| true)
+    }
+
+    /// Verify the list of free pages and all branch pages. A commit uses a few of them, and LMDB
+    /// believes these; this work uses all, so that damage anywhere would be met, or a page that is
+    /// in use be overwritten because it is listed as free.
+    fn prove_tree(self: &Arc<Self>, patience: Duration) -> Result<(), EngineError> {
+        let Some((_lock, _txn)) = self.begin_tree(in_a_while(patience))? else {
+            return Err(self.tree_in_the_way(patience));
+        };
+        self.tree.prove(&mut std::iter::empty())
     }
 
     /// One round.
@@ -267,25 +279,12 @@ impl Shared {
     }
 }
 
-/// Put the entries of loose stretches anew, in key order: so they fill their leaves.
+/// Fill the leaves of loose stretches. Returns how many entries were moved.
 fn fill(txn: &mut dyn WriteTxn, step: &[Loose]) -> Result<usize, EngineError> {
+    let Some(pages) = txn.moves_pages() else { return Ok(0) };
     let mut moved = 0;
-    for Loose { tree, first, entries } in step {
-        let mut kept = Vec::with_capacity(*entries);
-        {
-            let mut cursor = txn.cursor(*tree)?;
-            cursor.start(Start::At(first), Direction::Forward)?;
-            while let Some((key, value)) = cursor.step()?.filter(|_| kept.len() < *entries) {
-                kept.push((key.to_vec(), value.to_vec()));
-            }
-        }
-        for (key, _) in &kept {
-            txn.delete(*tree, key)?;
-        }
-        for (key, value) in &kept {
-            txn.put(*tree, key, &[value])?;
-        }
-        moved += kept.len();
+    for loose in step {
+        moved += pages.fill(loose)?;
     }
     Ok(moved)
 }

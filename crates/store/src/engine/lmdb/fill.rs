@@ -48,7 +48,7 @@ pub(crate) fn fullness(pages: Pages<'_>, head: &TreeHead) -> Result<Fullness, En
         }
         room += leaf_at(pages, number)?.room() as u64;
     }
-    Ok(Fullness { leaf_pages, large_pages, unfilled: room / SAMPLES * leaf_pages })
+    Ok(Fullness { leaf_pages, large_pages, unfilled: (room / SAMPLES).saturating_mul(leaf_pages) })
 }
 
 /// The loose stretches of a tree, in key order.
@@ -57,7 +57,8 @@ pub(crate) fn loose(
     (tree, head): (Tree, &TreeHead),
     most: usize,
 ) -> Result<Vec<Loose>, EngineError> {
-    let mut search = Search { pages, tree, most, found: Vec::new(), stretch: Stretch::default() };
+    let left = head.branch_pages.saturating_add(head.leaf_pages);
+    let mut search = Search { pages, tree, most, left, found: Vec::new(), stretch: Stretch::default() };
     if !head.is_empty() {
         search.below(head.root, head.depth)?;
         search.end_stretch()?;
@@ -79,12 +80,16 @@ struct Search<'m> {
     pages: Pages<'m>,
     tree: Tree,
     most: usize,
+    /// How many pages the tree has that were not seen yet.
+    left: u64,
     found: Vec<Loose>,
     stretch: Stretch,
 }
 
 impl Search<'_> {
     fn below(&mut self, number: u64, depth: u16) -> Result<(), Fault> {
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or_else(|| fault(number, "its tree has more pages than its head says"))?;
         match depth {
             0 => return Err(fault(number, "its tree has a depth that no tree has")),
             1 => return self.leaf(number),

@@ -14,8 +14,8 @@ use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::{pages_for, write_value};
 use crate::engine::lmdb::page::{PAGE_BRANCH, Pages};
 use crate::engine::lmdb::txn::{LmdbWrite, get};
-use crate::engine::moves::{Distant, MovesPages};
-use crate::engine::{EngineError, Tree, WriteTxn as _};
+use crate::engine::moves::{Distant, Loose, MovesPages};
+use crate::engine::{Contents as _, Direction, EngineError, Start, Tree, WriteTxn as _};
 use crate::verify::pages::{DEPTH_MAX, Fault, TreeHead};
 
 /// The entries of a tree that are not below a page, or are reached through one that is not: the
@@ -27,8 +27,9 @@ pub(crate) fn distant(
     from: u64,
     most: usize,
 ) -> Result<Vec<Distant>, EngineError> {
-    let mut search =
-        Search { pages, tree, from, most, has_large: head.overflow_pages > 0, found: Vec::new() };
+    let left = head.branch_pages.saturating_add(head.leaf_pages);
+    let has_large = head.overflow_pages > 0;
+    let mut search = Search { pages, tree, from, most, has_large, left, found: Vec::new() };
     if !head.is_empty() {
         search.below(head.root, head.depth, None)?;
     }
@@ -43,6 +44,8 @@ struct Search<'m> {
     most: usize,
     /// Whether the tree has large values: if not, no leaf below `from` has to be read.
     has_large: bool,
+    /// How many pages the tree has that were not seen yet.
+    left: u64,
     found: Vec<Distant>,
 }
 
@@ -51,6 +54,8 @@ impl Search<'_> {
     /// entry.
     fn below(&mut self, number: u64, depth: u16, above: Option<u64>) -> Result<(), Fault> {
         let fault = |what| Fault { page: number, what };
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or_else(|| fault("its tree has more pages than its head says"))?;
         let own = (number >= self.from).then_some(number).max(above);
         match depth {
             0 => Err(fault("its tree has a depth that no tree has")),
@@ -153,5 +158,24 @@ impl MovesPages for LmdbWrite {
             0 => self.move_large(tree, key, large as u64),
             code => self.environment().check(code).map(|()| false),
         }
+    }
+
+    fn fill(&mut self, loose: &Loose) -> Result<usize, EngineError> {
+        let Loose { tree, first, entries } = loose;
+        let mut kept = Vec::with_capacity(*entries);
+        {
+            let mut cursor = self.cursor(*tree)?;
+            cursor.start(Start::At(first), Direction::Forward)?;
+            while let Some((key, value)) = cursor.step()?.filter(|_| kept.len() < *entries) {
+                kept.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        for (key, _) in &kept {
+            self.delete(*tree, key)?;
+        }
+        for (key, value) in &kept {
+            self.put(*tree, key, &[value])?;
+        }
+        Ok(kept.len())
     }
 }
