@@ -63,11 +63,19 @@ fn reopened(store: Store, options: &OpenOptions) -> Store {
 
 /// Put rows `numbers`.
 fn fill(store: &Store, table: TableId, numbers: std::ops::Range<usize>, text: impl Fn(usize) -> String) {
+    fill_with(store, table, numbers, |number| record(&text(number)));
+}
+
+fn fill_with(
+    store: &Store,
+    table: TableId,
+    numbers: std::ops::Range<usize>,
+    record: impl Fn(usize) -> Vec<u8>,
+) {
     write(store, |transaction| {
         for number in numbers {
-            transaction
-                .put_later(table, &key(&format!("{number:08}")), b"", &record(&text(number)), &[])
-                .unwrap();
+            let key = key(&format!("{number:08}"));
+            transaction.put_later(table, &key, b"", &record(number), &[]).unwrap();
         }
     });
 }
@@ -316,18 +324,36 @@ fn rows_that_have_changed_their_looks_get_a_dictionary_of_their_own() {
 #[test]
 fn rows_that_do_not_compress_stay_plain() {
     let scratch = Scratch::new();
-    let store = Store::open(scratch.path("a.pel"), &OpenOptions::default()).unwrap();
-    let table = create(&store);
+    let store = Store::open(scratch.path("a.pel"), &options()).unwrap();
+    let [random, mixed] =
+        ["random", "mixed"].map(|name| write(&store, |it| it.create_table_as(name, true).unwrap()));
+    // A few bytes of each row are alike, which is not worth a dictionary.
     let noise = |number: usize| {
-        let mut chance = Chance::from_seed(number as u64);
-        (0..100).map(|_| char::from(b' ' + chance.below(90) as u8)).collect::<String>()
+        let mut encoder = pellucid_record::Encoder::new();
+        encoder.bytes_value(&[b"a few", &Chance::from_seed(number as u64).bytes(200)[..]].concat());
+        encoder.take()
     };
-    fill(&store, table, 0..3_000, noise);
-    let sizes = sizes(&store, table);
-    assert!(sizes.stored <= sizes.records, "{sizes:?}");
+    fill_with(&store, random, 0..20_000, noise);
+    let sizes_of = |table| sizes(&store, table);
+    let sizes = sizes_of(random);
+    assert_eq!((sizes.packed_rows, sizes.dictionaries, sizes.stored), (0, 0, sizes.records), "{sizes:?}");
+    // Also where a dictionary was trained on other rows.
+    fill(&store, mixed, 0..2_000, text);
+    let before = sizes_of(mixed);
+    assert!(before.packed_rows > 1_500, "{before:?}");
+    fill_with(&store, mixed, 2_000..20_000, noise);
+    let after = sizes_of(mixed);
+    assert_eq!(after.packed_rows, before.packed_rows, "{after:?}");
+    // Rows that compress are packed again.
+    fill(&store, mixed, 20_000..22_000, text);
+    let again = sizes_of(mixed);
+    assert!(again.packed_rows > after.packed_rows + 1_900, "{again:?}");
     let snapshot = store.snapshot().unwrap();
-    let row = snapshot.get(table, &key("00002999")).unwrap().unwrap();
-    assert_eq!(&*row.record, record(&noise(2_999)));
+    for number in [1_999, 2_000, 19_999, 20_000, 21_999] {
+        let expected = if (2_000..20_000).contains(&number) { noise(number) } else { record(&text(number)) };
+        let row = snapshot.get(mixed, &key(&format!("{number:08}"))).unwrap().unwrap();
+        assert_eq!(&*row.record, expected);
+    }
 }
 
 #[test]
@@ -423,24 +449,24 @@ fn a_damaged_dictionary_costs_its_rows_alone_and_check_names_them() {
     let path = scratch.path("a.pel");
     make(&path);
     let bytes = fs::read(&path).unwrap();
-    // What every row begins with is in each dictionary, and at that length nowhere else.
-    let needle = b"and was born in";
+    // A dictionary of zstd begins like this, behind the head of its page. Some are old copies.
+    let magic = 0xEC30_A437_u32.to_le_bytes();
     let places: Vec<usize> =
-        (0..bytes.len() - needle.len()).filter(|at| bytes[*at..].starts_with(needle)).collect();
-    let mut chance = Chance::new("a_damaged_dictionary");
+        (16..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(&magic)).collect();
     let mut named = 0;
-    for place in places.iter().copied().filter(|_| chance.one_in(20)) {
+    for place in places.iter().map(|at| at + 2_000) {
         let mut damaged = bytes.clone();
         damaged[place] ^= 1;
         fs::write(&path, &damaged).unwrap();
-        let (findings, _) = look(&path).expect("it opens");
-        if findings.iter().any(|finding| finding.place.starts_with("dictionary ")) {
+        let (findings, failed) = look(&path).expect("it opens");
+        if findings.first().is_some_and(|finding| finding.place.starts_with("dictionary ")) {
             named += 1;
-            assert!(findings.len() > 1, "the rows are named");
-            assert!(
-                findings.iter().skip(1).all(|finding| finding.what.contains("dictionary ")),
-                "{findings:?}"
-            );
+            let number = findings[0].place.split(' ').nth(1).unwrap();
+            let what = format!("dictionary {number}, with which it is packed, is missing or damaged");
+            assert!(findings.iter().skip(1).all(|finding| finding.what == what), "{findings:?}");
+            // No more findings are kept. The rows of other dictionaries are read.
+            assert_eq!(findings.len(), (failed + 1).min(1_000), "each row is named");
+            assert!(failed > 0 && failed < 2_999, "{failed}");
             let store = Store::open(&path, &OpenOptions::default()).unwrap();
             let table = store.snapshot().unwrap().table("plain").unwrap().unwrap();
             assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 300);
@@ -453,6 +479,9 @@ fn a_damaged_dictionary_costs_its_rows_alone_and_check_names_them() {
                 &*store.snapshot().unwrap().get(table, &key("00002999")).unwrap().unwrap().record,
                 record("new")
             );
+            // So does everything, without these rows.
+            write(&store, |transaction| transaction.drop_table("packed")).unwrap();
+            assert_eq!(store.check().unwrap(), []);
             drop(store);
         }
     }

@@ -168,6 +168,40 @@ mod tests {
     }
 
     #[test]
+    fn a_forged_size_takes_no_memory() {
+        let bytes = dictionary();
+        let (mut packer, opener) = (Packer::new(&bytes).unwrap(), Opener::new(&bytes).unwrap());
+        let (mut frame, mut record) = (Vec::new(), Vec::new());
+        let content = records(1)[0].repeat(20);
+        assert!(packer.pack(&content, &mut frame));
+        assert_eq!(frame[0] >> 6, 1, "its size has two bytes");
+        let with_size = |size: u32| {
+            let forged = [&[SINGLE_SEGMENT | 0x80][..], &size.to_le_bytes(), &frame[3..]].concat();
+            assert_eq!(size_in(&forged), Some(size as usize));
+            forged
+        };
+        assert!(opener.open(&with_size(content.len() as u32), &mut record));
+        for size in [u32::MAX, 1 << 31, RECORD_SIZE_END as u32] {
+            record = Vec::new();
+            assert!(!opener.open(&with_size(size), &mut record), "{size}");
+            assert_eq!(record.capacity(), 0, "{size}");
+        }
+        // One that says less than it has writes no more than it says.
+        for size in [0, 1, content.len() as u32 - 1] {
+            record = Vec::new();
+            assert!(!opener.open(&with_size(size), &mut record), "{size}");
+            assert!(record.len() <= size as usize, "{size}");
+        }
+        // Eight bytes of size, and none at all.
+        for descriptor in [SINGLE_SEGMENT | 0xC0, 0] {
+            assert!(!opener.open(&[&[descriptor][..], &[0xFF; 8], &frame[3..]].concat(), &mut record));
+        }
+        // Two frames one after the other.
+        assert!(!opener.open(&frame.repeat(2), &mut record));
+        assert!(record.capacity() <= RECORD_SIZE_END);
+    }
+
+    #[test]
     fn no_damaged_dictionary_does_more_than_fail() {
         let bytes = dictionary();
         let mut packer = Packer::new(&bytes).unwrap();

@@ -15,7 +15,7 @@ use crate::engine::{
 use crate::pack::books::{self, Progress, SETTING};
 use crate::pack::codec::{Opener, Packer};
 use crate::pack::opening::open_with;
-use crate::pack::training::{RATIO_ONE, SAMPLES_MIN, Samples, Trained};
+use crate::pack::training::{RATIO_ONE, RATIO_WORTH, SAMPLES_MIN, Samples, Trained};
 use crate::pack::{RECORD_SIZE_END, RECORD_SIZE_MIN, is_all};
 
 /// The numbers of rows at which a table gets its first dictionaries.
@@ -24,6 +24,9 @@ const TRAIN_AT: [u64; 4] = [256, 1 << 11, 1 << 14, 1 << 17];
 const ROWS_COMPARED: u64 = 1 << 12;
 /// A table has no more dictionaries: each takes room in the memory of every process that reads it.
 const DICTIONARIES_MAX: u32 = 64;
+/// After so many rows in turn that were not worth packing, one of so many is tried.
+const VAIN_MAX: u32 = 32;
+const VAIN_STEP: u64 = 16;
 /// Rows that are read from either end of a table when too few were met in the transaction.
 const ROWS_READ: usize = 512;
 
@@ -59,6 +62,8 @@ struct Pack {
     number_min: u32,
     last: Last,
     samples: Samples,
+    /// So many rows in turn were not worth packing.
+    vain: u32,
 }
 
 impl Packing {
@@ -100,6 +105,7 @@ impl Packing {
                     number_min: 0,
                     last: Last::Unread,
                     samples: Samples::default(),
+                    vain: 0,
                 }))
             } else {
                 None
@@ -143,7 +149,7 @@ impl Packing {
                 if self.learns && pack.is_due() {
                     pack.learn(&mut *self.txn, id)?;
                 }
-                pack.pack(&*self.txn, id, parsed.record, &mut self.frame)? && {
+                pack.tries() && pack.pack(&*self.txn, id, parsed.record, &mut self.frame)? && {
                     let head_size = cell.len() - CHECK_SIZE - parsed.record.len();
                     let head = cell.get(..head_size).unwrap_or_default();
                     write_packed_head(&mut self.head, head, pack.progress.made - 1);
@@ -151,7 +157,7 @@ impl Packing {
                         self.check = *check;
                     }
                     pack.count(parsed.record.len(), self.frame.len());
-                    self.head.len() + self.frame.len() + CHECK_SIZE < cell.len()
+                    pack.is_worth(self.head.len() + self.frame.len() + CHECK_SIZE, cell.len())
                 }
             }
         };
@@ -235,6 +241,23 @@ impl Pack {
                 || progress.rows >= progress.compared_at + self.rows_compared() && self.is_worse())
     }
 
+    /// Whether the next row is tried. Rows that do not pack, as of random bytes, cost the time of a
+    /// plain table.
+    fn tries(&self) -> bool {
+        self.vain < VAIN_MAX || self.progress.rows.is_multiple_of(VAIN_STEP) || is_all()
+    }
+
+    /// Whether a row of this size is stored with the packed one: that costs time at each read.
+    fn is_worth(&mut self, packed_size: usize, plain_size: usize) -> bool {
+        let is_worth = if is_all() {
+            packed_size < plain_size
+        } else {
+            packed_size as u64 * u64::from(RATIO_ONE) <= plain_size as u64 * u64::from(RATIO_WORTH)
+        };
+        self.vain = if is_worth { 0 } else { self.vain.saturating_add(1) };
+        is_worth
+    }
+
     /// After how many rows the ratio is compared. The more dictionaries there are, the less often.
     fn rows_compared(&self) -> u64 {
         ROWS_COMPARED << self.progress.made.min(10)
@@ -311,6 +334,7 @@ impl Pack {
                 txn.put(Tree::Meta, &key, &[&value])?;
                 (progress.made, progress.ratio) = (number + 1, ratio);
                 self.number_min = progress.made;
+                self.vain = 0;
                 self.last = Last::Read(packer);
             }
             // There is nothing better, so the ratio of now is what later rows are compared with.

@@ -75,11 +75,12 @@ impl Samples {
             }
         }
         let old_ratio = old.map(|old| ratio_of(old, part(true)));
-        let new = train(&known).and_then(|bytes| Some((Packer::new(&bytes)?, bytes)));
+        let new = if have_something_in_common(&known) { train(&known) } else { None };
+        let new = new.and_then(|bytes| Some((Packer::new(&bytes)?, bytes)));
         let Some((mut packer, bytes)) = new else { return Trained::No { ratio: old_ratio } };
         let ratio = ratio_of(&mut packer, part(true));
         // A dictionary that is hardly better is not worth the room that it takes in each process.
-        if old_ratio.is_some_and(|old| ratio * 100 > old * 95) || ratio >= RATIO_ONE * 97 / 100 {
+        if old_ratio.is_some_and(|old| ratio * 100 > old * 95) || ratio > RATIO_WORTH {
             return Trained::No { ratio: old_ratio };
         }
         Trained::New { bytes, packer: Box::new(packer), ratio }
@@ -88,6 +89,8 @@ impl Samples {
 
 /// The ratio of records that packing leaves as large as they are.
 pub(crate) const RATIO_ONE: u32 = 10_000;
+/// Packed rows take longer to read, and are worth it from this ratio on.
+pub(crate) const RATIO_WORTH: u32 = 9_000;
 
 /// The outcome of a training.
 pub(crate) enum Trained {
@@ -95,6 +98,14 @@ pub(crate) enum Trained {
     New { bytes: Vec<u8>, packer: Box<Packer>, ratio: u32 },
     /// Nothing better than the last one, and its ratio on the same samples.
     No { ratio: Option<u32> },
+}
+
+/// Whether records pack when they are packed together, for which a dictionary is no better. That is
+/// found out in a hundredth of the time of a training.
+fn have_something_in_common(records: &[Vec<u8>]) -> bool {
+    let all = records.concat();
+    let ratio = Packer::new(&[]).map(|mut packer| ratio_of(&mut packer, std::iter::once(&all)));
+    ratio.is_some_and(|ratio| ratio <= RATIO_WORTH)
 }
 
 /// A dictionary for records like these. `None` if they are too few or have nothing in common.
