@@ -42,7 +42,7 @@ static struct rule {
 static const char *calls[11] = {"open",  "mmap",  "fallocate", "fdatasync", "whole",
                                 "write", "clock", "read",      "room",      "system", "written"};
 static volatile unsigned long long covered;
-static volatile long long clock_at;
+static volatile long long clock_at, clock_ahead;
 
 static struct rule *rule_of(const char *call) {
     for (int i = 0; i < 11; i++)
@@ -63,6 +63,8 @@ int fault_count(const char *call) { return rule_of(call)->count; }
 unsigned long long fault_covered(void) { return covered; }
 /* What the wall clock says from now on, in seconds; it steps back by one with every look. */
 void fault_clock(long long seconds) { clock_at = seconds; }
+/* By how many seconds the clock is ahead that ages of snapshots are taken from, and that none waits for. */
+void fault_uptime(long long seconds) { clock_ahead = seconds; }
 
 static int meets(const char *call, const char *path) {
     struct rule *rule = rule_of(call);
@@ -204,6 +206,7 @@ ssize_t pwritev64(int file, const struct iovec *from, int n, off_t at) { return 
 int clock_gettime(clockid_t which, struct timespec *out) {
     int failed = REAL(clock_gettime)(which, out);
     if (which == CLOCK_REALTIME && clock_at) out->tv_sec = clock_at--, out->tv_nsec = 0;
+    if (which == CLOCK_MONOTONIC_COARSE) out->tv_sec += clock_ahead;
     return failed;
 }
 """
@@ -213,7 +216,7 @@ PRELUDE = """
 import ctypes, errno
 library = ctypes.CDLL(None)
 library.fault_covered.restype = ctypes.c_ulonglong
-library.fault_clock.argtypes = [ctypes.c_longlong]
+library.fault_clock.argtypes = library.fault_uptime.argtypes = [ctypes.c_longlong]
 STOP, DIE, WAIT, COUNT = -1, -2, -3, 0
 def fault(call, suffix, action, after=0):
     library.fault(call.encode(), suffix.encode(), action, after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -583,3 +584,37 @@ except pellucid.HistoryGone as gone:
     assert seen == list(range(15))[-len(seen) :]
     assert len(seen) in range(4, 10)
     assert child("dict(db)") == {number: number for number in range(15)}
+
+
+DAY = 86_400
+
+
+def test_a_snapshot_that_is_open_for_a_day_is_named_with_its_process_and_age(
+    path: Path, child: Child
+) -> None:
+    with Child(path) as holder:
+        holder("db['a'] = 1; db.sync(); snap = db.snapshot(); kept = snap['a']")
+        child(CAUGHT)
+        # The file has changed once since: little has to be kept, but for a day.
+        child(f"{opening(path)}; db['a'] = 2; db.sync(); db['a'] = 3; db.sync()")
+        assert child("db.stats()['oldest_reader_age']") < DAY
+        child(f"library.fault_uptime({DAY})")
+        stats = child("db.stats()")
+        assert stats["oldest_reader_process"] == holder.pid
+        assert DAY <= stats["oldest_reader_age"] < DAY + 3600
+        told = rf"process {holder.pid} keeps a snapshot of '{path}' open, now for 14\d\d minutes"
+        child("db.close()")
+        child(f"with caught() as seen: {opening(path)}")
+        [message] = child("[str(warning.message) for warning in seen]")
+        assert re.match(told, message)
+        assert "close it there" in message
+        child("with caught() as seen: db.snapshot().close(); db['a'] = 4; db.sync()")
+        assert child("len(seen)") == 0, "it is told once an hour"
+        # To a process whose clock is behind, as in another time namespace, it is as old as it can tell.
+        child("library.fault_uptime(-time.clock_gettime(time.CLOCK_MONOTONIC).__floor__())")
+        assert child("db.stats()['oldest_reader_age']") == 0
+        child("library.fault_uptime(1 << 40)")
+        assert child("db.stats()['oldest_reader_age']") >= 1 << 40
+        assert holder("snap['a'], kept") == (1, 1)
+        holder("snap.close(); db.close()")
+        assert child("db.stats()['oldest_reader_process'], db.check()") == (0, [])

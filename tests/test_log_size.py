@@ -84,6 +84,27 @@ def test_any_memory_from_8_mib_on_is_taken(tmp_path, memory):
             assert stats["log_limit"] > 64 * MIB
 
 
+def test_a_batch_of_several_times_the_memory_is_stored_in_one_commit(tmp_path):
+    path, count = tmp_path / "a.pel", 60_000
+    with pellucid.open(path, memory=8 * MIB) as db:
+        db.table("t").create_index("n", pellucid.F.n)
+        rows = {random.Random(n).getrandbits(60): {"n": n, "text": "x" * 700} for n in range(count)}
+        version = db.stats()["version"]
+        db.table("t").update(rows)
+        assert db.stats()["version"] == version + 1
+        with db.transaction():
+            for key in list(rows)[::2]:
+                del db.table("t")[key]
+        assert db.table("t").where(pellucid.F.n < 100).count() == 50
+        # A value of its own of more than the memory.
+        db["large"] = {"n": 1, "data": bytes(20 * MIB)}
+        assert len(db["large"].data) == 20 * MIB
+        assert db.stats()["log_limit"] < 9 * MIB
+    with pellucid.open(path, memory=8 * MIB) as db:
+        assert len(db.table("t")) == count // 2
+        assert db.check() == []
+
+
 def test_the_log_may_grow_with_the_tree(tmp_path):
     with pellucid.open(tmp_path / "a.pel", memory=1 << 30) as db:
         db["first"] = 1

@@ -1,7 +1,7 @@
 //! The public API of a database: options, opening and closing, snapshots, transactions.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pellucid_record::{Dictionary, Sighting};
@@ -378,7 +378,10 @@ impl Store {
     pub fn warnings(&self) -> Result<Vec<Warning>, StoreError> {
         let database = self.database()?;
         let mut warnings = database.warnings.clone();
-        warnings.extend(database.old_reader()?);
+        if let Some(warning) = database.old_reader()? {
+            warnings.push(warning);
+            *database.warned_at() = Some(Instant::now() + WARN_INTERVAL);
+        }
         Ok(warnings)
     }
 
@@ -389,20 +392,27 @@ impl Store {
     /// `Closed`.
     pub fn new_warning(&self) -> Result<Option<Warning>, StoreError> {
         const LOOK_INTERVAL: Duration = Duration::from_secs(60);
-        const INTERVAL: Duration = Duration::from_secs(3600);
         let database = self.database()?;
-        let mut due = database.looks_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = database.warned_at();
         let now = Instant::now();
         if due.is_some_and(|due| now < due) {
             return Ok(None);
         }
         let warning = database.old_reader()?;
-        *due = Some(now + if warning.is_some() { INTERVAL } else { LOOK_INTERVAL });
+        *due = Some(now + if warning.is_some() { WARN_INTERVAL } else { LOOK_INTERVAL });
         Ok(warning)
     }
 }
 
+/// How often a process is warned of a snapshot that has been open for long.
+const WARN_INTERVAL: Duration = Duration::from_secs(3600);
+
 impl Database {
+    /// When such a snapshot is looked for again.
+    fn warned_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.looks_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A snapshot that has been open for long, and keeps pages from being used again.
     fn old_reader(&self) -> Result<Option<Warning>, StoreError> {
         const OLD_LAG: u64 = 100;

@@ -393,7 +393,8 @@ pub(crate) fn ticks() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is ours to be filled.
     unsafe { libc::clock_gettime(CLOCK, &raw mut now) };
-    now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000
+    let [seconds, nanoseconds] = [now.tv_sec, now.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
 }
 
 /// Give back the room of a part of a file, which reads as zeros from then on. Does nothing where
