@@ -271,6 +271,22 @@ def test_a_check_does_not_keep_leaves_from_being_filled(path: Path) -> None:
         assert {key: row.to_dict() for key, row in db.table("t").items()} == rows
 
 
+def test_a_file_is_checked_though_a_snapshot_has_older_pages(path: Path) -> None:
+    kept = fill(path)
+    with pellucid.open(path, auto_compact=False) as db, Child(path, auto_compact=False) as child:
+        db["one"] = "commit"
+        db.sync()
+        snap = db.snapshot()
+        child("snap = db.snapshot()")
+        # Many commits of pages, none of which changes an entry.
+        db.compact(online=True)
+        assert db.check() == []
+        assert child("db.check()") == []
+        assert contents(snap) == contents(db) == kept
+        child("snap.close()")
+        snap.close()
+
+
 def test_auto_compact_has_to_be_a_bool(path: Path) -> None:
     with pytest.raises(TypeError, match="auto_compact has to be a bool"):
         pellucid.open(path, auto_compact="no")  # type: ignore[arg-type]

@@ -268,6 +268,14 @@ impl Database {
         Ok(Snapshot { inner })
     }
 
+    /// A snapshot that reads the newest pages. Others share those of an older snapshot if no entry
+    /// has changed since, as in an online compaction.
+    pub(crate) fn snapshot_of_newest_pages(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+        self.engine.forget_pages();
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Weak::new();
+        self.snapshot()
+    }
+
     /// Load the shapes that other processes have added up to a version.
     fn catch_up(&self, source: &dyn Contents, version: u64) -> Result<(), StoreError> {
         let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);

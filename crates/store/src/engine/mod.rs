@@ -259,14 +259,14 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Stop trusting the pages: verify them before the next write that can wait for it. Returns
-    /// whether they were trusted.
-    fn distrust(&self) -> bool {
+    /// Let the next snapshot read the newest pages, though no entry has changed since the last one.
+    fn forget_pages(&self) {}
+
+    /// Whether to trust the pages from now on. If not, they are verified before the next write that
+    /// can wait for it. Returns whether they were trusted.
+    fn trust(&self, _is_trusted: bool) -> bool {
         true
     }
-
-    /// Trust the pages: all of them were found as they were written.
-    fn trust(&self) {}
 
     /// The file, for large values that are written before their commit. `None` if the engine does
     /// not do that.

@@ -491,7 +491,7 @@ pub(crate) fn check_file(
         if database.read_only.is_none() {
             let mut is_stopped = false;
             // The check trusts no page, and the log must not be written into a damaged file.
-            is_known |= database.engine.distrust();
+            is_known |= database.engine.trust(false);
             let settled = database.engine.settle_while(PATIENCE, PATIENCE, &mut || {
                 is_stopped |= !go_on();
                 !is_stopped
@@ -508,7 +508,7 @@ pub(crate) fn check_file(
                 settled => is_known |= settled?,
             }
         }
-        let snapshot = database.snapshot()?;
+        let snapshot = database.snapshot_of_newest_pages()?;
         let version = snapshot.read_txn().tree_version();
         let metas = PageFile::metas(file).map_err(failed)?;
         let dictionary = Arc::clone(snapshot.dictionary());
@@ -528,7 +528,7 @@ pub(crate) fn check_file(
         let map = walk(&pages, meta, &mut audit);
         let findings = audit.finish_whole()?;
         if findings.is_empty() && is_known && refused.is_none() {
-            database.engine.trust();
+            database.engine.trust(true);
         }
         return match refused.filter(|_| findings.is_empty()) {
             Some(refused) => Err(refused),

@@ -538,12 +538,12 @@ impl Engine for LoggedEngine {
         self.show_row_at_once(key, known, show)
     }
 
-    fn distrust(&self) -> bool {
-        !self.shared.is_unproven.swap(true, Ordering::Relaxed)
+    fn forget_pages(&self) {
+        self.shared.state().forget_tree();
     }
 
-    fn trust(&self) {
-        self.shared.is_unproven.store(false, Ordering::Relaxed);
+    fn trust(&self, is_trusted: bool) -> bool {
+        !self.shared.is_unproven.swap(!is_trusted, Ordering::Relaxed)
     }
 
     fn free_reserve(&self) -> Result<(), EngineError> {

@@ -83,7 +83,7 @@ pub(crate) struct State {
     /// The tree under the memtables. It is cached only if `keeps`, since it keeps old pages from
     /// being used again: a process without a checkpointer would hold it too long.
     kept: Option<Arc<dyn ReadTxn>>,
-    newest: Weak<dyn ReadTxn>,
+    newest: Option<Weak<dyn ReadTxn>>,
     /// A read transaction for single rows, where the tree is not cached. To begin a new one takes
     /// as long as to find the row.
     parked: Option<Box<dyn Parked>>,
@@ -106,7 +106,7 @@ impl State {
     /// Begin with the tree's newest version.
     pub(crate) fn new(tree: &dyn Engine, segments: &Segments) -> Result<Self, EngineError> {
         let (txn, applied) = newest(tree)?;
-        let (newest, applied_in) = (Arc::downgrade(&txn), txn.version());
+        let (newest, applied_in) = (Some(Arc::downgrade(&txn)), txn.version());
         let has_rows = !txn.is_empty(Tree::Rows)?;
         let mut state = Self {
             memtables: Vec::new(),
@@ -151,7 +151,7 @@ impl State {
         segments: &Segments,
     ) -> Result<Arc<dyn ReadTxn>, EngineError> {
         self.catch_up(tree, segments)?;
-        let txn = if let Some(txn) = self.kept.clone().or_else(|| self.newest.upgrade()) {
+        let txn = if let Some(txn) = self.kept.clone().or_else(|| self.newest.as_ref()?.upgrade()) {
             txn
         } else {
             self.take_tree(tree)?;
@@ -273,6 +273,12 @@ impl State {
         self.parked = None;
     }
 
+    /// Drop the cached tree, also if a snapshot reads it.
+    pub(crate) fn forget_tree(&mut self) {
+        self.release();
+        self.newest = None;
+    }
+
     fn set_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
         let txn = tree.begin_shared_read()?;
         let version = txn.version();
@@ -280,7 +286,7 @@ impl State {
             let (applied, has_rows) = (applied_of(&*txn)?, !txn.is_empty(Tree::Rows)?);
             (self.applied, self.has_rows, self.applied_in) = (applied, has_rows, version);
         }
-        self.newest = Arc::downgrade(&txn);
+        self.newest = Some(Arc::downgrade(&txn));
         self.kept = Some(txn);
         Ok(())
     }
