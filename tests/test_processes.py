@@ -574,15 +574,15 @@ def test_a_reader_that_never_leaves_costs_room_that_is_counted_warned_of_and_use
         readers = db.stats()["readers"]
         grown = checkpoints(db, 120)
         stats = db.stats()
-        # Each checkpoint takes new pages for what it changes, while the old ones are kept for the reader.
-        assert 0 < grown < 120 * 100 * stats["page_size"]
+        # Pages that were written and freed after the reader began are used again.
+        assert 0 <= grown < 8 * stats["live_size"]
         assert 100 < stats["oldest_reader_lag"] <= 130
         assert stats["readers"] == readers
         # Neither the log nor the writers have anything to do with it.
         assert stats["log_pending"] == 0
         assert stats["oldest_reader_process"] == reader.pid
         assert 0 <= stats["oldest_reader_age"] < 3600
-        assert stats["pinned_size"] > grown / 2
+        assert stats["live_size"] / 2 < stats["pinned_size"] < 2 * stats["live_size"]
         sizes = stats["live_size"] + stats["free_size"] + stats["pinned_size"]
         assert sizes == stats["pages"] * stats["page_size"]
         told = rf"process {reader.pid} keeps a snapshot of .* open, now for \d minutes and 1\d\d checkpoints"
@@ -598,9 +598,9 @@ def test_a_reader_that_never_leaves_costs_room_that_is_counted_warned_of_and_use
         reader("snap.close(); del first")
         stats = db.stats()
         assert stats["oldest_reader_lag"] < 10
-        assert stats["pinned_size"] < grown / 10
+        assert stats["pinned_size"] < stats["live_size"] / 2
         # What it kept is used again.
-        assert checkpoints(db, 120) <= grown / 10
+        assert checkpoints(db, 120) <= stats["live_size"] / 2
         assert db.check() == []
 
 

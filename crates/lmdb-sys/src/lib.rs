@@ -2,7 +2,7 @@
 //!
 //! Types, constants and functions are those of `lmdb/lmdb.h`, which also documents them. The
 //! library behind them makes some of its system calls in another way than LMDB does (`system.c`).
-//! So an environment that uses locks needs [`lock_context`] before it is opened.
+//! So an environment that uses locks needs [`pellucid_new_context`] before it is opened.
 #![allow(non_camel_case_types, missing_docs, reason = "the names are those of lmdb.h, which describes them")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -57,6 +57,20 @@ pub struct MDB_txn {
 #[repr(C)]
 pub struct MDB_cursor {
     _opaque: [u8; 0],
+}
+
+/// What is kept for an environment (`system.c`).
+#[repr(C)]
+pub struct pellucid_context {
+    _opaque: [u8; 0],
+}
+
+/// Pages one after the other.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct pellucid_run {
+    pub first: usize,
+    pub count: usize,
 }
 
 #[repr(C)]
@@ -218,12 +232,36 @@ unsafe extern "C" {
         from: usize,
         large: *mut usize,
     ) -> c_int;
-}
 
-/// The user context (`mdb_env_set_userctx`) for an environment that has its locks on this
-/// descriptor of its lock file. The descriptor must stay open as long as the environment.
-#[must_use]
-pub fn lock_context(descriptor: RawFd) -> *mut c_void {
-    // Plus one, so that an environment without a context has the descriptor -1.
-    std::ptr::without_provenance_mut(usize::try_from(descriptor + 1).unwrap_or(0))
+    /// The user context (`mdb_env_set_userctx`) for an environment that has its locks on this
+    /// descriptor of its lock file, which must stay open as long as the environment; -1 without
+    /// locks. Null if there is no memory.
+    pub fn pellucid_new_context(lock_descriptor: RawFd) -> *mut pellucid_context;
+
+    /// Free it after the environment is closed.
+    pub fn pellucid_free_context(context: *mut pellucid_context);
+
+    /// The versions that read transactions of all processes have, as far as there is room for
+    /// them. Returns how many there are.
+    pub fn pellucid_reader_versions(env: *const MDB_env, versions: *mut usize, room: c_uint) -> c_uint;
+
+    /// The pages that this process's write transactions have written since this was last called in
+    /// an outermost one. They are valid until the transaction ends or writes.
+    pub fn pellucid_take_written(txn: *mut MDB_txn, count: *mut usize) -> *const pellucid_run;
+
+    /// The first entry of the list of free pages whose version is not below this one. It is valid
+    /// until the transaction writes.
+    pub fn pellucid_next_free(txn: *mut MDB_txn, version: *mut usize, list: *mut MDB_val) -> c_int;
+
+    /// Let an outermost write transaction that has changed nothing use pages that no reader can see
+    /// although they were freed by versions from `oldest` on. `kept` are the lists that are left
+    /// for these versions. After `MDB_NOTFOUND` or an error, the transaction can only be aborted.
+    pub fn pellucid_reuse(
+        txn: *mut MDB_txn,
+        oldest: usize,
+        pages: *const MDB_val,
+        versions: *const usize,
+        kept: *const MDB_val,
+        count: usize,
+    ) -> c_int;
 }

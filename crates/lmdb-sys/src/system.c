@@ -9,7 +9,7 @@
  *   mapped, and would keep that one's locks after its parent's death.
  * - open: the lock file is one that the caller opened before, never a symbolic link to it.
  * - pwrite, pwritev: a short write goes on. Linux writes at most 0x7ffff000 bytes in one call, and a disk that is nearly full takes a
- *   part; the write behind that says ENOSPC, where LMDB would say EIO.
+ *   part; the write behind that says ENOSPC, where LMDB would say EIO. And what pwritev writes is noted: the pages of a transaction.
  *
  * It ends with what LMDB knows and does not tell.
  */
@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -38,10 +39,74 @@
 #define F_SETLKW F_OFD_SETLKW
 #endif
 
-/* The descriptor that the caller opened of the lock file, or -1. */
+/* Pages one behind the other. */
+struct pellucid_run {
+	size_t first, count;
+};
+
+/* No transaction writes more runs, or they are not known. */
+enum { PELLUCID_RUNS_MAX = 1 << 16 };
+
+/* What is kept for an environment, as its user context. */
+struct pellucid_context {
+	/* The descriptor that the caller opened of the lock file, or -1. */
+	int lock_descriptor;
+	/* What this process's write transactions have written since it was last asked. Guarded by LMDB's writer lock. */
+	struct pellucid_run *runs;
+	size_t run_count, run_room;
+};
+
+struct pellucid_context *pellucid_new_context(int lock_descriptor)
+{
+	struct pellucid_context *context = calloc(1, sizeof *context);
+
+	if (context)
+		context->lock_descriptor = lock_descriptor;
+	return context;
+}
+
+/* After the environment is closed. */
+void pellucid_free_context(struct pellucid_context *context)
+{
+	if (context)
+		free(context->runs);
+	free(context);
+}
+
+static struct pellucid_context *pellucid_context_of(const MDB_env *env)
+{
+	return mdb_env_get_userctx((MDB_env *)env);
+}
+
 static int pellucid_lock_descriptor(const MDB_env *env)
 {
-	return (int)(intptr_t)mdb_env_get_userctx((MDB_env *)env) - 1;
+	const struct pellucid_context *context = pellucid_context_of(env);
+
+	return context ? context->lock_descriptor : -1;
+}
+
+/* Note that pages are written. If there is no memory for it, they are forgotten. */
+static void pellucid_note_run(struct pellucid_context *context, size_t first, size_t count)
+{
+	struct pellucid_run *last = context->runs + context->run_count;
+
+	if (context->run_count && last[-1].first + last[-1].count == first) {
+		last[-1].count += count;
+		return;
+	}
+	if (context->run_count == context->run_room) {
+		size_t room = context->run_room ? 2 * context->run_room : 64;
+		struct pellucid_run *runs =
+			room > PELLUCID_RUNS_MAX ? NULL : realloc(context->runs, room * sizeof *runs);
+		if (!runs)
+			return;
+		context->runs = runs;
+		context->run_room = room;
+		last = runs + context->run_count;
+	}
+	last->first = first;
+	last->count = count;
+	context->run_count++;
 }
 
 static int pellucid_open(const MDB_env *env, int is_lock_file, const char *path, int flags, mode_t mode)
@@ -112,7 +177,10 @@ static ssize_t pellucid_pwritev(int descriptor, const struct iovec *parts, int c
 #define open(path, flags, mode) pellucid_open(env, which == MDB_O_LOCKS, path, flags, mode)
 #define pwrite(descriptor, bytes, size, offset) pellucid_pwrite(descriptor, bytes, size, offset)
 #ifdef MDB_USE_PWRITEV
-#define pwritev(descriptor, parts, count, offset) pellucid_pwritev(descriptor, parts, count, offset)
+/* Only mdb_page_flush does this, and it writes nothing but pages that the transaction has allocated. */
+#define pwritev(descriptor, parts, count, offset) pellucid_write_pages(env, descriptor, parts, count, offset)
+static ssize_t pellucid_write_pages(
+	const MDB_env *env, int descriptor, const struct iovec *parts, int count, off_t offset);
 #endif
 #ifdef F_OFD_SETLK
 #define fcntl(descriptor, ...) \
@@ -120,6 +188,19 @@ static ssize_t pellucid_pwritev(int descriptor, const struct iovec *parts, int c
 #endif
 
 #include "mdb.c"
+
+#ifdef MDB_USE_PWRITEV
+static ssize_t pellucid_write_pages(
+	const MDB_env *env, int descriptor, const struct iovec *parts, int count, off_t offset)
+{
+	ssize_t written = pellucid_pwritev(descriptor, parts, count, offset);
+	struct pellucid_context *context = pellucid_context_of(env);
+
+	if (written > 0 && context)
+		pellucid_note_run(context, (size_t)offset / env->me_psize, (size_t)written / env->me_psize);
+	return written;
+}
+#endif
 
 /* How many pages the file will have when this transaction, or the innermost one in it, is committed. */
 size_t pellucid_txn_pages(const MDB_txn *txn)
@@ -546,4 +627,158 @@ unsigned pellucid_readers(const MDB_env *env, size_t *version, int *process, uin
 		}
 	}
 	return found;
+}
+
+/* The versions that read transactions have, of all processes, as far as there is room for them. Returns how many there are; none is
+ * known without a lock file. */
+unsigned pellucid_reader_versions(const MDB_env *env, size_t *versions, unsigned room)
+{
+	unsigned at, count, found = 0;
+
+	if (!env->me_txns)
+		return 0;
+	count = env->me_txns->mti_numreaders;
+	for (at = 0; at < count; at++) {
+		const MDB_reader *reader = &env->me_txns->mti_readers[at];
+		txnid_t own = reader->mr_txnid;
+		if (reader->mr_pid == 0 || own == (txnid_t)-1)
+			continue;
+		if (found < room)
+			versions[found] = own;
+		found++;
+	}
+	return found;
+}
+
+/* The runs of pages that this process's write transactions have written since this was last called. They are valid until the
+ * transaction ends or writes. */
+const struct pellucid_run *pellucid_take_written(MDB_txn *txn, size_t *count)
+{
+	struct pellucid_context *context = pellucid_context_of(txn->mt_env);
+
+	*count = 0;
+	if (!context || txn->mt_parent)
+		return NULL;
+	*count = context->run_count;
+	context->run_count = 0;
+	return context->runs;
+}
+
+/* The first entry of the list of free pages of a version that is not below this one. It is valid until the transaction writes. */
+int pellucid_next_free(MDB_txn *txn, size_t *version, MDB_val *list)
+{
+	MDB_cursor mc;
+	MDB_val key;
+	int rc;
+
+	if (txn->mt_flags & MDB_TXN_BLOCKED)
+		return MDB_BAD_TXN;
+	key.mv_size = sizeof *version;
+	key.mv_data = version;
+	mdb_cursor_init(&mc, txn, FREE_DBI, NULL);
+	rc = mdb_cursor_get(&mc, &key, list, MDB_SET_RANGE);
+	if (rc == MDB_SUCCESS)
+		memcpy(version, key.mv_data, sizeof *version);
+	return rc;
+}
+
+/* Load the first entry of the list of free pages, as mdb_page_alloc does it, so that LMDB has a list that pages can be added to. If
+ * all entries are too recent, there is an empty one first. */
+static int pellucid_load_first(MDB_txn *txn, txnid_t oldest)
+{
+	MDB_env *env = txn->mt_env;
+	MDB_cursor mc;
+	MDB_val key, list;
+	pgno_t none = 0, size;
+	txnid_t first = oldest - 1;
+	int rc;
+
+	mdb_cursor_init(&mc, txn, FREE_DBI, NULL);
+	rc = mdb_cursor_get(&mc, &key, &list, MDB_FIRST);
+	if (rc == MDB_SUCCESS)
+		memcpy(&first, key.mv_data, sizeof first);
+	if (rc == MDB_NOTFOUND || (rc == MDB_SUCCESS && first >= oldest)) {
+		first = oldest - 1;
+		key.mv_size = sizeof first;
+		key.mv_data = &first;
+		list.mv_size = sizeof none;
+		list.mv_data = &none;
+		mdb_cursor_init(&mc, txn, FREE_DBI, NULL);
+		if ((rc = mdb_cursor_put(&mc, &key, &list, MDB_NOOVERWRITE)) != MDB_SUCCESS)
+			return rc;
+		/* A reader has ended, and LMDB has loaded what this was to come before. */
+		if (env->me_pghead || env->me_pglast)
+			return MDB_NOTFOUND;
+		mdb_cursor_init(&mc, txn, FREE_DBI, NULL);
+		rc = mdb_cursor_get(&mc, &key, &list, MDB_FIRST);
+	}
+	if (rc != MDB_SUCCESS)
+		return rc;
+	memcpy(&size, list.mv_data, sizeof size);
+	if (list.mv_size / sizeof size <= size)
+		return MDB_CORRUPTED;
+	if ((env->me_pghead = mdb_midl_alloc((int)size)) == NULL)
+		return ENOMEM;
+	env->me_pglast = first;
+	mdb_midl_xmerge(env->me_pghead, list.mv_data);
+	return MDB_SUCCESS;
+}
+
+/* Let a transaction that has changed nothing yet use pages that were freed by versions from `oldest` on, though there is a reader of
+ * that version: the caller knows that no reader can see these pages. `pages` is the list of them, and `kept` what is left of the lists
+ * of the versions that freed them, which ascend.
+ *
+ * LMDB takes pages from me_pghead, and deletes the entries up to me_pglast when it commits. So the pages are added to the first, and
+ * taken out of entries behind the last. No entry may be loaded while it is replaced, or its pages would be there twice or not at all.
+ * LMDB would do so if the oldest reader ended just now. Then this returns MDB_NOTFOUND, and the transaction can only be aborted, as
+ * after any error. */
+int pellucid_reuse(MDB_txn *txn, size_t oldest, const MDB_val *pages, const size_t *versions, const MDB_val *kept, size_t count)
+{
+	MDB_env *env = txn->mt_env;
+	const pgno_t *list = pages->mv_data;
+	pgno_t *all;
+	size_t at;
+	int rc = MDB_BAD_TXN;
+
+	if (txn->mt_parent || txn->mt_flags & (MDB_TXN_BLOCKED | MDB_TXN_DIRTY) || env->me_pghead || env->me_pglast || oldest < 2 ||
+	    count == 0 || versions[0] < oldest)
+		goto fail;
+	if ((rc = pellucid_load_first(txn, oldest)) != MDB_SUCCESS)
+		goto fail;
+	rc = ENOMEM;
+	if (mdb_midl_need(&env->me_pghead, (unsigned)list[0]) != 0)
+		goto fail;
+	all = env->me_pghead;
+	mdb_midl_xmerge(all, (pgno_t *)list);
+	/* A page that is free twice would be used twice. */
+	rc = MDB_CORRUPTED;
+	for (at = 1; at <= all[0]; at++)
+		if (all[at] < NUM_METAS || all[at] >= (at == 1 ? txn->mt_next_pgno : all[at - 1]))
+			goto fail;
+	for (at = 0; at < count; at++) {
+		txnid_t version = versions[at];
+		MDB_cursor mc;
+		MDB_val key, value;
+		key.mv_size = sizeof version;
+		key.mv_data = &version;
+		mdb_cursor_init(&mc, txn, FREE_DBI, NULL);
+		rc = mdb_cursor_get(&mc, &key, &value, MDB_SET);
+		if (rc == MDB_SUCCESS && kept[at].mv_size <= sizeof(pgno_t)) {
+			rc = mdb_cursor_del(&mc, 0);
+		} else if (rc == MDB_SUCCESS) {
+			value = kept[at];
+			mdb_cursor_init(&mc, txn, FREE_DBI, NULL);
+			rc = mdb_cursor_put(&mc, &key, &value, 0);
+		}
+		if (rc == MDB_NOTFOUND)
+			rc = MDB_CORRUPTED;
+		if (rc != MDB_SUCCESS)
+			goto fail;
+	}
+	rc = MDB_NOTFOUND;
+	if (env->me_pglast < versions[0])
+		return MDB_SUCCESS;
+fail:
+	txn->mt_flags |= MDB_TXN_ERROR;
+	return rc;
 }

@@ -382,6 +382,20 @@ pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
     }
 }
 
+/// Have all running threads of all processes complete the stores that they have made, before what
+/// they read next. Takes some milliseconds. False if the system cannot.
+#[cfg(target_os = "linux")]
+pub(crate) fn settle_threads() -> bool {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: the call has no pointers and no conditions.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn settle_threads() -> bool {
+    false
+}
+
 /// Milliseconds of a clock that all processes of this machine share: since it started, except for
 /// the time that it slept.
 pub(crate) fn ticks() -> u64 {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Encoder, Shapes};
-use pellucid_store::{Mode, OpenOptions, Snapshot, Store, StoreError, Transaction};
+use pellucid_store::{Mode, OpenOptions, Range, Snapshot, Store, StoreError, Transaction};
 
 #[derive(Default)]
 struct Child {
@@ -92,6 +92,11 @@ impl Child {
             }
             ["exit"] => std::process::exit(0),
             ["flood", table, first] => self.flood(table, first.parse().unwrap())?,
+            ["rewrite", table, rows, first] => {
+                self.rewrite(table, rows.parse().unwrap(), first.parse().unwrap())?;
+            }
+            ["sync"] => self.store().sync()?,
+            ["turn", table] => return self.turn(table),
             // The number of readers in all processes, without those of dead ones.
             ["readers"] => return Ok(self.store().stats()?.readers.to_string()),
             ["check"] => {
@@ -112,6 +117,42 @@ impl Child {
             _ => return self.change(words),
         }
         Ok("ok".to_owned())
+    }
+
+    /// Write all rows of a table anew for ever, each time with a checkpoint, and report each turn.
+    fn rewrite(&self, table: &str, rows: u64, first: u64) -> Result<(), StoreError> {
+        for turn in first.. {
+            let mut transaction = self.store().begin(Duration::from_secs(20))?;
+            let table = transaction.table(table)?.unwrap();
+            for number in 0..rows {
+                let text = format!("{turn:06} {number} ").repeat(20);
+                transaction.put(table, &key(&format!("row{number:05}")), b"", &record(&text), &[])?;
+            }
+            transaction.commit()?;
+            self.store().sync()?;
+            println!("{turn}");
+            std::io::stdout().flush().unwrap();
+        }
+        Ok(())
+    }
+
+    /// The turn in which the rows of the snapshot were written, or which row is of another one.
+    fn turn(&self, table: &str) -> Result<String, StoreError> {
+        let snapshot = self.snapshot.as_ref().unwrap();
+        let table = snapshot.table(table)?.unwrap();
+        let mut scan = snapshot.scan(table, &Range::ALL, false)?;
+        let mut found = None;
+        let mut number = 0;
+        while let Some(row) = scan.next()? {
+            let text = text(row.record);
+            let turn: u64 = text.split(' ').next().unwrap().parse().unwrap();
+            let turn = *found.get_or_insert(turn);
+            if text != format!("{turn:06} {number} ").repeat(20) {
+                return Ok(format!("row {number} is not of turn {turn}"));
+            }
+            number += 1;
+        }
+        Ok(found.unwrap_or(0).to_string())
     }
 
     fn change(&mut self, words: &[&str]) -> Result<String, StoreError> {

@@ -184,6 +184,8 @@ impl KeepsPages for LmdbWrite {
         // SAFETY: the transaction is live, the number ours to fill.
         let code = unsafe { ffi::pellucid_take_pages(self.txn()?, number, &raw mut first) };
         self.environment().check(code)?;
+        // See the invariants in `engine/lmdb/reuse.rs`.
+        self.environment().births().forget(first as u64, count);
         Ok(first as u64..first as u64 + count)
     }
 

@@ -26,6 +26,8 @@ pub(crate) mod extents;
 pub(crate) mod fill;
 pub(crate) mod moves;
 pub(crate) mod page;
+mod readers;
+pub(crate) mod reuse;
 pub(crate) mod search;
 pub(crate) mod search_many;
 pub(crate) mod txn;
@@ -42,13 +44,13 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use pellucid_lmdb_sys as ffi;
 
 use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::FileExtents;
 use crate::engine::lmdb::page::MapBounds;
+use crate::engine::lmdb::reuse::Births;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
 use crate::engine::{Change, Engine, EngineError, Extents, OldestReader, ReadTxn, Tree, Usage, WriteTxn};
 use crate::file::opening::lock_path_of;
@@ -107,6 +109,8 @@ pub struct LmdbEngine {
 /// The C environment, and what its transactions share.
 pub(crate) struct Environment {
     raw: *mut ffi::MDB_env,
+    /// What LMDB's system calls find at the environment. Freed after it.
+    context: *mut ffi::pellucid_context,
     handles: [ffi::MDB_dbi; 3],
     key_size_max: usize,
     page_size: usize,
@@ -117,6 +121,7 @@ pub(crate) struct Environment {
     /// The heads of the version that was last read.
     heads: Mutex<Option<Arc<Heads>>>,
     is_broken: AtomicBool,
+    births: Mutex<Births>,
     /// The file with LMDB's locks. `None` without a lock file.
     lock: Option<OwnFile>,
 }
@@ -179,9 +184,10 @@ impl LmdbEngine {
             EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL"))
         })?;
         let lock = if options.is_lockless { None } else { open_lock_file(path, options)? };
-        let raw = open_environment(&c_path, options, lock.as_ref())?;
+        let (raw, context) = open_environment(&c_path, options, lock.as_ref())?;
         let mut environment = Environment {
             raw,
+            context,
             handles: [0; 3],
             key_size_max: 0,
             page_size: 0,
@@ -190,6 +196,7 @@ impl LmdbEngine {
             map_bounds: OnceLock::new(),
             heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
+            births: Mutex::default(),
             lock,
         };
         // From here on dropping `environment` closes it.
@@ -250,7 +257,7 @@ fn open_environment(
     path: &CStr,
     options: LmdbOptions,
     lock: Option<&OwnFile>,
-) -> Result<*mut ffi::MDB_env, EngineError> {
+) -> Result<(*mut ffi::MDB_env, *mut ffi::pellucid_context), EngineError> {
     let mut flags = ffi::MDB_NOSUBDIR | ffi::MDB_NOTLS;
     if options.is_read_only {
         flags |= ffi::MDB_RDONLY;
@@ -260,15 +267,27 @@ fn open_environment(
         flags |= ffi::MDB_NOLOCK;
     }
     let (mut map_size, size_min) = map_sizes_for(OPEN_COUNT.load(Ordering::Relaxed), path);
+    // SAFETY: the call has no conditions.
+    let context = unsafe { ffi::pellucid_new_context(lock.unwrap_or(-1)) };
+    if context.is_null() {
+        return Err(EngineError::NoMemory(NO_ROOM_FOR_FILE));
+    }
+    let failed = |error| {
+        // SAFETY: no environment has it any more.
+        unsafe { ffi::pellucid_free_context(context) };
+        Err(error)
+    };
     loop {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is ours to fill.
-        check(unsafe { ffi::mdb_env_create(&raw mut raw) })?;
+        if let Err(error) = check(unsafe { ffi::mdb_env_create(&raw mut raw) }) {
+            return failed(error);
+        }
         // SAFETY: the environment was created above and has no other user. The path is
         // NUL-terminated and lives during the call. The lock's descriptor stays open longer than
         // the environment (`Environment::drop`).
         let code = unsafe {
-            ffi::mdb_env_set_userctx(raw, ffi::lock_context(lock.unwrap_or(-1)));
+            ffi::mdb_env_set_userctx(raw, context.cast());
             ffi::mdb_env_set_mapsize(raw, map_size);
             ffi::mdb_env_set_maxreaders(raw, READERS_MAX);
             ffi::mdb_env_set_maxdbs(raw, TREES_MAX);
@@ -276,7 +295,7 @@ fn open_environment(
         };
         if code == 0 {
             OPEN_COUNT.fetch_add(1, Ordering::Relaxed);
-            return Ok(raw);
+            return Ok((raw, context));
         }
         // SAFETY: a failed open leaves an environment that must be closed and not used again.
         unsafe { ffi::mdb_env_close(raw) };
@@ -285,9 +304,9 @@ fn open_environment(
                 map_size = (map_size / 2).next_multiple_of(MAP_SIZE_UNIT).max(size_min);
                 continue;
             }
-            return Err(EngineError::NoMemory(NO_ROOM_FOR_FILE));
+            return failed(EngineError::NoMemory(NO_ROOM_FOR_FILE));
         }
-        return Err(error_of(code));
+        return failed(error_of(code));
     }
 }
 
@@ -605,8 +624,12 @@ impl Drop for Environment {
             // SAFETY: transactions in the pool have no other user.
             unsafe { ffi::mdb_txn_abort(txn) };
         }
-        // SAFETY: transactions hold an `Arc` of the environment, so none is left.
-        unsafe { ffi::mdb_env_close(self.raw) };
+        // SAFETY: transactions hold an `Arc` of the environment, so none is left. Nothing has the
+        // context any more after that.
+        unsafe {
+            ffi::mdb_env_close(self.raw);
+            ffi::pellucid_free_context(self.context);
+        }
         if let Some(lock) = self.lock.as_ref().and_then(OwnFile::file) {
             // After closing the environment, which frees our places. Closing this file is not
             // enough if a child that is about to run another program has a copy of it.
@@ -676,8 +699,7 @@ impl Engine for LmdbEngine {
         let read = LmdbRead::begin(Arc::clone(&self.environment))?;
         let info = self.environment.info();
         let (readers, newest) = (self.environment.readers()?, self.version());
-        let oldest = if readers.count == 0 { newest } else { readers.version };
-        let (free_pages, pinned_pages) = read.free_pages(oldest..newest)?;
+        let (free_pages, pinned_pages) = read.free_pages(newest)?;
         Ok(Usage {
             page_size: self.environment.page_size as u64,
             pages: info.me_last_pgno as u64 + 1,
@@ -694,38 +716,6 @@ impl Engine for LmdbEngine {
             history: 0,
             entries: read.entry_counts()?,
         })
-    }
-}
-
-impl Environment {
-    /// The read transactions of all processes.
-    fn readers(&self) -> Result<Readers, EngineError> {
-        self.free_dead_readers()?;
-        let (mut version, mut process, mut begun) = (0, 0, 0);
-        // SAFETY: the environment is open, and the call fills the three numbers.
-        let count =
-            unsafe { ffi::pellucid_readers(self.raw, &raw mut version, &raw mut process, &raw mut begun) };
-        Ok(Readers { count, version: version as u64, process: process.cast_unsigned(), begun })
-    }
-}
-
-/// What the lock file has of read transactions: how many there are, and the oldest one.
-struct Readers {
-    count: u32,
-    version: u64,
-    process: u32,
-    begun: u64,
-}
-
-impl Readers {
-    /// The oldest one, if it is of an older version than the newest.
-    fn oldest_under(&self, newest: u64) -> OldestReader {
-        let lag = newest.saturating_sub(self.version);
-        if self.count == 0 || lag == 0 {
-            return OldestReader::default();
-        }
-        let since = if self.begun == 0 { 0 } else { os::ticks().saturating_sub(self.begun) };
-        OldestReader { lag, process: self.process, age: Duration::from_millis(since) }
     }
 }
 

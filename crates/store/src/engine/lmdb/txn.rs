@@ -10,7 +10,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
-use std::ops::Range;
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,7 +28,7 @@ use crate::engine::{
     Contents, Cursor, Direction, Distant, EngineError, Entry, EntryPlace, FileSize, Fullness, KeepsPages,
     Loose, MovesPages, Parked, ReadTxn, Start, Tree, WriteTxn, estimate, parts,
 };
-use crate::verify::pages::TreeHead;
+use crate::verify::pages::{TreeHead, free_list};
 
 /// LMDB's handle of the tree that lists free pages.
 const FREE_TREE: ffi::MDB_dbi = 0;
@@ -168,16 +167,23 @@ impl LmdbRead {
         })
     }
 
-    /// The number of free pages, and of those among them that were freed by one of these versions.
-    pub(crate) fn free_pages(&self, versions: Range<u64>) -> Result<(u64, u64), EngineError> {
+    /// The number of free pages, and of those among them that a reader of an older version than the
+    /// newest one needs.
+    pub(crate) fn free_pages(&self, newest: u64) -> Result<(u64, u64), EngineError> {
+        let mut readers = self.environment.reader_versions();
+        readers.retain(|reader| *reader < newest);
+        let births = self.environment.births();
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
         cursor.start(Start::Edge, Direction::Forward)?;
         let (mut pages, mut pinned) = (0, 0);
         while let Some(entry) = cursor.step()? {
             let count = extents::free_pages_in(entry);
             pages += count;
-            if read_u64(entry.0, 0).is_some_and(|version| versions.contains(&version)) {
-                pinned += count;
+            let freed = read_u64(entry.0, 0).unwrap_or(0);
+            if count > 0 && readers.first().is_some_and(|oldest| *oldest <= freed) {
+                let list = free_list(entry.1).unwrap_or_default();
+                let needed = |page: &&u64| births.is_pinned(**page, freed, &readers);
+                pinned += list.iter().filter(needed).count() as u64;
             }
         }
         Ok((pages, pinned))
@@ -424,6 +430,15 @@ pub(crate) struct LmdbWrite {
     environment: Arc<Environment>,
 }
 
+fn begin_outermost(environment: &Environment) -> Result<*mut ffi::MDB_txn, EngineError> {
+    let mut txn = ptr::null_mut();
+    // SAFETY: the environment is open, `txn` ours to fill.
+    match unsafe { ffi::mdb_txn_begin(environment.raw(), ptr::null_mut(), 0, &raw mut txn) } {
+        0 => Ok(txn),
+        code => Err(environment.begin_error(code)),
+    }
+}
+
 /// How many write transactions there are between two checks for dead readers. Checks are needed so
 /// that the pages of a dead process are freed some time; not each time, since they ask the system
 /// about each process.
@@ -439,18 +454,22 @@ impl LmdbWrite {
         environment.check_usable()?;
         let owner = current_thread();
         abort_writes_of(owner, |live| live.is_dropped);
-        let mut txn = ptr::null_mut();
-        // SAFETY: the environment is open, `txn` ours to fill.
-        let code = unsafe { ffi::mdb_txn_begin(environment.raw(), ptr::null_mut(), 0, &raw mut txn) };
-        if code != 0 {
-            return Err(environment.begin_error(code));
-        }
+        let mut txn = begin_outermost(&environment)?;
         // Remove what a process has left that died in a transaction.
         environment.cut_tail();
         // SAFETY: the transaction is live.
         if (unsafe { ffi::mdb_txn_id(txn) } as usize).is_multiple_of(READER_CHECK_INTERVAL) {
             // A failure leaves things as they are.
             let _ = environment.free_dead_readers();
+        }
+        match environment.reuse_pages(txn) {
+            Ok(true) => {}
+            ended => {
+                // SAFETY: the transaction is live and ours, and not used afterwards.
+                unsafe { ffi::mdb_txn_abort(txn) };
+                ended?;
+                txn = begin_outermost(&environment)?;
+            }
         }
         live_writes().push(LiveWrite {
             txn,
@@ -702,10 +721,13 @@ impl WriteTxn for LmdbWrite {
         live_writes().retain(|live| Some(live.txn) != outermost);
         match outermost {
             Some(txn) => {
+                // SAFETY: the transaction is live.
+                let version = unsafe { ffi::mdb_txn_id(txn) } as u64;
                 // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it
                 // commits the ones nested in it.
                 let done = self.environment.check(unsafe { ffi::mdb_txn_commit(txn) });
-                done.inspect_err(|_| self.environment.give_back())
+                done.inspect(|()| self.environment.births().note_commit(version))
+                    .inspect_err(|_| self.environment.give_back())
             }
             None => Err(EngineError::Misuse("the transaction is over")),
         }
