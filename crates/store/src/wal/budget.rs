@@ -6,6 +6,9 @@
 //! Each process also has the content of both segments in memtables. So both together take at most
 //! the least `memory=` of the processes that write. The free disk limits them, too.
 //!
+//! Beside an older snapshot the file has several versions of each page that checkpoints change. So
+//! that file and log together stay small, a segment is then limited to a part of the file.
+//!
 //! The limit is this process's alone, and a hint: processes that disagree only run their
 //! checkpoints at other moments. What a segment can hold at most is in the log's head.
 //!
@@ -32,6 +35,9 @@ pub(crate) const SIZE_USUAL: u64 = 32 << 20;
 /// If a segment is this many times as large as the tree, a checkpoint rewrites each page once. A
 /// larger segment would save nothing.
 const TREE_SHARE: u64 = 4;
+/// The part of the file that a segment may have beside an older snapshot, and how old this is.
+const HELD_SHARE: u64 = 8;
+const HELD_AGE: Duration = Duration::from_secs(2);
 /// The share of the free disk that a segment may take.
 const DISK_SHARE: u64 = 8;
 /// A checkpoint of a full segment is to take no longer: a writer that is faster than the disk waits
@@ -120,7 +126,7 @@ impl Segments {
         if given < memory {
             self.show_memory(true);
         }
-        self.fit(0);
+        self.fit(0, false);
     }
 
     /// Show the other processes that this one writes, or no longer writes.
@@ -178,11 +184,12 @@ impl Segments {
         }
     }
 
-    /// Set the limit for a tree of this many bytes.
-    pub(crate) fn fit(&self, tree_size: u64) {
+    /// Set the limit for a tree of this many bytes, which an older snapshot holds or not.
+    pub(crate) fn fit(&self, tree_size: u64, is_held: bool) {
         let (least, weight) = (&self.budget.least, u64::from(self.budget.weight.load(Ordering::Relaxed)));
         let for_memory = least.load(Ordering::Relaxed) / 2 * 16 / weight.max(1);
-        let mut wanted = tree_size.saturating_mul(TREE_SHARE).max(SIZE_USUAL);
+        let share = if is_held { tree_size / HELD_SHARE } else { tree_size.saturating_mul(TREE_SHARE) };
+        let mut wanted = share.max(SIZE_USUAL);
         if wanted > SIZE_USUAL {
             let free = self.space().disk_room().unwrap_or(u64::MAX);
             let timely = self.budget.timely.load(Ordering::Relaxed);
@@ -201,7 +208,9 @@ impl Segments {
 
     /// Set the limit for a tree as it is now.
     pub(crate) fn fit_to(&self, tree: &dyn Engine) {
-        self.fit(tree.size());
+        // If it is not known, there is none.
+        let oldest = tree.oldest_reader().unwrap_or_default();
+        self.fit(tree.size(), oldest.lag > 0 && oldest.age >= HELD_AGE);
     }
 }
 
@@ -266,7 +275,7 @@ mod tests {
     fn a_segment_grows_with_the_tree_up_to_half_of_the_memory() {
         let segments = segments_of(8 << 20);
         let limit_of = |tree_size| {
-            segments.fit(tree_size);
+            segments.fit(tree_size, false);
             segments.budget.limit()
         };
         assert_eq!(limit_of(1 << 40), 8 << 20, "it has no more");
@@ -276,12 +285,25 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_is_an_eighth_of_the_file_beside_an_older_snapshot() {
+        let segments = segments_of(1 << 28);
+        segments.set_memory(1 << 40);
+        let limit_of = |tree_size, is_held| {
+            segments.fit(tree_size, is_held);
+            segments.budget.limit()
+        };
+        assert_eq!([true, false].map(|is_held| limit_of(100 << 20, is_held)), [SIZE_USUAL, 1 << 28]);
+        assert_eq!([true, false].map(|is_held| limit_of(1 << 30, is_held)), [128 << 20, 1 << 28]);
+        assert_eq!([true, false].map(|is_held| limit_of(0, is_held)), [SIZE_USUAL; 2]);
+    }
+
+    #[test]
     fn a_segment_is_no_longer_than_the_disk_can_take_in_some_seconds() {
         let segments = segments_of(1 << 28);
         segments.set_memory(1 << 40);
         let limit_after = |size, seconds| {
             segments.time(size, Duration::from_secs(seconds));
-            segments.fit(1 << 30);
+            segments.fit(1 << 30, false);
             segments.budget.limit()
         };
         assert_eq!(limit_after(1 << 20, 100), 1 << 28, "too little to tell");
