@@ -210,6 +210,15 @@ unsafe extern "C" {
     /// The address at which the file is mapped.
     pub fn pellucid_map(env: *const MDB_env) -> *const c_void;
 
+    /// Write changed pages ahead of the commit, if an outermost transaction has more than `most` of
+    /// them.
+    pub fn pellucid_write_ahead(
+        cursor: *mut MDB_cursor,
+        key: *mut MDB_val,
+        data: *mut MDB_val,
+        most: c_uint,
+    ) -> c_int;
+
     /// Split the page after the entry that the cursor is on, if it has no room for this key, which
     /// belongs there and not at the page's end. Otherwise it does nothing. The key is not put.
     pub fn pellucid_split_behind(cursor: *mut MDB_cursor, key: *mut MDB_val, data_size: usize) -> c_int;

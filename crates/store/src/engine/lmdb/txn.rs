@@ -417,6 +417,19 @@ unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
     }
 }
 
+/// Changed pages that a transaction keeps in memory: 80 MiB. The rest is written ahead of its
+/// commit, and is on its way to the disk while the transaction goes on.
+#[cfg(not(test))]
+fn changed_pages_max() -> c_uint {
+    20 << 10
+}
+
+/// Few, so that tests come to it.
+#[cfg(test)]
+fn changed_pages_max() -> c_uint {
+    tests::CHANGED_PAGES_MAX.get()
+}
+
 /// A write transaction, with LMDB's nested transactions as savepoints.
 pub(crate) struct LmdbWrite {
     /// The outermost transaction first; changes go into the last.
@@ -557,6 +570,11 @@ impl LmdbWrite {
         let cursor = self.write_cursor(tree)?;
         let mut key = value_of(key);
         let mut data = room_for(parts);
+        // SAFETY: the cursor is open and its transaction live, both values are ours, and the pages
+        // of all cursors stay.
+        let code =
+            unsafe { ffi::pellucid_write_ahead(cursor, &raw mut key, &raw mut data, changed_pages_max()) };
+        self.environment.check(code)?;
         // SAFETY: the cursor is open and its transaction live; with RESERVE, LMDB reads only the
         // size.
         let code =

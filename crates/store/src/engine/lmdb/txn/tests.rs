@@ -9,6 +9,8 @@ use crate::engine::{Direction, Engine, Start, Tree, WriteTxn};
 thread_local! {
     /// Whether LMDB does all appends itself.
     pub(super) static IS_OFF: Cell<bool> = const { Cell::new(false) };
+    /// How many changed pages a transaction keeps in memory.
+    pub(super) static CHANGED_PAGES_MAX: Cell<u32> = const { Cell::new(32) };
     /// How many entries `append_here` has appended.
     pub(super) static ADDED: Cell<u64> = const { Cell::new(0) };
 }
@@ -74,11 +76,14 @@ fn written(name: &str) -> Vec<u8> {
 #[test]
 fn what_is_appended_here_is_as_lmdb_appends_it() {
     ADDED.set(0);
+    // LMDB looks for its memory at each entry that it appends.
+    CHANGED_PAGES_MAX.set(u32::MAX);
     let here = written("here");
     assert!(ADDED.get() > 10_000, "nearly all of them are written here: {}", ADDED.get());
     IS_OFF.set(true);
     let by_lmdb = written("lmdb");
     IS_OFF.set(false);
+    CHANGED_PAGES_MAX.set(32);
     assert!(here == by_lmdb, "byte for byte");
 }
 
