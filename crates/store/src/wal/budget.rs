@@ -55,8 +55,15 @@ const WEIGHT_MAX: u32 = 64;
 /// Memtables with fewer bytes of WAL records say little about later ones.
 const WEIGHED_SIZE: u64 = 4 << 20;
 
-/// The room that a log keeps when nothing was written for a while.
-pub(crate) const SIZE_AT_REST: u64 = 16 << 20;
+/// The room that a log keeps when nothing was written for a while: a share of the tree.
+const REST_SHARE: u64 = 32;
+const REST_MIN: u64 = 2 << 20;
+const REST_MAX: u64 = 16 << 20;
+
+/// The room that the log of a tree of this many bytes keeps when nothing was written for a while.
+pub(crate) fn size_at_rest(tree_size: u64) -> u64 {
+    (tree_size / REST_SHARE).clamp(REST_MIN, REST_MAX) / REST_MIN * REST_MIN
+}
 
 /// The first word of the members' memory, and how many members are in a word.
 const SHARES: usize = 524;
@@ -200,10 +207,10 @@ impl Segments {
         self.room.bound(tree_size);
     }
 
-    /// Give back the room after what a log at rest has. The caller holds the writer lock, and
+    /// Give back the room after the first `size` bytes. The caller holds the writer lock, and
     /// neither segment has a WAL record that the tree lacks.
-    pub(crate) fn shrink(&self) -> std::io::Result<()> {
-        self.space().punch((SIZE_AT_REST / 8) as usize..self.space().capacity())
+    pub(crate) fn shrink(&self, size: u64) -> std::io::Result<()> {
+        self.space().punch((size / 8) as usize..self.space().capacity())
     }
 
     /// Set the limit for a tree as it is now.

@@ -369,7 +369,6 @@ mod tests {
     use super::*;
     use crate::engine::memory::MemoryEngine;
     use crate::engine::{Engine, Tree};
-    use crate::wal::budget::SIZE_AT_REST;
     use crate::wal::engine::{LoggedEngine, Opened};
     use crate::wal::segments::words_for;
     use crate::wal::space::MemorySpace;
@@ -446,7 +445,7 @@ mod tests {
     #[test]
     fn a_writer_in_the_way_puts_the_rest_of_the_log_off() {
         let tree = Box::new(MemoryEngine::new());
-        let engine = LoggedEngine::in_memory(tree, SIZE_AT_REST as usize).unwrap();
+        let engine = LoggedEngine::in_memory(tree, 16 << 20).unwrap();
         let (shared, tail) = (&engine.shared, engine.shared.segments.tail());
         let mut watch = Watch::new();
         let mut is_done_when_due = || {

@@ -13,7 +13,7 @@ use crate::engine::{
 use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::memory;
 use crate::sys::reclaim::Reclaimer;
-use crate::wal::budget::SIZE_AT_REST;
+use crate::wal::budget::size_at_rest;
 use crate::wal::checkpoint;
 use crate::wal::checkpointer::Checkpointer;
 use crate::wal::history;
@@ -405,7 +405,8 @@ impl Shared {
             state.forget_applied(&*self.tree, &self.segments)?;
         }
         self.free_retired();
-        if self.segments.space().size() <= SIZE_AT_REST + SIZE_AT_REST / 2 {
+        let size = size_at_rest(self.tree.size());
+        if self.segments.space().size() <= size + size / 2 {
             return Ok(true);
         }
         let Some(lock) = self.lock(Some(Instant::now()))? else { return Ok(false) };
@@ -413,7 +414,7 @@ impl Shared {
         if self.pending() > 0 || self.seal(&lock)? {
             return Ok(false);
         }
-        self.segments.shrink().map_err(EngineError::of_system)?;
+        self.segments.shrink(size).map_err(EngineError::of_system)?;
         Ok(true)
     }
 
