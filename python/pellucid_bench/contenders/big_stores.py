@@ -27,10 +27,8 @@ ROW_SIZE = 220
 """Bytes of a key and its packed row."""
 CACHE_SIZE = 256 << 20
 """What SQLite may keep in memory, as pellucid may in its memtable. LMDB uses the page cache."""
-IDLE_SECONDS = 120.0
-"""How long pellucid's file may take to its final size."""
-LOG_AT_REST = 24 << 20
-"""What a log that has given its room back has."""
+IDLE_SECONDS = 15.0
+"""pellucid's file has its final size when it has not changed for so long."""
 SMALL_FILE = 16 << 20
 """A file of less than this does not get shorter by itself."""
 _HEAD = struct.Struct("<QQ")
@@ -99,8 +97,12 @@ class BigStore:
         """Keep what is stored now as it is."""
         raise NotImplementedError
 
-    def settle(self) -> None:
-        """Write all commits to their final place, and sync."""
+    def live_size(self, count: int) -> int:
+        """Return the bytes of so many keys and rows as the library encodes them."""
+        return count * ROW_SIZE
+
+    def settle(self) -> float:
+        """Write all commits to their final place, and sync. Return how long it last waited in vain."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -167,15 +169,23 @@ class Pellucid(BigStore):
     def snapshot(self) -> AbstractContextManager[object]:
         return self.database.snapshot()
 
-    def settle(self) -> None:
+    def live_size(self, count: int) -> int:
+        stats: dict[str, int] = self.table.stats()
+        # Of a compressed table, what it would be without.
+        return (stats["key_size"] + stats["plain_size"]) // stats["rows"] * count
+
+    def settle(self) -> float:
         self.database.sync()
         # At rest, the file gets shorter by itself.
-        until = time.monotonic() + IDLE_SECONDS
-        while time.monotonic() < until:
+        sizes, since = None, time.monotonic()
+        while True:
             stats = self.database.stats()
-            is_short = stats["file_size"] < SMALL_FILE or 4 * stats["free_size"] <= stats["live_size"]
-            if is_short and stats["log_size"] <= LOG_AT_REST:
-                break
+            found = (stats["file_size"], stats["free_size"], stats["log_size"])
+            if found != sizes:
+                sizes, since = found, time.monotonic()
+            waited = time.monotonic() - since
+            if waited >= IDLE_SECONDS or stats["file_size"] < SMALL_FILE:
+                return waited
             time.sleep(0.1)
 
     def close(self) -> None:
@@ -251,8 +261,9 @@ class Lmdb(BigStore):
         transaction: AbstractContextManager[object] = self.environment.begin()
         return transaction
 
-    def settle(self) -> None:
+    def settle(self) -> float:
         self.environment.sync(True)
+        return 0.0
 
     def close(self) -> None:
         self.environment.close()
@@ -309,9 +320,10 @@ class RocksDict(BigStore):
     def snapshot(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext(self.rows.snapshot())
 
-    def settle(self) -> None:
+    def settle(self) -> float:
         self.rows.flush()
         self.rows.flush_wal(sync=True)
+        return 0.0
 
     def close(self) -> None:
         self.rows.close()
@@ -396,8 +408,9 @@ class Sqlite(BigStore):
         finally:
             other.close()
 
-    def settle(self) -> None:
+    def settle(self) -> float:
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return 0.0
 
     def close(self) -> None:
         self.connection.close()

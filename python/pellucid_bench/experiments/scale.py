@@ -173,9 +173,10 @@ def load(store: BigStore, folder: Path, rows: Rows) -> Figures:
     """Load all rows into an empty store."""
     watch = put_all(store, rows, iter(range(rows.count)), 0)
     figures = {"load": rows.count / watch.seconds, "load: memory": watch.memory}
-    settled = Watch()
-    settled.time(store.settle)
-    return figures | {"load: settle": settled.seconds, "load: file": file_ratio(folder, rows)}
+    started = time.perf_counter()
+    waited = store.settle()
+    settled = time.perf_counter() - started - waited
+    return figures | {"load: settle": settled, "load: file": file_ratio(store, folder, rows)}
 
 
 def read(store: BigStore, rows: Rows, has_indexes: bool) -> Figures:
@@ -225,7 +226,7 @@ def churn(store: BigStore, folder: Path, rows: Rows) -> Figures:
     """Overwrite all rows twice at random, then delete half of them and put them again."""
     seconds = sum(put_all(store, rows, rows.shuffled(turn), turn).seconds for turn in (1, 2))
     store.settle()
-    figures = {"overwrite": 2 * rows.count / seconds, "overwrite: file": file_ratio(folder, rows)}
+    figures = {"overwrite": 2 * rows.count / seconds, "overwrite: file": file_ratio(store, folder, rows)}
     half = rows.count // 2
     deleted = Watch()
     for batch in batches(islice(rows.shuffled(3), half)):
@@ -237,7 +238,7 @@ def churn(store: BigStore, folder: Path, rows: Rows) -> Figures:
     return figures | {
         "delete half": half / deleted.seconds,
         "put half": half / again.seconds,
-        "put half: file": file_ratio(folder, rows),
+        "put half: file": file_ratio(store, folder, rows),
     }
 
 
@@ -330,9 +331,9 @@ def size_of(folder: Path) -> int:
     return total
 
 
-def file_ratio(folder: Path, rows: Rows) -> float:
-    """Return the size of the files, as a multiple of keys and rows."""
-    return size_of(folder) / (rows.count * ROW_SIZE)
+def file_ratio(store: BigStore, folder: Path, rows: Rows) -> float:
+    """Return the size of the files, as a multiple of the encoded keys and rows in them."""
+    return size_of(folder) / store.live_size(rows.count)
 
 
 def kill_in_the_middle(name: str, folder: Path, count: int, order: str) -> Figures:
