@@ -223,6 +223,16 @@ unsafe extern "C" {
     /// belongs there and not at the page's end. Otherwise it does nothing. The key is not put.
     pub fn pellucid_split_behind(cursor: *mut MDB_cursor, key: *mut MDB_val, data_size: usize) -> c_int;
 
+    /// Put a new key into a leaf of its own, with room reserved for its data, if it comes after all
+    /// keys of a leaf in which less than `room` bytes would be left. Otherwise return
+    /// `MDB_NOTFOUND`: the leaf has room for the key, or was split so that it has.
+    pub fn pellucid_put_ascending(
+        cursor: *mut MDB_cursor,
+        key: *mut MDB_val,
+        data: *mut MDB_val,
+        room: usize,
+    ) -> c_int;
+
     /// Load the list of free pages that no reader can see: until an outermost write transaction
     /// ends, it takes the lowest of all of them. `count` is how many there are.
     pub fn pellucid_load_free(txn: *mut MDB_txn, count: *mut usize) -> c_int;

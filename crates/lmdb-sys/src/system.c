@@ -455,44 +455,39 @@ const void *pellucid_map(const MDB_env *env)
 	return env->me_map;
 }
 
-/* Split a full leaf behind the entry that the cursor stands on, if a greater key belongs there and in front of the next one. LMDB
- * splits in the middle: ascending keys in front of others would leave each leaf half full. Split here, they fill the leaf, as those at
- * its end do. The cursor has no place afterwards. */
-int pellucid_split_behind(MDB_cursor *mc, MDB_val *key, size_t data_size)
+/* Whether a cursor stands in a leaf where an entry of this size may be put. `size` is what it takes there. */
+static int pellucid_may_put(const MDB_cursor *mc, const MDB_val *key, size_t data_size, size_t *size)
+{
+	const MDB_env *env = mc->mc_txn->mt_env;
+
+	if ((mc->mc_flags & (C_INITIALIZED | C_DEL | C_SUB)) != C_INITIALIZED ||
+	    mc->mc_txn->mt_flags & (MDB_TXN_BLOCKED | MDB_TXN_RDONLY) || mc->mc_db->md_flags & MDB_DUPSORT ||
+	    !IS_LEAF(mc->mc_pg[mc->mc_top]) || IS_LEAF2(mc->mc_pg[mc->mc_top]) || key->mv_size - 1 >= ENV_MAXKEY(env) ||
+	    data_size > MAXDATASIZE)
+		return 0;
+	*size = NODESIZE + key->mv_size + data_size;
+	if (*size > env->me_nodemax)
+		*size = NODESIZE + key->mv_size + sizeof(pgno_t);
+	*size = EVEN(*size) + sizeof(indx_t);
+	return 1;
+}
+
+/* Move the entries of a leaf from `at` on, which is not the first or behind the last, to a new leaf. The cursor has no place afterwards. */
+static int pellucid_split_at(MDB_cursor *mc, unsigned at, MDB_val *key, size_t data_size)
 {
 	MDB_env *env = mc->mc_txn->mt_env;
 	MDB_val data, other;
 	MDB_page *page, *copy;
 	MDB_node *node;
-	unsigned at, count, next;
-	size_t size;
+	unsigned next, count;
 	int rc;
 
-	if ((mc->mc_flags & (C_INITIALIZED | C_EOF | C_DEL | C_SUB)) != C_INITIALIZED ||
-	    mc->mc_txn->mt_flags & (MDB_TXN_BLOCKED | MDB_TXN_RDONLY) || mc->mc_db->md_flags & MDB_DUPSORT)
-		return MDB_SUCCESS;
-	page = mc->mc_pg[mc->mc_top];
-	if (!IS_LEAF(page) || IS_LEAF2(page) || key->mv_size - 1 >= ENV_MAXKEY(env) || data_size > MAXDATASIZE)
-		return MDB_SUCCESS;
-	size = NODESIZE + key->mv_size + data_size;
-	if (size > env->me_nodemax)
-		size = NODESIZE + key->mv_size + sizeof(pgno_t);
-	at = mc->mc_ki[mc->mc_top] + 1U;
-	count = NUMKEYS(page);
-	if (at >= count || EVEN(size) + sizeof(indx_t) <= SIZELEFT(page))
-		return MDB_SUCCESS;
-	for (next = 0; next < 2; next++) {
-		node = NODEPTR(page, at - 1 + next);
-		other.mv_size = NODEKSZ(node);
-		other.mv_data = NODEKEY(node);
-		if (next ? mc->mc_dbx->md_cmp(key, &other) >= 0 : mc->mc_dbx->md_cmp(key, &other) <= 0)
-			return MDB_SUCCESS;
-	}
 	data.mv_size = data_size;
 	data.mv_data = NULL;
 	if ((rc = mdb_page_spill(mc, key, &data)) != MDB_SUCCESS || (rc = mdb_cursor_touch(mc)) != MDB_SUCCESS)
 		return rc;
 	page = mc->mc_pg[mc->mc_top];
+	count = NUMKEYS(page);
 	if ((copy = malloc(env->me_psize)) == NULL)
 		return ENOMEM;
 	memcpy(copy, page, env->me_psize);
@@ -515,6 +510,72 @@ int pellucid_split_behind(MDB_cursor *mc, MDB_val *key, size_t data_size)
 	mc->mc_flags &= ~(C_INITIALIZED | C_EOF);
 	free(copy);
 	if (rc != MDB_SUCCESS)
+		mc->mc_txn->mt_flags |= MDB_TXN_ERROR;
+	return rc;
+}
+
+/* Split a full leaf behind the entry that the cursor stands on, if a greater key belongs there and in front of the next one. LMDB
+ * splits in the middle: ascending keys in front of others would leave each leaf half full. Split here, they fill the leaf, as those at
+ * its end do. The cursor has no place afterwards. */
+int pellucid_split_behind(MDB_cursor *mc, MDB_val *key, size_t data_size)
+{
+	MDB_val other;
+	MDB_page *page;
+	MDB_node *node;
+	unsigned at, next;
+	size_t size;
+
+	if (mc->mc_flags & C_EOF || !pellucid_may_put(mc, key, data_size, &size))
+		return MDB_SUCCESS;
+	page = mc->mc_pg[mc->mc_top];
+	at = mc->mc_ki[mc->mc_top] + 1U;
+	if (at >= NUMKEYS(page) || size <= SIZELEFT(page))
+		return MDB_SUCCESS;
+	for (next = 0; next < 2; next++) {
+		node = NODEPTR(page, at - 1 + next);
+		other.mv_size = NODEKSZ(node);
+		other.mv_data = NODEKEY(node);
+		if (next ? mc->mc_dbx->md_cmp(key, &other) >= 0 : mc->mc_dbx->md_cmp(key, &other) <= 0)
+			return MDB_SUCCESS;
+	}
+	return pellucid_split_at(mc, at, key, data_size);
+}
+
+/* Make room for a key that comes behind those put before it, so that `room` bytes stay free in each leaf that they fill, and no leaf is
+ * split in the middle. Where the key comes behind all others of a leaf that is full to there, it is put into a new one, its data
+ * reserved. MDB_NOTFOUND where mdb_cursor_put has to put it. */
+int pellucid_put_ascending(MDB_cursor *mc, MDB_val *key, MDB_val *data, size_t room)
+{
+	MDB_val found;
+	MDB_page *page;
+	size_t size;
+	unsigned at;
+	int exact = 0, rc;
+
+	if (mc->mc_db->md_root == P_INVALID || mc->mc_txn->mt_flags & MDB_TXN_BLOCKED || mc->mc_flags & C_SUB ||
+	    key->mv_size - 1 >= ENV_MAXKEY(mc->mc_txn->mt_env))
+		return MDB_NOTFOUND;
+	rc = mdb_cursor_set(mc, key, &found, MDB_SET, &exact);
+	if (rc != MDB_NOTFOUND)
+		return rc == MDB_SUCCESS ? MDB_NOTFOUND : rc;
+	if (!pellucid_may_put(mc, key, data->mv_size, &size))
+		return MDB_NOTFOUND;
+	page = mc->mc_pg[mc->mc_top];
+	at = mc->mc_ki[mc->mc_top];
+	if (at == 0 || size + room <= SIZELEFT(page))
+		return MDB_NOTFOUND;
+	if (at < NUMKEYS(page)) {
+		rc = pellucid_split_at(mc, at, key, data->mv_size);
+		return rc == MDB_SUCCESS ? MDB_NOTFOUND : rc;
+	}
+	if (NODESIZE + key->mv_size + data->mv_size > mc->mc_txn->mt_env->me_nodemax)
+		return MDB_NOTFOUND;
+	if ((rc = mdb_page_spill(mc, key, data)) != MDB_SUCCESS || (rc = mdb_cursor_touch(mc)) != MDB_SUCCESS)
+		return rc;
+	rc = mdb_page_split(mc, key, data, P_INVALID, MDB_RESERVE | MDB_APPEND);
+	if (rc == MDB_SUCCESS)
+		mc->mc_db->md_entries++;
+	else
 		mc->mc_txn->mt_flags |= MDB_TXN_ERROR;
 	return rc;
 }

@@ -124,7 +124,7 @@ fn refuse_other_servers(target: &Bound<'_, PyAny>, path: &OsStr) -> PyResult<()>
 /// not in the file yet: 8 MiB at least, and 256 MiB by default. With more, a load under random keys
 /// writes less. The log is as long as the least of the processes that write allows.
 ///
-/// With `auto_compact` (the default), this process makes the file shorter when more than a quarter
+/// With `auto_compact` (the default), this process makes the file shorter when more than a fifth
 /// of it is free and little is written, in small steps, from its first commit on; other processes
 /// can use it meanwhile. `compact` and `compact(online=True)` do so when they are called.
 ///

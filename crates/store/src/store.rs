@@ -67,7 +67,7 @@ pub struct OpenOptions {
     /// [`MEMORY_MIN`](crate::MEMORY_MIN). The log is as long as the least of the processes that
     /// write allows.
     pub memory: u64,
-    /// Whether this process makes the file shorter when more than a quarter of it is free and
+    /// Whether this process makes the file shorter when more than a fifth of it is free and
     /// little is written.
     pub auto_compact: bool,
     /// The memory limit for the entries of an index that is being built, to test tables that are

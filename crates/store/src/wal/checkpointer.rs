@@ -300,6 +300,11 @@ impl Watch {
     /// Make the file shorter if much of it is free and little is written. The thread goes on with
     /// what cannot wait meanwhile; it ends the work when the load rises or the log is closed.
     fn shorten(&mut self, shared: &Arc<Shared>, ends: &AtomicBool) {
+        if self.pace.bytes_per_second >= LOAD {
+            // A load pauses now and then, and it is another file afterwards.
+            self.free_interval = FREE_INTERVAL;
+            self.free_at = Instant::now() + FREE_INTERVAL;
+        }
         if !shared.compacts.load(Ordering::Relaxed)
             || Instant::now() < self.free_at
             || self.pace.bytes_per_second >= LOW_LOAD && !rests_soon()

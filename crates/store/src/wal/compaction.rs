@@ -34,9 +34,9 @@ const SPARE: u64 = 64;
 const SPARE_MIN: u64 = 64;
 
 /// A file is made shorter without being asked if it has this size, and more than this share of it
-/// is free.
+/// is free or stands empty in leaves.
 const WORTH_SIZE: u64 = 16 << 20;
-const WORTH_SHARE: u64 = 4;
+const WORTH_SHARE: u64 = 5;
 
 /// Leaves are filled in steps of so many stretches, of which one round knows so many.
 const STEP_STRETCHES: usize = 32;

@@ -3,17 +3,32 @@
 //! Random puts split leaves in the middle, and deletes leave them half empty: LMDB joins two leaves
 //! only when one of them is nearly empty.
 
-use crate::engine::lmdb::page::{Leaf, PAGE_BRANCH, PAGE_HEAD_SIZE, Pages};
+use crate::engine::lmdb::page::{Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, Pages};
 use crate::engine::moves::{Fullness, Loose};
-use crate::engine::{EngineError, Tree};
+use crate::engine::{EngineError, Entry, Tree};
 use crate::verify::pages::{DEPTH_MAX, Fault, TreeHead};
 
 /// Leaves that are looked at together.
 const STRETCH: usize = 16;
-/// They are loose if less than three quarters of them is in use.
-const FULL_SHARE: (usize, usize) = (3, 4);
+/// They are loose if their entries fit into so many leaves less: where one stretch ends and the
+/// next begins, a leaf may be half full, and stays so.
+const SAVED_MIN: usize = 2;
 /// How many leaves are asked to know about all.
 const SAMPLES: u64 = 256;
+
+/// How many bytes stay free in each leaf when entries are put into fewer leaves: if leaves were
+/// full, few random puts would split most of them, and the file would be twice as long. Where no
+/// entry would fit into that room, none is left.
+pub(crate) fn spare_room(page_size: usize, entry_sizes: impl Iterator<Item = usize>) -> usize {
+    const ROOM_SHARE: usize = 10;
+    let room = page_size / ROOM_SHARE;
+    if entry_sizes.max().is_some_and(|largest| largest <= room) { room } else { 0 }
+}
+
+/// How many bytes an entry takes in a leaf.
+pub(crate) fn size_in_leaf((key, value): Entry<'_>) -> usize {
+    (NODE_HEAD_SIZE + key.len() + value.len()).next_multiple_of(2) + size_of::<u16>()
+}
 
 fn fault(page: u64, what: &'static str) -> Fault {
     Fault { page, what }
@@ -46,9 +61,16 @@ pub(crate) fn fullness(pages: Pages<'_>, head: &TreeHead) -> Result<Fullness, En
             chance = (chance ^ (chance >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             number = child_of(pages, number, |count| (chance >> 33) as usize % count.max(1))?;
         }
-        room += leaf_at(pages, number)?.room() as u64;
+        room += free_entries(&leaf_at(pages, number)?) as u64;
     }
     Ok(Fullness { leaf_pages, large_pages, unfilled: (room / SAMPLES).saturating_mul(leaf_pages) })
+}
+
+/// The bytes of a leaf into which further entries of its entries' mean size would fit.
+fn free_entries(leaf: &Leaf<'_>) -> usize {
+    let usable = leaf.size() - PAGE_HEAD_SIZE;
+    let mean = (usable - leaf.room()).div_ceil(leaf.count().max(1)).max(1);
+    leaf.room() / mean * mean
 }
 
 /// The loose stretches of a tree, in key order.
@@ -71,9 +93,7 @@ pub(crate) fn loose(
 struct Stretch {
     first: u64,
     leaves: usize,
-    entries: usize,
-    used: usize,
-    usable: usize,
+    entry_sizes: Vec<usize>,
 }
 
 struct Search<'m> {
@@ -109,9 +129,9 @@ impl Search<'_> {
 
     fn leaf(&mut self, number: u64) -> Result<(), Fault> {
         let leaf = leaf_at(self.pages, number)?;
+        let outside = || fault(number, "an entry of it does not lie in it");
         for index in 0..leaf.count() {
-            let large = leaf.large_page(index);
-            if large.ok_or_else(|| fault(number, "an entry of it does not lie in it"))? != 0 {
+            if leaf.large_page(index).ok_or_else(outside)? != 0 {
                 // To put a large value anew would write all of it.
                 return self.end_stretch();
             }
@@ -120,23 +140,148 @@ impl Search<'_> {
         if stretch.leaves == 0 {
             stretch.first = number;
         }
-        let usable = leaf.size() - PAGE_HEAD_SIZE;
         stretch.leaves += 1;
-        stretch.entries += leaf.count();
-        stretch.usable += usable;
-        stretch.used += usable - leaf.room();
+        for index in 0..leaf.count() {
+            stretch.entry_sizes.push(size_in_leaf(leaf.entry(index).ok_or_else(outside)?));
+        }
         if stretch.leaves == STRETCH { self.end_stretch() } else { Ok(()) }
     }
 
     fn end_stretch(&mut self) -> Result<(), Fault> {
         let stretch = std::mem::take(&mut self.stretch);
-        let (part, whole) = FULL_SHARE;
-        if stretch.leaves > 1 && stretch.used * whole < stretch.usable * part {
-            let leaf = leaf_at(self.pages, stretch.first)?;
+        if stretch.leaves < 2 {
+            return Ok(());
+        }
+        let leaf = leaf_at(self.pages, stretch.first)?;
+        let needed = stretch.leaves_needed(leaf.size());
+        if needed + SAVED_MIN <= stretch.leaves {
             let entry = leaf.entry(0);
             let (key, _) = entry.ok_or_else(|| fault(stretch.first, "an entry of it does not lie in it"))?;
-            self.found.push(Loose { tree: self.tree, first: key.to_vec(), entries: stretch.entries });
+            let entries = stretch.entry_sizes.len();
+            self.found.push(Loose { tree: self.tree, first: key.to_vec(), entries });
         }
         Ok(())
+    }
+}
+
+impl Stretch {
+    /// How many leaves of this size its entries take, put there in their order.
+    fn leaves_needed(&self, page_size: usize) -> usize {
+        let usable = page_size - PAGE_HEAD_SIZE - spare_room(page_size, self.entry_sizes.iter().copied());
+        let (mut leaves, mut left) = (0, 0);
+        for size in &self.entry_sizes {
+            if *size > left {
+                (leaves, left) = (leaves + 1, usable);
+            }
+            left = left.saturating_sub(*size);
+        }
+        leaves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+    use crate::engine::{Direction, Engine, Loose, Start, Tree};
+
+    /// Numbers that look random, each once.
+    fn mixed(number: u64) -> u64 {
+        let number = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (number ^ (number >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+    }
+
+    struct Rows {
+        engine: LmdbEngine,
+        rows: BTreeMap<[u8; 8], Vec<u8>>,
+    }
+
+    impl Rows {
+        /// Rows of these sizes, put under random keys in transactions of a hundred.
+        fn new(name: &str, count: u64, size_of: impl Fn(u64) -> usize) -> Self {
+            let path = std::env::temp_dir().join(format!("pellucid-fill-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_file(&path);
+            let options = LmdbOptions::default();
+            let engine = LmdbEngine::create(&path, options, &mut |_, _| vec![(vec![1], vec![2])]).unwrap();
+            let mut all = Self { engine, rows: BTreeMap::new() };
+            for from in (0..count).step_by(100) {
+                let mut txn = all.engine.begin_write().unwrap();
+                for number in from..count.min(from + 100) {
+                    let (key, value) = (mixed(number).to_be_bytes(), vec![number as u8; size_of(number)]);
+                    txn.put(Tree::Rows, &key, &[&value]).unwrap();
+                    all.rows.insert(key, value);
+                }
+                txn.commit().unwrap();
+            }
+            std::fs::remove_file(&path).unwrap();
+            all
+        }
+
+        fn loose(&self) -> Vec<Loose> {
+            self.engine.begin_read().unwrap().loose(Tree::Rows, 1 << 16).unwrap()
+        }
+
+        fn leaves(&self) -> u64 {
+            self.engine.begin_read().unwrap().fullness(Tree::Rows).unwrap().leaf_pages
+        }
+
+        /// Which share of its leaves is empty, in percent.
+        fn unfilled(&self) -> u64 {
+            let fullness = self.engine.begin_read().unwrap().fullness(Tree::Rows).unwrap();
+            fullness.unfilled * 100 / (fullness.leaf_pages * 4096)
+        }
+
+        fn fill(&self, loose: &[Loose]) {
+            let mut txn = self.engine.begin_write().unwrap();
+            for one in loose {
+                assert_eq!(txn.moves_pages().unwrap().fill(one).unwrap(), one.entries);
+            }
+            txn.commit().unwrap();
+        }
+
+        /// The rows are all there and in order.
+        fn verify(&self) {
+            let read = self.engine.begin_read().unwrap();
+            let mut cursor = read.cursor(Tree::Rows).unwrap();
+            cursor.start(Start::Edge, Direction::Forward).unwrap();
+            for (key, value) in &self.rows {
+                assert_eq!(cursor.step().unwrap(), Some((&key[..], &value[..])));
+            }
+            assert_eq!(cursor.step().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn entries_of_half_empty_leaves_move_into_fewer_which_keep_some_room() {
+        // Small rows, large ones of which few share a leaf, and mixed ones.
+        let sizes: [(&str, &dyn Fn(u64) -> usize); 3] =
+            [("small", &|_| 200), ("large", &|_| 1_200), ("mixed", &|number| (number % 7 * 150) as usize)];
+        for (name, size_of) in sizes {
+            let mut rows = Rows::new(name, 20_000, size_of);
+            let (before, unfilled) = (rows.leaves(), rows.unfilled());
+            let loose = rows.loose();
+            rows.fill(&loose);
+            rows.verify();
+            let after = rows.leaves();
+            assert!(after < before * 9 / 10 && rows.unfilled() < unfilled, "{name}: {before}, {after}");
+            // To fill them once more is of no use.
+            let left = rows.loose();
+            assert!(left.len() * 10 <= loose.len(), "{name}: {} of {}", left.len(), loose.len());
+            assert!(rows.unfilled() < 20, "{name}: {}", rows.unfilled());
+            if name == "small" {
+                // A few more rows do not split most leaves.
+                let mut txn = rows.engine.begin_write().unwrap();
+                for number in 20_000..20_400 {
+                    let (key, value) = (mixed(number).to_be_bytes(), vec![7; 200]);
+                    txn.put(Tree::Rows, &key, &[&value]).unwrap();
+                    rows.rows.insert(key, value);
+                }
+                txn.commit().unwrap();
+                let split = rows.leaves() - after;
+                assert!(split < 100, "{split} of {after}");
+                rows.verify();
+            }
+        }
     }
 }

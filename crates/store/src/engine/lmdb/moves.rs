@@ -12,6 +12,7 @@ use pellucid_lmdb_sys as ffi;
 use crate::engine::extents::KeepsPages as _;
 use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::{pages_for, write_value};
+use crate::engine::lmdb::fill::{size_in_leaf, spare_room};
 use crate::engine::lmdb::page::{PAGE_BRANCH, Pages};
 use crate::engine::lmdb::txn::{LmdbWrite, get};
 use crate::engine::moves::{Distant, Loose, MovesPages};
@@ -173,8 +174,10 @@ impl MovesPages for LmdbWrite {
         for (key, _) in &kept {
             self.delete(*tree, key)?;
         }
+        let sizes = kept.iter().map(|(key, value)| size_in_leaf((key, value)));
+        let room = spare_room(self.environment().page_size(), sizes);
         for (key, value) in &kept {
-            self.put(*tree, key, &[value])?;
+            self.put_ascending(*tree, key, value, room)?;
         }
         Ok(kept.len())
     }

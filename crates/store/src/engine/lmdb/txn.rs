@@ -585,6 +585,31 @@ impl LmdbWrite {
         }
         Ok(code)
     }
+
+    /// Put an entry whose key is greater than that of the last one put, so that `room` bytes stay
+    /// free in each leaf that these fill.
+    pub(super) fn put_ascending(
+        &mut self,
+        tree: Tree,
+        key: &[u8],
+        value: &[u8],
+        room: usize,
+    ) -> Result<(), EngineError> {
+        self.check_key(key)?;
+        self.set_found(tree, false);
+        let cursor = self.write_cursor(tree)?;
+        let (mut bytes, mut data) = (value_of(key), room_for(&[value]));
+        // SAFETY: the cursor is open and its transaction live; LMDB copies the key and reads only
+        // the value's size. No other cursor is open in this tree while it is written.
+        let code = unsafe { ffi::pellucid_put_ascending(cursor, &raw mut bytes, &raw mut data, room) };
+        if code == 0 {
+            // SAFETY: LMDB has just reserved the room.
+            unsafe { write_parts(data, &[value]) };
+            return Ok(());
+        }
+        let code = if code == ffi::MDB_NOTFOUND { self.put_with(tree, key, &[value], 0)? } else { code };
+        self.environment.check(code)
+    }
 }
 
 impl Contents for LmdbWrite {
