@@ -106,6 +106,16 @@ def test_a_quick_run_measures_everything(name: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
+def test_many_rows_are_measured_in_parts(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    given = ["scale", "--quick", "--library", "pellucid", "--json", str(out), "--directory", str(tmp_path)]
+    bench(*given, "--parts", "kill")
+    [found] = read(out)
+    assert {measure.title.partition(":")[0] for measure in found.measures} == {"kill"}
+    done = bench(*given, "--parts", "lod", fails=True)
+    assert "--parts are some of load, churn" in done.stdout, "and this is said of it"
+
+
 def test_every_experiment_has_the_same_form() -> None:
     for name in experiments.NAMES:
         about = experiments.load(name).ABOUT

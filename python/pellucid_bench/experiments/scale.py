@@ -35,6 +35,8 @@ from pellucid_bench.measures import Measure, Result, Target, Unit
 from pellucid_bench.run import Run, Unavailable
 from pellucid_bench.runner import in_turn, kept
 
+PARTS = ("load", "churn", "compressed", "one-commit", "kill", "soak")
+"""What can be measured apart: loads with reads and puts after them, overwrites and deletes, and so on."""
 ABOUT = About(
     "scale",
     "Do speed and size hold from one to forty million rows?",
@@ -44,6 +46,7 @@ ABOUT = About(
         Setting("rows", (1_000_000,), (2_000,), "how many rows"),
         Setting("keys", ("random",), ("random",), "orders of keys: random, sequential"),
         Setting("indexes", (0, 2), (0, 2), "numbers of indexes"),
+        Setting("parts", PARTS, PARTS, f"what is measured: {', '.join(PARTS)}; churn is after load"),
         Setting("soak", 40.0, 0.1, "seconds of writing beside snapshots of 20 seconds; 0: none"),
     ),
     isolation="always",
@@ -242,13 +245,13 @@ def churn(store: BigStore, folder: Path, rows: Rows) -> Figures:
     }
 
 
-def work(name: str, folder: Path, rows: Rows, indexes: int) -> Figures:
-    """Take all measures of one library with one number of indexes."""
+def work(name: str, folder: Path, rows: Rows, indexes: int, *, churns: bool) -> Figures:
+    """Load a table with indexes, read it and put rows; if it `churns`, overwrite and delete them, too."""
     store = BIG_STORES[name](folder)
     if indexes:
         store.create_indexes(indexes)
     figures = load(store, folder, rows) | read(store, rows, indexes > 0) | put_singly(store, rows)
-    if not indexes:
+    if churns:
         figures |= churn(store, folder, rows)
     store.close()
     return figures
@@ -365,22 +368,24 @@ def figures_of(run: Run, name: str, count: int, order: str) -> Figures:
         finally:
             shutil.rmtree(folder)
 
-    store = BIG_STORES[name]
-    for indexes in settings.indexes:
+    store, parts = BIG_STORES[name], settings.parts
+    for indexes in settings.indexes if "load" in parts else ():
         if indexes and not store.has_indexes:
             continue
+        churns = "churn" in parts and not indexes
 
-        def all_measures(folder: Path, indexes: int = indexes) -> Figures:
-            taken = child.run_module(MODULE, "work", name, folder, count, order, indexes)
+        def all_measures(folder: Path, indexes: int = indexes, churns: bool = churns) -> Figures:
+            taken = child.run_module(MODULE, "work", name, folder, count, order, indexes, int(churns))
             return {_title(title, indexes): figure for title, figure in taken.items()}
 
         part(f"{indexes} indexes", all_measures)
-    if name == "pellucid":
+    if name == "pellucid" and "compressed" in parts:
         part("compressed", lambda folder: child.run_module(MODULE, "compressed", name, folder, count, order))
-    if store.has_one_commit:
+    if store.has_one_commit and "one-commit" in parts:
         part("one commit", lambda folder: child.run_module(MODULE, "one_commit", name, folder, count, order))
-    part("kill", lambda folder: kill_in_the_middle(name, folder, count, order))
-    if settings.soak > 0:
+    if "kill" in parts:
+        part("kill", lambda folder: kill_in_the_middle(name, folder, count, order))
+    if settings.soak > 0 and "soak" in parts:
         soaked = min(SOAK_ROWS, count)
         part(
             "soak",
@@ -449,6 +454,9 @@ def run(run: Run) -> None:
     """Measure all libraries in turn, at each size and with each order of keys."""
     found = [name for name, store in BIG_STORES.items() if run.takes(name) and run.rivals.find(store.module)]
     run.absent = {name: why for name, why in run.rivals.missing.items() if name in BIG_STORES}
+    for part in run.settings.parts:
+        if part not in PARTS:
+            raise Unavailable(f"--parts are some of {', '.join(PARTS)}, not {part!r}")
     for count in run.settings.rows:
         for order in run.settings.keys:
             if order not in KEY_ORDERS:
@@ -524,7 +532,7 @@ def _work_as_child(verb: str, name: str, folder: str, count: str, order: str, *m
         load_until_killed(name, where, rows)
         return
     if verb == "work":
-        figures = work(name, where, rows, int(more[0]))
+        figures = work(name, where, rows, int(more[0]), churns=more[1] == "1")
     elif verb == "soak":
         figures = soak(name, where, rows, float(more[0]))
     elif verb == "compressed":
