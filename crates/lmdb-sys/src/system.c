@@ -705,6 +705,15 @@ void pellucid_note_begun(MDB_txn *txn, uint64_t begun)
 	pellucid_note_of(reader)[PELLUCID_VERSION] = txn->mt_txnid;
 }
 
+/* How many places of the lock file's table may have a reader. The file says it, which may be damaged, and has room for no more than
+ * `me_maxreaders`. */
+static unsigned pellucid_reader_count(const MDB_env *env)
+{
+	unsigned count = env->me_txns->mti_numreaders;
+
+	return count < env->me_maxreaders ? count : env->me_maxreaders;
+}
+
 /* How many read transactions there are in all processes. The oldest one's version, process and begin, which is 0 if it is unknown. */
 unsigned pellucid_readers(const MDB_env *env, size_t *version, int *process, uint64_t *begun)
 {
@@ -715,7 +724,7 @@ unsigned pellucid_readers(const MDB_env *env, size_t *version, int *process, uin
 	*begun = 0;
 	if (!env->me_txns)
 		return 0;
-	count = env->me_txns->mti_numreaders;
+	count = pellucid_reader_count(env);
 	for (at = 0; at < count; at++) {
 		MDB_reader *reader = &env->me_txns->mti_readers[at];
 		txnid_t own = reader->mr_txnid;
@@ -740,7 +749,7 @@ unsigned pellucid_reader_versions(const MDB_env *env, size_t *versions, unsigned
 
 	if (!env->me_txns)
 		return 0;
-	count = env->me_txns->mti_numreaders;
+	count = pellucid_reader_count(env);
 	for (at = 0; at < count; at++) {
 		const MDB_reader *reader = &env->me_txns->mti_readers[at];
 		txnid_t own = reader->mr_txnid;
