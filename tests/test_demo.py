@@ -131,7 +131,9 @@ def test_the_demo_runs_in_a_pipe_in_plain_text(tmp_path: Path) -> None:
         assert len(db.table(tour.TABLE)) == 400
 
 
-def test_the_bar_moves_in_a_terminal() -> None:
+def test_the_bar_moves_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A dumb terminal has no bar.
+    monkeypatch.setenv("TERM", "xterm")
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120)
     with show.progress(console, 10) as on_file:

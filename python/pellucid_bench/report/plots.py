@@ -146,7 +146,14 @@ def _saved(canvas: Canvas, suffix: str) -> bytes:
     # The time would make every image another one.
     metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"Software": None}
     canvas.savefig(image, format=suffix, dpi=160, metadata=metadata)
-    return image.getvalue()
+    return _with_numbered_ids(image.getvalue()) if suffix == "svg" else image.getvalue()
+
+
+def _with_numbered_ids(svg: bytes) -> bytes:
+    """Number the ids that Matplotlib hashes from places, whose last bits may differ from run to run."""
+    hashed = dict.fromkeys(re.findall(rb'\bid="([a-zA-Z][0-9a-f]{10})"', svg))
+    numbers = {name: b"i%d" % number for number, name in enumerate(hashed)}
+    return re.sub(rb"\b[a-zA-Z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), svg)
 
 
 def _source(one: Experiment, run: int) -> str:

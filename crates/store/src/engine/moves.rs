@@ -61,8 +61,9 @@ pub trait MovesPages {
     fn move_entry(&mut self, tree: Tree, key: &[u8], from: u64) -> Result<bool, EngineError>;
 
     /// Put the entries of a loose stretch anew, in key order, so that they fill their leaves. Some
-    /// room stays in each, so that the next puts do not split them all. The entries go to the engine as they are: what else is done for a write, as packing a row or forgetting
-    /// the dictionaries of a dropped table, is not done for these. Returns how many there are.
+    /// room stays in each, so that the next puts do not split them all. The entries go to the
+    /// engine as they are: what else is done for a write, as packing a row or forgetting the
+    /// dictionaries of a dropped table, is not done for these. Returns how many there are.
     ///
     /// # Errors
     /// As `WriteTxn::put`.

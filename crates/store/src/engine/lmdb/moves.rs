@@ -14,7 +14,7 @@ use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::{pages_for, write_value};
 use crate::engine::lmdb::fill::{size_in_leaf, spare_room};
 use crate::engine::lmdb::page::{PAGE_BRANCH, Pages};
-use crate::engine::lmdb::txn::{LmdbWrite, get};
+use crate::engine::lmdb::txn::{LmdbWrite, get, room_for, write_parts};
 use crate::engine::moves::{Distant, Loose, MovesPages};
 use crate::engine::{Contents as _, Direction, EngineError, Start, Tree, WriteTxn as _};
 use crate::verify::pages::{DEPTH_MAX, Fault, TreeHead};
@@ -130,6 +130,31 @@ impl LmdbWrite {
         write_value(&file, page_size, taken.start, &[value]).map_err(EngineError::of_system)?;
         self.put_placed(tree, key, taken.start, value.len() as u64)?;
         Ok(true)
+    }
+
+    /// Put an entry whose key is greater than that of the last one put, so that `room` bytes stay
+    /// free in each leaf that these fill.
+    fn put_ascending(
+        &mut self,
+        tree: Tree,
+        key: &[u8],
+        value: &[u8],
+        room: usize,
+    ) -> Result<(), EngineError> {
+        self.check_key(key)?;
+        self.set_found(tree, false);
+        let cursor = self.write_cursor(tree)?;
+        let (mut bytes, mut data) = (value_of(key), room_for(&[value]));
+        // SAFETY: the cursor is open and its transaction live; LMDB copies the key and reads only
+        // the value's size. No other cursor is open in this tree while it is written.
+        let code = unsafe { ffi::pellucid_put_ascending(cursor, &raw mut bytes, &raw mut data, room) };
+        if code == 0 {
+            // SAFETY: LMDB has just reserved the room.
+            unsafe { write_parts(data, &[value]) };
+            return Ok(());
+        }
+        let code = if code == ffi::MDB_NOTFOUND { self.put_with(tree, key, &[value], 0)? } else { code };
+        self.environment().check(code)
     }
 }
 

@@ -397,7 +397,7 @@ unsafe fn append_here(
 }
 
 /// A value with a size and no bytes: LMDB reserves room for it.
-fn room_for(parts: &[&[u8]]) -> ffi::MDB_val {
+pub(super) fn room_for(parts: &[&[u8]]) -> ffi::MDB_val {
     ffi::MDB_val { mv_size: parts.iter().map(|part| part.len()).sum(), mv_data: ptr::null_mut() }
 }
 
@@ -405,7 +405,7 @@ fn room_for(parts: &[&[u8]]) -> ffi::MDB_val {
 ///
 /// # Safety
 /// `data` is room of the size of all parts on a page that LMDB has copied for this transaction.
-unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
+pub(super) unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
     let mut target: *mut u8 = data.mv_data.cast();
     for part in parts {
         // SAFETY: within that room, as promised by the caller. The parts are borrowed from
@@ -560,7 +560,7 @@ impl LmdbWrite {
     /// Reserve room for a value and write its parts there. Returns 0 or LMDB's code, and the
     /// address of the value.
     #[inline]
-    fn put_with(
+    pub(super) fn put_with(
         &mut self,
         tree: Tree,
         key: &[u8],
@@ -584,31 +584,6 @@ impl LmdbWrite {
             unsafe { write_parts(data, parts) };
         }
         Ok(code)
-    }
-
-    /// Put an entry whose key is greater than that of the last one put, so that `room` bytes stay
-    /// free in each leaf that these fill.
-    pub(super) fn put_ascending(
-        &mut self,
-        tree: Tree,
-        key: &[u8],
-        value: &[u8],
-        room: usize,
-    ) -> Result<(), EngineError> {
-        self.check_key(key)?;
-        self.set_found(tree, false);
-        let cursor = self.write_cursor(tree)?;
-        let (mut bytes, mut data) = (value_of(key), room_for(&[value]));
-        // SAFETY: the cursor is open and its transaction live; LMDB copies the key and reads only
-        // the value's size. No other cursor is open in this tree while it is written.
-        let code = unsafe { ffi::pellucid_put_ascending(cursor, &raw mut bytes, &raw mut data, room) };
-        if code == 0 {
-            // SAFETY: LMDB has just reserved the room.
-            unsafe { write_parts(data, &[value]) };
-            return Ok(());
-        }
-        let code = if code == ffi::MDB_NOTFOUND { self.put_with(tree, key, &[value], 0)? } else { code };
-        self.environment.check(code)
     }
 }
 
