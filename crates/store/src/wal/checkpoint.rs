@@ -556,8 +556,10 @@ pub(crate) fn wal_record_size_max(segments: &Segments) -> usize {
 /// The same for a transaction whose rows are scattered over a large tree: the rows of several such
 /// transactions share the pages that a checkpoint writes.
 pub(crate) fn wal_record_size_wide(segments: &Segments) -> usize {
-    let beyond = segments.room().saturating_sub(SIZE_USUAL);
-    wal_record_size_max(segments).max((beyond / 2) as usize)
+    let room = segments.room();
+    // In half of a segment, so that at least two share it.
+    let wide = room.saturating_sub(SIZE_USUAL).min(room / 2);
+    wal_record_size_max(segments).max(wide as usize)
 }
 
 #[cfg(test)]
