@@ -289,7 +289,7 @@ def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespa
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line: nobody reads a message below a screen of options."""
+    """A parser whose errors are one line: a message below a screen of options is overlooked."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n{PROGRAM} --help lists the experiments and options\n")

@@ -19,9 +19,9 @@
 //! takes that one: it stores a version in its place, and reads again which one is the newest. The
 //! processor may delay the store beyond that read. So pages that the newest version has freed are
 //! taken only after the system has made all threads complete their stores (`os::settle_threads`):
-//! whoever still has the version before is then seen, or reads that there is a newer one. Of other
-//! pages a reader would have to be delayed while two versions are committed. LMDB has the same
-//! rule for all pages, and that margin.
+//! a reader that still has the version before is then seen, or reads that there is a newer one. Of
+//! other pages a reader would have to be delayed while two versions are committed. LMDB has the
+//! same rule for all pages, and that margin.
 //!
 //! **Invariant:** a power cut leads back to the newest version, not to the one before. This process
 //! has committed it, so that its pages and then its meta page are on the disk (`O_DSYNC`). If
