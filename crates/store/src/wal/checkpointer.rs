@@ -300,7 +300,7 @@ impl Watch {
     /// Make the file shorter if much of it is free and little is written. The thread goes on with
     /// what cannot wait meanwhile; it ends the work when the load rises or the log is closed.
     fn shorten(&mut self, shared: &Arc<Shared>, ends: &AtomicBool) {
-        if self.pace.bytes_per_second >= LOAD {
+        if self.pace.bytes_per_second >= LOAD && !rests_soon() {
             // A load pauses now and then, and it is another file afterwards.
             self.free_interval = FREE_INTERVAL;
             self.free_at = Instant::now() + FREE_INTERVAL;
@@ -469,6 +469,22 @@ mod tests {
         watch.rests = Some((tail + 1, None));
         watch.come_to_rest(shared);
         assert!(matches!(watch.rests, Some((_, Some(_)))), "there was a commit");
+    }
+
+    #[test]
+    fn the_file_is_looked_at_some_seconds_after_a_load_whatever_was_in_vain_before() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 20).unwrap();
+        let mut watch = Watch::new();
+        let (begin, ends) = (Instant::now(), AtomicBool::new(false));
+        let mut free_at_after = |bytes_per_second| {
+            (watch.free_at, watch.free_interval) = (begin, FREE_INTERVAL_MAX);
+            watch.pace.bytes_per_second = bytes_per_second;
+            watch.shorten(&engine.shared, &ends);
+            (watch.free_at >= begin + FREE_INTERVAL, watch.free_interval)
+        };
+        assert_eq!(free_at_after(LOAD), (true, FREE_INTERVAL));
+        // Some commits now and then do not put it off: what they wait for may never come.
+        assert_eq!(free_at_after(LOW_LOAD), (false, FREE_INTERVAL_MAX));
     }
 
     #[test]
