@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pellucid_query::expression::{self, Kind as NodeKind, Node, Step};
 use pellucid_query::group::{self, Decimals, Group, Room, Total, grouped};
+use pellucid_query::work::PART_COUNT;
 use pellucid_query::{Column, DecimalSum, Extremes, Fault, Sum, Walk};
 use pellucid_record::{Shapes, Value};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
@@ -24,7 +25,6 @@ use crate::values::scalars;
 use crate::work::plain;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work};
-use pellucid_query::work::PART_COUNT;
 
 /// The native aggregate. `node` is its expression, as it reads the rows that were found.
 fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> PyResult<group::Aggregate> {

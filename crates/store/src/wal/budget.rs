@@ -229,6 +229,7 @@ mod tests {
     use super::*;
     use crate::engine::Tree;
     use crate::sys::map::FileSpace;
+    use crate::wal::checkpoint::{wal_record_size_max, wal_record_size_wide};
     use crate::wal::record;
     use crate::wal::segments::{PUNCHED, words_for};
     use crate::wal::space::MemorySpace;
@@ -289,6 +290,24 @@ mod tests {
         segments.set_memory(MEMORY_MIN);
         assert_eq!(limit_of(1 << 40), (4 << 20) * 16 / u64::from(WEIGHT_FIRST) / 8 * 8);
         assert!(segments.room() >= 1 << 20);
+    }
+
+    #[test]
+    fn a_log_at_rest_is_a_part_of_the_tree() {
+        let sizes = [0, 64 << 20, 100 << 20, 200 << 20, 1 << 30, u64::MAX];
+        assert_eq!(sizes.map(|tree_size| size_at_rest(tree_size) >> 20), [2, 2, 2, 6, 16, 16]);
+    }
+
+    #[test]
+    fn scattered_rows_share_a_segment_that_has_room_for_two_such_commits() {
+        let sizes = [32, 48, 64, 96, 128].map(|room| {
+            let segments = segments_of(room << 20);
+            segments.set_memory(1 << 40);
+            segments.fit(1 << 40, false);
+            assert_eq!(segments.room() >> 20, room as u64, "the limit is what the segment has");
+            (wal_record_size_max(&segments) >> 20, wal_record_size_wide(&segments) >> 20)
+        });
+        assert_eq!(sizes, [(2, 2), (2, 16), (2, 32), (2, 48), (2, 64)]);
     }
 
     #[test]

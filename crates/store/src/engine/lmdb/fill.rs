@@ -185,6 +185,7 @@ mod tests {
 
     use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
     use crate::engine::{Direction, Engine, Loose, Start, Tree};
+    use crate::file::opening::lock_path_of;
 
     /// Numbers that look random, each once.
     fn mixed(number: u64) -> u64 {
@@ -215,6 +216,7 @@ mod tests {
                 txn.commit().unwrap();
             }
             std::fs::remove_file(&path).unwrap();
+            let _ = std::fs::remove_file(lock_path_of(&path));
             all
         }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
 use crate::engine::{Direction, Engine, Start, Tree, WriteTxn};
+use crate::file::opening::lock_path_of;
 
 thread_local! {
     /// Whether LMDB does all appends itself.
@@ -69,7 +70,7 @@ fn written(name: &str) -> Vec<u8> {
     drop(engine);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let _ = std::fs::remove_file(path.with_extension("-lock"));
+    let _ = std::fs::remove_file(lock_path_of(&path));
     bytes
 }
 
@@ -85,6 +86,39 @@ fn what_is_appended_here_is_as_lmdb_appends_it() {
     IS_OFF.set(false);
     CHANGED_PAGES_MAX.set(32);
     assert!(here == by_lmdb, "byte for byte");
+}
+
+#[test]
+fn changed_pages_are_written_ahead_of_the_commit_and_are_nothing_without_it() {
+    let path = std::env::temp_dir().join(format!("pellucid-ahead-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
+    // How much longer the file is before the end of a transaction that changes some 200 pages.
+    let grown_by = |commits: bool, most: u32| {
+        let size = || std::fs::metadata(&path).unwrap().len();
+        let before = size();
+        CHANGED_PAGES_MAX.set(most);
+        let mut txn = engine.begin_write().unwrap();
+        for number in 0..800_u64 {
+            txn.put(Tree::Rows, &number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes(), &[&[7; 900]])
+                .unwrap();
+        }
+        let grown = size().saturating_sub(before);
+        assert!(txn.get(Tree::Rows, &0_u64.to_be_bytes()).unwrap().is_some(), "they are read all the same");
+        if commits {
+            txn.commit().unwrap();
+        }
+        CHANGED_PAGES_MAX.set(32);
+        grown
+    };
+    let is_empty = || engine.begin_read().unwrap().is_empty(Tree::Rows).unwrap();
+    assert_eq!(grown_by(false, u32::MAX), 0);
+    assert!(grown_by(false, 32) > 100 * 4096 && is_empty());
+    assert!(grown_by(true, 32) > 100 * 4096 && !is_empty());
+    engine.prove(&mut std::iter::empty()).unwrap();
+    drop(engine);
+    std::fs::remove_file(&path).unwrap();
+    let _ = std::fs::remove_file(lock_path_of(&path));
 }
 
 #[test]
@@ -128,7 +162,7 @@ fn ascending_keys_in_front_of_others_fill_their_pages() {
     let [_, rows, _] = engine.usage().unwrap().entries;
     assert_eq!(rows, expected.len() as u64);
     std::fs::remove_file(&path).unwrap();
-    let _ = std::fs::remove_file(path.with_extension("-lock"));
+    let _ = std::fs::remove_file(lock_path_of(&path));
 }
 
 #[test]
@@ -160,7 +194,7 @@ fn only_a_greater_key_that_is_not_too_long_is_appended() {
     let [_, rows, _] = engine.usage().unwrap().entries;
     assert_eq!(rows, 701 * refused.len() as u64 + 1);
     std::fs::remove_file(&path).unwrap();
-    let _ = std::fs::remove_file(path.with_extension("-lock"));
+    let _ = std::fs::remove_file(lock_path_of(&path));
 }
 
 #[test]
