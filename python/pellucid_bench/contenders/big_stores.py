@@ -102,7 +102,7 @@ class BigStore:
         return count * ROW_SIZE
 
     def settle(self) -> float:
-        """Write all commits to their final place, and sync. Return how long it last waited in vain."""
+        """Write all commits to their final place, and sync. Return how long it was at rest then."""
         raise NotImplementedError
 
     def close(self) -> None:
