@@ -237,6 +237,18 @@ unsafe extern "C" {
     /// ends, it takes the lowest of all of them. `count` is how many there are.
     pub fn pellucid_load_free(txn: *mut MDB_txn, count: *mut usize) -> c_int;
 
+    /// The loaded free pages: their count, then their numbers, descending. Null if none are loaded.
+    /// It is valid until the transaction takes or loads a page.
+    pub fn pellucid_free_list(txn: *const MDB_txn) -> *const usize;
+
+    /// Keep only these of the loaded free pages, which descend. The others have to be added again
+    /// before an outermost write transaction commits, or has another one in it.
+    pub fn pellucid_keep_free(txn: *mut MDB_txn, pages: *const usize, count: usize) -> c_int;
+
+    /// Add pages that were loaded and not kept: their count, then their numbers, descending. If it
+    /// fails, the transaction can only be aborted.
+    pub fn pellucid_add_free(txn: *mut MDB_txn, pages: *const usize) -> c_int;
+
     /// Make the file end before the loaded free pages at its end, and return how many these were.
     pub fn pellucid_cut_free(txn: *mut MDB_txn) -> usize;
 

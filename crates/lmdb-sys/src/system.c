@@ -173,7 +173,7 @@ static ssize_t pellucid_pwritev_once(int descriptor, const struct iovec *parts, 
 }
 
 /* Some pages at a time: Linux may cache what one call writes as one large page, and a later write of 4 KiB to that takes the longer,
- * the larger it is. docs/internals/write-path.md has figures. */
+ * the larger it is. */
 static ssize_t pellucid_pwritev(int descriptor, const struct iovec *parts, int count, off_t offset)
 {
 	enum { AT_ONCE = 16 };
@@ -624,6 +624,41 @@ int pellucid_load_free(MDB_txn *txn, size_t *count)
 	}
 	*count = env->me_pghead ? env->me_pghead[0] : 0;
 	return MDB_SUCCESS;
+}
+
+/* The loaded free pages: their count, then their numbers, descending. NULL if none are loaded. It is valid until a page is taken or
+ * loaded. */
+const size_t *pellucid_free_list(const MDB_txn *txn)
+{
+	return txn->mt_env->me_pghead;
+}
+
+/* Keep only these of the loaded free pages, which descend. The caller adds the others again before the transaction commits or has another
+ * in it: LMDB deletes the entries that they were loaded from. */
+int pellucid_keep_free(MDB_txn *txn, const size_t *pages, size_t count)
+{
+	pgno_t *list = txn->mt_env->me_pghead;
+
+	if (txn->mt_parent || txn->mt_flags & MDB_TXN_BLOCKED || !list || count > list[0])
+		return MDB_BAD_TXN;
+	list[0] = count;
+	memcpy(list + 1, pages, count * sizeof *list);
+	return MDB_SUCCESS;
+}
+
+/* Add pages, which were loaded and not kept: their count, then their numbers, descending. */
+int pellucid_add_free(MDB_txn *txn, const size_t *pages)
+{
+	MDB_env *env = txn->mt_env;
+	int rc = MDB_BAD_TXN;
+
+	if (!txn->mt_parent && !(txn->mt_flags & MDB_TXN_BLOCKED) && env->me_pghead)
+		rc = mdb_midl_need(&env->me_pghead, (unsigned)pages[0]);
+	if (rc == MDB_SUCCESS)
+		mdb_midl_xmerge(env->me_pghead, (pgno_t *)pages);
+	else
+		txn->mt_flags |= MDB_TXN_ERROR;
+	return rc;
 }
 
 /* Make the file end before the free pages at its end, of those that are loaded. Returns how many these were. */

@@ -46,6 +46,14 @@ pub trait MovesPages {
     /// `NoMemory`, or when the engine finds its list damaged.
     fn gather_free(&mut self) -> Result<u64, EngineError>;
 
+    /// Have free pages at hand that are next to each other, for a transaction that is about to
+    /// change so many keys: it then writes them to the disk in fewer pieces. All free pages that no
+    /// reader can see are loaded for it, which takes time for each of them.
+    ///
+    /// # Errors
+    /// As `gather_free`.
+    fn take_neighbours(&mut self, keys: u64) -> Result<(), EngineError>;
+
     /// End the file before the free pages at its end. Returns how many pages that saves.
     ///
     /// # Errors

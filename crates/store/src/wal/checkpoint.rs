@@ -26,6 +26,9 @@ use crate::wal::state::{Placed, applied_of, newest};
 /// About how much memory a checkpoint needs to sort the keys; pages are allocated one by one.
 const CHECKPOINT_MEMORY: usize = 8 << 20;
 
+/// A checkpoint of so many keys changes so many pages that it matters where they are in the file.
+const MANY_KEYS: usize = if cfg!(test) { 16 } else { 1 << 14 };
+
 /// The result of a checkpoint.
 pub(crate) enum Done {
     /// The tree is complete up to this position.
@@ -455,6 +458,11 @@ impl Shared {
         let active = self.segments.active();
         let (head, other) = (self.segments.head(active)?, self.segments.head(1 - active)?);
         (other.begin == applied.position && other.begin < head.begin).then_some((1 - active, other))
+    }
+
+    /// Whether a segment is sealed and not applied yet.
+    pub(super) fn has_sealed(&self) -> Result<bool, EngineError> {
+        Ok(self.sealed(newest(&*self.tree)?.1).is_some())
     }
 
     /// Make sure that one segment is sealed, so that writers go on in the other. False if there is

@@ -194,6 +194,11 @@ impl Memtable {
         Err(EngineError::NoMemory("the commits that the file has yet to take over"))
     }
 
+    /// How many keys it has.
+    pub(crate) fn key_count(&self) -> usize {
+        self.newest.len()
+    }
+
     /// About how many bytes the memtable takes.
     pub(crate) fn size(&self) -> usize {
         self.versions.size()

@@ -180,6 +180,7 @@ impl KeepsPages for LmdbWrite {
 
     fn take_pages(&mut self, count: u64) -> Result<Range<u64>, EngineError> {
         let number = c_uint::try_from(count).map_err(|_| EngineError::Misuse("too many pages at once"))?;
+        self.add_aside()?;
         let mut first = 0;
         // SAFETY: the transaction is live, the number ours to fill.
         let code = unsafe { ffi::pellucid_take_pages(self.txn()?, number, &raw mut first) };

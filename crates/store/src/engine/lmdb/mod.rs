@@ -22,6 +22,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cursor;
+mod dense;
 pub(crate) mod extents;
 pub(crate) mod fill;
 pub(crate) mod moves;

@@ -160,10 +160,15 @@ impl LmdbWrite {
 
 impl MovesPages for LmdbWrite {
     fn gather_free(&mut self) -> Result<u64, EngineError> {
+        self.add_aside()?;
         let mut count = 0;
         // SAFETY: the transaction is live, the number ours to fill.
         let code = unsafe { ffi::pellucid_load_free(self.txn()?, &raw mut count) };
         self.environment().check(code).map(|()| count as u64)
+    }
+
+    fn take_neighbours(&mut self, keys: u64) -> Result<(), EngineError> {
+        self.set_sparse_aside(keys)
     }
 
     fn cut_end(&mut self) -> Result<u64, EngineError> {

@@ -19,6 +19,7 @@ use pellucid_lmdb_sys as ffi;
 use pellucid_record::encode::copy;
 
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
+use crate::engine::lmdb::dense::Aside;
 use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::search_many;
@@ -417,11 +418,11 @@ pub(super) unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
     }
 }
 
-/// Changed pages that a transaction keeps in memory: 80 MiB. The rest is written ahead of its
+/// Changed pages that a transaction keeps in memory: 32 MiB. The rest is written ahead of its
 /// commit, and is on its way to the disk while the transaction goes on.
 #[cfg(not(test))]
 fn changed_pages_max() -> c_uint {
-    20 << 10
+    8 << 10
 }
 
 /// Few, so that tests come to it.
@@ -439,6 +440,8 @@ pub(crate) struct LmdbWrite {
     cursors: [*mut ffi::MDB_cursor; 3],
     /// Whether the tree's cursor is still where `find` left it.
     is_found: [bool; 3],
+    /// Free pages that it takes last.
+    pub(super) aside: Aside,
     owner: u64,
     environment: Arc<Environment>,
 }
@@ -491,7 +494,8 @@ impl LmdbWrite {
             is_dropped: false,
         });
         let cursors = [ptr::null_mut(); 3];
-        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], owner, environment })
+        let aside = Aside::default();
+        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], aside, owner, environment })
     }
 
     /// The current transaction, if this thread may use it.
@@ -511,6 +515,7 @@ impl LmdbWrite {
 
     #[inline]
     pub(super) fn write_cursor(&mut self, tree: Tree) -> Result<*mut ffi::MDB_cursor, EngineError> {
+        self.supply()?;
         let txn = self.txn()?;
         let handle = self.environment.handle(tree);
         let Some(cursor) = self.cursors.get_mut(tree.index()) else {
@@ -681,6 +686,7 @@ impl WriteTxn for LmdbWrite {
     }
 
     fn savepoint(&mut self) -> Result<(), EngineError> {
+        self.add_aside()?;
         let parent = self.txn()?;
         self.close_cursors();
         let mut child = ptr::null_mut();
@@ -732,6 +738,7 @@ impl WriteTxn for LmdbWrite {
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), EngineError> {
+        self.add_aside()?;
         self.txn()?;
         self.close_cursors();
         let outermost = self.txns.first().copied();

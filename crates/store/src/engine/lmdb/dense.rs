@@ -1,0 +1,161 @@
+//! Has large transactions take free pages that are next to each other.
+//!
+//! LMDB takes the lowest of the free pages that it has loaded, and it loads those first that were
+//! freed first. Under random keys these are scattered over the whole file, and a checkpoint writes
+//! single pages of 4 KiB, which a disk takes four times as long for as for the same bytes in one
+//! stretch. But some parts of the file were written long ago, and nearly all of their pages are free
+//! again. A transaction that will take many pages therefore loads the whole list and sets aside what
+//! is not in such parts. It writes in key order, so that a walk over the tree finds its pages near
+//! each other, too.
+//!
+//! **Invariant:** what is set aside is added again before the transaction commits or has another
+//! one in it: LMDB forgets all that it has loaded and not listed again. If the transaction ends
+//! without a commit, the list in the file is as it was.
+#![allow(unsafe_code)]
+
+use std::cmp::Reverse;
+use std::slice;
+
+use pellucid_lmdb_sys as ffi;
+
+use crate::engine::lmdb::txn::LmdbWrite;
+use crate::engine::lmdb::{check, empty_stat};
+use crate::engine::{EngineError, MovesPages as _, Tree};
+use crate::sys::os;
+
+/// So many pages are a part of the file.
+const PART: usize = if cfg!(test) { 16 } else { 256 };
+/// With so many free ones among them, it is dense.
+const DENSE: usize = PART / 4 * 3;
+/// With fewer pages at hand, what was set aside is added again: one change takes fewer.
+const LEFT_MIN: usize = if cfg!(test) { 32 } else { 512 };
+/// A tree of so many pages may be in a file that is longer than it has to be: a smaller one is
+/// written to the disk quickly wherever its pages are.
+const LARGE_TREE: u64 = if cfg!(test) { 1 << 4 } else { 1 << 16 };
+/// The file may grow to so many pages for some pages of its trees, and by a share of the free disk.
+/// With less, the densest parts of the file are not dense enough under load.
+const LONGEST: u64 = 5;
+const LONGEST_BY: u64 = 2;
+const DISK_SHARE: u64 = 8;
+
+/// Free pages that a transaction has set aside.
+#[derive(Default)]
+pub(super) struct Aside {
+    /// Their count, then their numbers, descending. Empty if there are none.
+    pages: Vec<usize>,
+    /// Until the file has so many pages, it grows before these are taken.
+    longest: usize,
+}
+
+/// Part a list of free pages, which descend, into those to take first and the others. `wanted` are
+/// taken if they are in dense parts of the file, and `needed` wherever they are, from the parts
+/// first where most are free.
+fn divide(pages: &[usize], wanted: usize, needed: usize) -> (Vec<usize>, Vec<usize>) {
+    let mut parts: Vec<&[usize]> = pages.chunk_by(|one, other| one / PART == other / PART).collect();
+    // The lowest first among equals.
+    parts.reverse();
+    parts.sort_by_key(|part| Reverse(part.len()));
+    let (mut count, mut chosen) = (0, 0);
+    for part in &parts {
+        if count >= if part.len() >= DENSE { wanted.max(needed) } else { needed } {
+            break;
+        }
+        count += part.len();
+        chosen += 1;
+    }
+    let gather = |parts: &mut [&[usize]]| {
+        parts.sort_unstable_by_key(|part| Reverse(part.first().copied()));
+        parts.concat()
+    };
+    let (first, others) = parts.split_at_mut(chosen);
+    (gather(first), gather(others))
+}
+
+/// About how many pages of `in_use` change with so many keys from anywhere. Some are split.
+#[expect(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "an estimate")]
+fn pages_changed_by(keys: u64, in_use: u64) -> usize {
+    let (keys, in_use) = (keys as f64, in_use.max(1) as f64);
+    (in_use * -(-keys / in_use).exp_m1() + keys / 16.0) as usize
+}
+
+impl LmdbWrite {
+    /// The free pages that are at hand, descending.
+    fn loaded(&self) -> Result<&[usize], EngineError> {
+        // SAFETY: the transaction is live. The list begins with its length, and stays as it is
+        // while `self` is borrowed.
+        Ok(unsafe {
+            let list = ffi::pellucid_free_list(self.txn()?);
+            if list.is_null() { &[] } else { slice::from_raw_parts(list.add(1), *list) }
+        })
+    }
+
+    /// How many pages the file has as the transaction leaves it.
+    fn pages(&self) -> Result<usize, EngineError> {
+        // SAFETY: the transaction is live.
+        Ok(unsafe { ffi::pellucid_txn_pages(self.txn()?) })
+    }
+
+    /// How many pages the trees have, and how many the file may have before the transaction takes
+    /// scattered ones.
+    fn sizes(&self) -> Result<(u64, usize), EngineError> {
+        let mut in_use: u64 = 0;
+        for tree in Tree::ALL {
+            let mut stat = empty_stat();
+            // SAFETY: the transaction is live.
+            check(unsafe { ffi::mdb_stat(self.txn()?, self.environment().handle(tree), &raw mut stat) })?;
+            in_use += (stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages) as u64;
+        }
+        if in_use < LARGE_TREE {
+            return Ok((in_use, 0));
+        }
+        let file = self.environment().file()?;
+        let disk = os::room_beside(&file).unwrap_or(0) / self.environment().page_size() as u64;
+        let longest = in_use.saturating_mul(LONGEST) / LONGEST_BY;
+        Ok((in_use, longest.min(self.pages()? as u64 + disk / DISK_SHARE) as usize))
+    }
+
+    /// Have free pages at hand that are next to each other, for a transaction that changes so many
+    /// keys.
+    pub(super) fn set_sparse_aside(&mut self, keys: u64) -> Result<(), EngineError> {
+        self.gather_free()?;
+        let (in_use, longest) = self.sizes()?;
+        let wanted = pages_changed_by(keys, in_use) + LEFT_MIN;
+        let growth = longest.saturating_sub(self.pages()?);
+        let (first, mut others) = divide(self.loaded()?, wanted, wanted.saturating_sub(growth));
+        if others.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the transaction is live, and this many pages are given.
+        let code = unsafe { ffi::pellucid_keep_free(self.txn()?, first.as_ptr(), first.len()) };
+        self.environment().check(code)?;
+        others.insert(0, others.len());
+        self.aside = Aside { pages: others, longest };
+        Ok(())
+    }
+
+    /// Make sure that there are pages at hand for one change.
+    #[inline]
+    pub(super) fn supply(&mut self) -> Result<(), EngineError> {
+        if self.aside.pages.is_empty()
+            || self.loaded()?.len() >= LEFT_MIN
+            || self.pages()? < self.aside.longest
+        {
+            return Ok(());
+        }
+        self.add_aside()
+    }
+
+    /// Add all pages that are set aside.
+    pub(super) fn add_aside(&mut self) -> Result<(), EngineError> {
+        let Aside { pages, .. } = std::mem::take(&mut self.aside);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the transaction is live, and the list begins with its length.
+        let code = unsafe { ffi::pellucid_add_free(self.txn()?, pages.as_ptr()) };
+        self.environment().check(code)
+    }
+}
+
+#[cfg(test)]
+mod tests;

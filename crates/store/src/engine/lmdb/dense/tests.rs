@@ -1,0 +1,148 @@
+//! Tests of transactions that take free pages next to each other.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::*;
+use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+use crate::engine::{Direction, Engine as _, Start, WriteTxn as _};
+use crate::file::opening::lock_path_of;
+
+/// A database that is removed at the end.
+struct Scratch {
+    engine: Option<LmdbEngine>,
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("pellucid-dense-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
+        Self { engine: Some(engine), path }
+    }
+
+    fn engine(&self) -> &LmdbEngine {
+        self.engine.as_ref().unwrap()
+    }
+
+    fn begin(&self) -> LmdbWrite {
+        LmdbWrite::begin(std::sync::Arc::clone(&self.engine().environment)).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.engine = None;
+        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(lock_path_of(&self.path));
+    }
+}
+
+/// xorshift64*.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
+    }
+}
+
+const COUNT: u64 = 12_000;
+
+fn put(txn: &mut LmdbWrite, rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, chance: &mut Chance, turn: u64) {
+    let key = chance.below(COUNT).to_be_bytes();
+    let value = vec![(turn & 255) as u8; 150 + chance.below(100) as usize];
+    txn.put(Tree::Rows, &key, &[&value]).unwrap();
+    rows.insert(key.to_vec(), value);
+}
+
+#[test]
+fn the_parts_of_a_file_with_the_most_free_pages_are_taken_first() {
+    let sparse = (0..10).map(|number| number * PART);
+    let dense = 13 * PART..14 * PART - 1;
+    let half = (15 * PART..16 * PART).filter(|page| page % 2 == 0);
+    let mut pages: Vec<usize> = sparse.chain(dense.clone()).chain(half).collect();
+    pages.reverse();
+    let dense: Vec<usize> = dense.rev().collect();
+    // Only what is dense, unless more is needed.
+    assert_eq!(divide(&pages, 1_000, 0).0, dense);
+    let (first, others) = divide(&pages, 1_000, PART);
+    assert_eq!((first.len(), others.len()), (PART - 1 + PART / 2, 10));
+    assert!(first.is_sorted_by(|one, next| one > next) && others.is_sorted_by(|one, next| one > next));
+    assert_eq!(divide(&pages, 10, 1_000), (pages, Vec::new()));
+    assert_eq!(divide(&[], 10, 10), (Vec::new(), Vec::new()));
+}
+
+/// How many hundredths of the parts that these pages are in they make up.
+fn density(pages: &[usize]) -> usize {
+    let parts = pages.chunk_by(|one, next| one / PART == next / PART).count();
+    100 * pages.len() / (parts * PART).max(1)
+}
+
+#[test]
+fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours() {
+    let scratch = Scratch::new("model");
+    let mut chance = Chance(0x9E37_79B9);
+    let mut rows = BTreeMap::new();
+    let mut set_aside = 0;
+    for turn in 0..150 {
+        let mut txn = scratch.begin();
+        let count = if turn == 0 { 4 * COUNT } else { COUNT / 80 };
+        let mut next = rows.clone();
+        txn.take_neighbours(count).unwrap();
+        set_aside += u64::from(!txn.aside.pages.is_empty());
+        for _ in 0..count {
+            put(&mut txn, &mut next, &mut chance, turn);
+        }
+        match chance.below(12) {
+            0 => {
+                // A nested transaction, which is undone.
+                txn.savepoint().unwrap();
+                for _ in 0..100 {
+                    put(&mut txn, &mut next.clone(), &mut chance, turn + 1);
+                }
+                txn.rollback().unwrap();
+            }
+            1 => {
+                // As an online compaction does it in a checkpoint.
+                txn.gather_free().unwrap();
+                txn.cut_end().unwrap();
+            }
+            2 => {
+                drop(txn);
+                continue;
+            }
+            _ => {}
+        }
+        Box::new(txn).commit().unwrap();
+        rows = next;
+        if turn % 20 == 0 {
+            // Every page is in one tree, or free once.
+            scratch.engine().prove(&mut std::iter::empty()).unwrap();
+        }
+    }
+    let read = scratch.engine().begin_read().unwrap();
+    let mut cursor = read.cursor(Tree::Rows).unwrap();
+    cursor.start(Start::Edge, Direction::Forward).unwrap();
+    let mut found = BTreeMap::new();
+    while let Some((key, value)) = cursor.step().unwrap() {
+        found.insert(key.to_vec(), value.to_vec());
+    }
+    assert!(found == rows);
+    drop(cursor);
+    drop(read);
+    assert!(set_aside > 75, "in {set_aside} of 150 transactions");
+    let mut txn = scratch.begin();
+    txn.gather_free().unwrap();
+    let all = density(txn.loaded().unwrap());
+    txn.take_neighbours(COUNT / 80).unwrap();
+    let first = density(txn.loaded().unwrap());
+    assert!(first >= 60 && first > all + 15, "{first} % of their parts are free, {all} % of all");
+    let (in_use, longest) = txn.sizes().unwrap();
+    let pages = txn.pages().unwrap();
+    assert!(pages <= longest + longest / 4, "{pages} pages, {in_use} in use, {longest} allowed");
+}
