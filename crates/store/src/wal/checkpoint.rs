@@ -498,6 +498,11 @@ fn write_memtable(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Vec<Place>>, EngineError> {
     let mut placed = Vec::new();
+    if memtable.key_count() >= MANY_KEYS
+        && let Some(pages) = txn.moves_pages()
+    {
+        pages.take_neighbours(memtable.key_count() as u64)?;
+    }
     for (tree, sayings) in memtable.all() {
         for (key, said) in sayings {
             if !go_on() {

@@ -229,9 +229,7 @@ impl LoggedWrite {
             self.checkpoint(in_a_while(self.patience))?;
         }
         while !self.has_room(size) {
-            // The segment is full: write the other segment into the tree, or else seal and write
-            // this one.
-            let done = self.checkpoint(in_a_while(self.patience));
+            let done = self.change_segment();
             // Even if that failed, the other segment may have become the active one.
             if !self.has_room(size) {
                 done?;
@@ -241,6 +239,17 @@ impl LoggedWrite {
             Err(error @ (EngineError::DiskFull(_) | EngineError::NoMemory(_))) => self.append_anew(error),
             done => done,
         }
+    }
+
+    /// The segment is full: go on in the other one. If the tree has yet to take that over, wait for
+    /// the thread that is at it, or do it. What is sealed here is the checkpointer's work.
+    fn change_segment(&self) -> Result<(), EngineError> {
+        if self.shared.has_sealed()? {
+            self.checkpoint(in_a_while(self.patience))?;
+        } else if self.shared.seal(&self.lock)? {
+            self.shared.segments.wake_checkpointer();
+        }
+        Ok(())
     }
 
     fn append(&mut self) -> Result<(), EngineError> {
