@@ -420,9 +420,11 @@ pub trait Contents: Send + Sync {
     /// When the engine finds its pages damaged.
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
 
-    /// Find where the entries of several keys are, for calls of `get_at` that follow: together they
-    /// take less time than one by one. It finds what is easily found.
+    /// Find where the entries of several keys are, for `get_at`, as far as that is easily found.
     fn find_many(&self, _tree: Tree, _keys: &[&[u8]], _places: &mut [EntryPlace]) {}
+
+    /// Have the processor fetch what searches for these keys read, in a tree too large for a cache.
+    fn ask_for(&self, _tree: Tree, _keys: &[&[u8]]) {}
 
     /// As `get`, for a key that `find_many` has perhaps found.
     ///

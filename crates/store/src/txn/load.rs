@@ -17,6 +17,7 @@ use crate::catalog::row_key::{RowKey, TableId, is_long, split};
 use crate::engine::{EngineError, Tree};
 use crate::error::StoreError;
 use crate::sort::{Entries, Entry, Merge, Run, Spill};
+use crate::txn::waiting::Waiting;
 use crate::wal::LARGE_SIZE_MIN;
 
 /// Gathered rows take this part of the memory for sorting: some are written while others come.
@@ -51,6 +52,8 @@ pub(crate) struct Load {
     upper: Vec<Level>,
     count: u64,
     spill: Spill,
+    /// Rows that are looked up together.
+    pub(crate) waiting: Waiting,
     /// While rows come in ascending order and are not gathered: the last row key.
     ascending: Option<Vec<u8>>,
     /// Whether a gathered row's table has a unique index.
@@ -75,8 +78,13 @@ impl Level {
 }
 
 impl Load {
-    /// Whether there is something to be merged.
+    /// Whether there are rows that are not in their tables yet.
     pub(crate) fn is_pending(&self) -> bool {
+        self.is_begun() || !self.waiting.is_empty()
+    }
+
+    /// Whether there is something to be merged.
+    fn is_begun(&self) -> bool {
         self.count > 0 || !self.upper.is_empty()
     }
 
@@ -91,6 +99,7 @@ impl Load {
     /// Drop the rows since the last savepoint that the engine does not know. False if there is
     /// none.
     pub(crate) fn rollback(&mut self) -> bool {
+        self.waiting.clear();
         let own = self.upper.pop();
         let is_own = own.is_some();
         self.count -= own.unwrap_or_else(|| std::mem::take(&mut self.lowest)).count();
@@ -181,7 +190,11 @@ impl Transaction {
         Self::check_size(size)?;
         self.load.is_used = true;
         // A large row is written once, where it stays.
-        if !blobs.is_empty() || size >= LARGE_SIZE_MIN || !self.gathers(table, size)? {
+        let is_large = !blobs.is_empty() || size >= LARGE_SIZE_MIN;
+        if is_large || !self.gathers(table, size)? {
+            if !is_large && spelling.is_empty() && self.put_with_others(table, key, record)? {
+                return Ok(());
+            }
             return self.put(table, key, spelling, record, blobs).map(|_| ());
         }
         let limit = self.database.key_size_max;
@@ -206,13 +219,16 @@ impl Transaction {
 
     /// Whether a row is to be gathered. Begins to gather rows where it is time.
     fn gathers(&mut self, table: TableId, size: usize) -> Result<bool, StoreError> {
-        let is_begun = self.load.is_pending() || self.load.ascending.is_some();
+        let is_begun = self.load.is_begun() || self.load.ascending.is_some();
         if !is_begun {
             const ENTRY_SIZE_MAX: usize = 64;
             let room = self.reader()?.room_in_log();
-            if room.is_none_or(|room| size + ENTRY_SIZE_MAX <= room)
-                || self.load.small_merges >= SMALL_MERGES_MAX
-            {
+            if room.is_none_or(|room| self.load.waiting.size() + size + ENTRY_SIZE_MAX <= room) {
+                return Ok(false);
+            }
+            // These have room.
+            self.put_waiting()?;
+            if self.load.small_merges >= SMALL_MERGES_MAX {
                 return Ok(false);
             }
         }
@@ -300,7 +316,8 @@ impl Transaction {
 
     /// As `merge_rows`. If `go_on` returned false, the rows stay gathered.
     pub(crate) fn merge_rows_while(&mut self, go_on: MergeOn<'_>) -> Result<(), StoreError> {
-        if !self.load.is_pending() {
+        self.put_waiting()?;
+        if !self.load.is_begun() {
             return Ok(());
         }
         // While it is taken, the methods called below find nothing to be merged.
@@ -383,7 +400,8 @@ impl Transaction {
 
     /// Set a savepoint among gathered rows. False if none are gathered, or are about to be.
     pub(crate) fn savepoint_of_load(&mut self) -> Result<bool, StoreError> {
-        if !self.load.is_pending() {
+        self.put_waiting()?;
+        if !self.load.is_begun() {
             let is_near = self.saved.is_empty()
                 && self.load.is_used
                 && self.load.ascending.is_none()
@@ -393,11 +411,11 @@ impl Transaction {
                 self.begin_load()?;
             }
         }
-        let is_pending = self.load.is_pending();
-        if is_pending {
+        let is_begun = self.load.is_begun();
+        if is_begun {
             self.load.savepoint();
         }
-        Ok(is_pending)
+        Ok(is_begun)
     }
 
     /// Release a savepoint that the engine does not know. False if it knows the last one.

@@ -10,5 +10,6 @@ pub(crate) mod single;
 pub(crate) mod snapshot;
 pub(crate) mod transaction;
 pub(crate) mod transaction_scan;
+mod waiting;
 pub(crate) mod whole;
 pub(crate) mod writer_lock;

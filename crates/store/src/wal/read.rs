@@ -180,6 +180,10 @@ impl Contents for LoggedRead {
         self.tree.find_many(tree, keys, places);
     }
 
+    fn ask_for(&self, tree: Tree, keys: &[&[u8]]) {
+        self.tree.ask_for(tree, keys);
+    }
+
     #[inline]
     fn get_at(&self, tree: Tree, key: &[u8], place: EntryPlace) -> Result<Option<&[u8]>, EngineError> {
         if self.memtables.iter().all(Option::is_none) {

@@ -343,6 +343,12 @@ impl Contents for LoggedWrite {
         }
     }
 
+    fn ask_for(&self, tree: Tree, keys: &[&[u8]]) {
+        if self.bulk.is_none() {
+            self.base.ask_for(tree, keys);
+        }
+    }
+
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         if let Some(txn) = &self.bulk {
             return txn.cursor(tree);

@@ -48,6 +48,14 @@ pub(crate) fn find<'m>(pages: Pages<'m>, tree: &TreeHead, keys: &[&[u8]], places
     }
 }
 
+/// Search these keys for no other reason than that their pages are cached afterwards.
+pub(crate) fn ask_for(pages: Pages<'_>, tree: &TreeHead, keys: &[&[u8]]) {
+    let mut places = [EntryPlace::default(); TURNS];
+    for keys in keys.chunks(TURNS) {
+        find(pages, tree, keys, &mut places);
+    }
+}
+
 /// Have each search do a step, and forget those that are unsure. Whether one has more to do.
 fn in_turn<'k, 'm>(
     searches: &mut [Option<Search<'k, 'm>>],

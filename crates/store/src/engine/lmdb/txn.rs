@@ -213,6 +213,14 @@ impl Contents for LmdbRead {
         }
     }
 
+    fn ask_for(&self, tree: Tree, keys: &[&[u8]]) {
+        // 16 MiB: a smaller tree is in the cache while it is used.
+        const LARGE: u64 = 1 << 12;
+        if let Some((head, pages)) = self.pages_of(tree).filter(|(head, _)| head.leaf_pages >= LARGE) {
+            search_many::ask_for(pages, head, keys);
+        }
+    }
+
     #[inline]
     fn get_at(&self, tree: Tree, key: &[u8], place: EntryPlace) -> Result<Option<&[u8]>, EngineError> {
         let found = self.pages_of(tree).and_then(|(_, pages)| search_many::get_at(pages, key, place));

@@ -95,7 +95,7 @@ impl Transaction {
     /// Whether a table exists and has no indexes. It is nearly always the same table as the last
     /// time, across transactions.
     #[inline]
-    fn is_plain(&mut self, table: TableId) -> Result<bool, StoreError> {
+    pub(crate) fn is_plain(&mut self, table: TableId) -> Result<bool, StoreError> {
         if self.plain == Some(table) {
             return Ok(true);
         }
