@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::lmdb::search::Nodes;
 use crate::engine::{Direction, Entry};
-use crate::sys::os::prefetch;
+use crate::sys::os::prefetch_many;
 
 /// Bytes before a page's node offsets, and before an overflow page's data.
 pub(crate) const PAGE_HEAD_SIZE: usize = 16;
@@ -186,7 +186,7 @@ impl<'m> NodesAhead<'m> {
         for offset in self.offsets.by_ref().take(self.part) {
             let node = self.page.as_ptr().wrapping_add(usize::from(u16::from_le_bytes(*offset)));
             for line in (0..self.node_size).step_by(LINE_SIZE) {
-                prefetch(node.wrapping_add(line));
+                prefetch_many(node.wrapping_add(line));
             }
         }
     }
@@ -267,8 +267,8 @@ impl<'m> Leaf<'m> {
     /// Add these entries in a walk's order, up to the first that is not inside the page or the map.
     ///
     /// Meanwhile prefetch the nodes of the page that comes next, if it is known, some with each
-    /// entry: with all at once the walk waited for rows nevertheless. (Why is not known; a bare
-    /// loop over the pages may prefetch all lines at once.)
+    /// entry, and into the second cache: a processor waits for few lines of the first one at a
+    /// time, fewer than a page has, and then waits with the prefetch itself.
     #[inline]
     pub(crate) fn push_entries(
         &self,
