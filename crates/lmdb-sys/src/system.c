@@ -580,6 +580,25 @@ int pellucid_put_ascending(MDB_cursor *mc, MDB_val *key, MDB_val *data, size_t r
 	return rc;
 }
 
+/* Whether a list of free pages, as the file has it, lies in the file, and has page numbers of this version that descend. */
+static int pellucid_is_free_list(const MDB_txn *txn, const MDB_val *list)
+{
+	const MDB_env *env = txn->mt_env;
+	const pgno_t *pages = list->mv_data;
+	size_t start = (size_t)((const char *)list->mv_data - env->me_map), at;
+
+	/* A changed page is outside of the map. */
+	if ((const char *)list->mv_data >= env->me_map && start < env->me_mapsize &&
+	    (start > txn->mt_next_pgno * env->me_psize || list->mv_size > txn->mt_next_pgno * env->me_psize - start))
+		return 0;
+	if (list->mv_size < sizeof *pages || list->mv_size / sizeof *pages <= pages[0])
+		return 0;
+	for (at = 1; at <= pages[0]; at++)
+		if (pages[at] < NUM_METAS || pages[at] >= (at == 1 ? txn->mt_next_pgno : pages[at - 1]))
+			return 0;
+	return 1;
+}
+
 /* Load the whole list of free pages that no reader can see, as mdb_page_alloc loads an entry of it when it runs out of pages. Until the
  * transaction ends, pages are taken from all of them, the lowest first. `count` is how many there are. */
 int pellucid_load_free(MDB_txn *txn, size_t *count)
@@ -589,6 +608,7 @@ int pellucid_load_free(MDB_txn *txn, size_t *count)
 	MDB_cursor_op op = MDB_FIRST;
 	MDB_val key, list;
 	txnid_t last = env->me_pglast, oldest;
+	size_t at;
 	unsigned size;
 	int rc;
 
@@ -608,10 +628,14 @@ int pellucid_load_free(MDB_txn *txn, size_t *count)
 			break;
 		if (rc != MDB_SUCCESS)
 			return rc;
+		if (key.mv_size != sizeof last)
+			return MDB_CORRUPTED;
 		memcpy(&last, key.mv_data, sizeof last);
 		/* The reserve is under the greatest number of all. */
 		if (oldest <= last)
 			break;
+		if (!pellucid_is_free_list(txn, &list))
+			return MDB_CORRUPTED;
 		size = (unsigned)((pgno_t *)list.mv_data)[0];
 		if (!env->me_pghead) {
 			if ((env->me_pghead = mdb_midl_alloc((int)size)) == NULL)
@@ -623,6 +647,12 @@ int pellucid_load_free(MDB_txn *txn, size_t *count)
 		mdb_midl_xmerge(env->me_pghead, list.mv_data);
 	}
 	*count = env->me_pghead ? env->me_pghead[0] : 0;
+	/* A page that is free twice would be used twice. */
+	for (at = 2; at <= *count; at++)
+		if (env->me_pghead[at] >= env->me_pghead[at - 1]) {
+			txn->mt_flags |= MDB_TXN_ERROR;
+			return MDB_CORRUPTED;
+		}
 	return MDB_SUCCESS;
 }
 

@@ -24,6 +24,13 @@ pub(crate) fn address_limit() -> Option<u64> {
     (failed == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
+/// How many bytes of memory the machine has; 0 if the system does not tell.
+pub(crate) fn of_machine() -> u64 {
+    // SAFETY: the call reads a number.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(os::page_size() as u64)
+}
+
 /// How much address space this process may still take. `None` without a limit, or if the system
 /// does not tell.
 pub(crate) fn address_room() -> Option<u64> {

@@ -27,12 +27,12 @@ pub(crate) struct Waiting {
     direct: usize,
     /// The row key of the last row that did not wait, or of the last one that did.
     last: Vec<u8>,
-    rows: Vec<Row>,
+    rows: Vec<Waiter>,
     /// Their row keys and records.
     bytes: Vec<u8>,
 }
 
-struct Row {
+struct Waiter {
     table: TableId,
     row_key: Range<usize>,
     record: Range<usize>,
@@ -64,10 +64,10 @@ impl Waiting {
         self.bytes.extend_from_slice(row_key);
         let middle = self.bytes.len();
         self.bytes.extend_from_slice(record);
-        self.rows.push(Row { table, row_key: start..middle, record: middle..self.bytes.len() });
+        self.rows.push(Waiter { table, row_key: start..middle, record: middle..self.bytes.len() });
     }
 
-    fn row(&self, row: &Row) -> Option<(&[u8], &[u8])> {
+    fn row(&self, row: &Waiter) -> Option<(&[u8], &[u8])> {
         Some((self.bytes.get(row.row_key.clone())?, self.bytes.get(row.record.clone())?))
     }
 }

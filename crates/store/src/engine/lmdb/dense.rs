@@ -21,7 +21,7 @@ use pellucid_lmdb_sys as ffi;
 use crate::engine::lmdb::txn::LmdbWrite;
 use crate::engine::lmdb::{check, empty_stat};
 use crate::engine::{EngineError, MovesPages as _, Tree};
-use crate::sys::os;
+use crate::sys::{memory, os};
 
 /// So many pages are a part of the file.
 const PART: usize = if cfg!(test) { 16 } else { 256 };
@@ -32,11 +32,16 @@ const LEFT_MIN: usize = if cfg!(test) { 32 } else { 512 };
 /// A tree of so many pages may be in a file that is longer than it has to be: a smaller one is
 /// written to the disk quickly wherever its pages are.
 const LARGE_TREE: u64 = if cfg!(test) { 1 << 4 } else { 1 << 16 };
-/// The file may grow to so many pages for some pages of its trees, and by a share of the free disk.
-/// With less, the densest parts of the file are not dense enough under load.
+/// The file may grow to so many pages for some pages of its trees: with less, the densest parts of
+/// the file are not dense enough under load.
 const LONGEST: u64 = 5;
 const LONGEST_BY: u64 = 2;
+/// But only by a share of the free disk, and to a share of the machine's memory: a longer file would
+/// drive pages that are in use out of the system's cache.
 const DISK_SHARE: u64 = 8;
+const MEMORY_SHARE: u64 = 2;
+/// How many times the list of free pages is in memory meanwhile.
+const COPIES: usize = 4;
 
 /// Free pages that a transaction has set aside.
 #[derive(Default)]
@@ -105,23 +110,34 @@ impl LmdbWrite {
             check(unsafe { ffi::mdb_stat(self.txn()?, self.environment().handle(tree), &raw mut stat) })?;
             in_use += (stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages) as u64;
         }
-        if in_use < LARGE_TREE {
+        if in_use < LARGE_TREE || !self.environment().may_grow() {
             return Ok((in_use, 0));
         }
-        let file = self.environment().file()?;
-        let disk = os::room_beside(&file).unwrap_or(0) / self.environment().page_size() as u64;
+        let page_size = self.environment().page_size() as u64;
+        let disk = os::room_beside(&*self.environment().file()?).unwrap_or(0) / page_size;
+        let map = self.environment().info().me_mapsize as u64 / page_size;
         let longest = in_use.saturating_mul(LONGEST) / LONGEST_BY;
-        Ok((in_use, longest.min(self.pages()? as u64 + disk / DISK_SHARE) as usize))
+        let longest = longest.min(self.pages()? as u64 + disk / DISK_SHARE);
+        let longest = longest.min(memory::of_machine() / page_size / MEMORY_SHARE);
+        Ok((in_use, longest.min(map.saturating_sub(2 * LEFT_MIN as u64)) as usize))
     }
 
     /// Have free pages at hand that are next to each other, for a transaction that changes so many
     /// keys.
     pub(super) fn set_sparse_aside(&mut self, keys: u64) -> Result<(), EngineError> {
-        self.gather_free()?;
+        match self.gather_free() {
+            // What is loaded is taken as it comes.
+            Err(EngineError::NoMemory(_)) => return Ok(()),
+            done => done?,
+        };
         let (in_use, longest) = self.sizes()?;
         let wanted = pages_changed_by(keys, in_use) + LEFT_MIN;
         let growth = longest.saturating_sub(self.pages()?);
-        let (first, mut others) = divide(self.loaded()?, wanted, wanted.saturating_sub(growth));
+        let loaded = self.loaded()?;
+        if !memory::has_room(size_of_val(loaded).saturating_mul(COPIES)) {
+            return Ok(());
+        }
+        let (first, mut others) = divide(loaded, wanted, wanted.saturating_sub(growth));
         if others.is_empty() {
             return Ok(());
         }

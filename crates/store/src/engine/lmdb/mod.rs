@@ -122,6 +122,8 @@ pub(crate) struct Environment {
     /// The heads of the version that was last read.
     heads: Mutex<Option<Arc<Heads>>>,
     is_broken: AtomicBool,
+    /// Whether the last write transaction of this process was committed.
+    is_committed: AtomicBool,
     births: Mutex<Births>,
     /// The file with LMDB's locks. `None` without a lock file.
     lock: Option<OwnFile>,
@@ -197,6 +199,7 @@ impl LmdbEngine {
             map_bounds: OnceLock::new(),
             heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
+            is_committed: AtomicBool::new(true),
             births: Mutex::default(),
             lock,
         };
@@ -471,6 +474,17 @@ impl Environment {
         self.cut_tail();
         // SAFETY: the transaction is live, ours, and not used afterwards.
         unsafe { ffi::mdb_txn_abort(txn) };
+    }
+
+    /// Note how a write transaction has ended.
+    pub(crate) fn note_end(&self, is_committed: bool) {
+        self.is_committed.store(is_committed, Ordering::Relaxed);
+    }
+
+    /// Whether a transaction may make the file longer although it has free pages. One that has
+    /// failed may have met a limit that nobody knows before, such as a quota.
+    pub(crate) fn may_grow(&self) -> bool {
+        self.is_committed.load(Ordering::Relaxed)
     }
 
     /// Whether this process opened it, not a parent before a fork.

@@ -56,7 +56,7 @@ pub(super) unsafe fn get<'t>(
 
 /// One version of a database in a file.
 pub(crate) struct LmdbRead {
-    txn: *mut ffi::MDB_txn,
+    pub(super) txn: *mut ffi::MDB_txn,
     environment: Arc<Environment>,
     /// Which trees' roots are loaded. Loading changes the transaction; reading afterwards does not.
     is_warm: [AtomicBool; 3],
@@ -759,6 +759,7 @@ impl WriteTxn for LmdbWrite {
                 // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it
                 // commits the ones nested in it.
                 let done = self.environment.check(unsafe { ffi::mdb_txn_commit(txn) });
+                self.environment.note_end(done.is_ok());
                 done.inspect(|()| self.environment.births().note_commit(version))
                     .inspect_err(|_| self.environment.give_back())
             }
@@ -784,6 +785,7 @@ impl Drop for LmdbWrite {
             self.close_cursors();
             // SAFETY: the transaction is live and ours; aborting it aborts the ones nested in it.
             unsafe { ffi::mdb_txn_abort(txn) };
+            self.environment.note_end(false);
             self.environment.give_back();
         } else if let Some(live) = live.get_mut(index) {
             // LMDB closes open cursors when their transaction ends.

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::*;
+use crate::engine::lmdb::cursor::LmdbCursor;
+use crate::engine::lmdb::txn::LmdbRead;
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
-use crate::engine::{Direction, Engine as _, Start, WriteTxn as _};
+use crate::engine::{Cursor as _, Direction, Engine as _, Start, WriteTxn as _};
 use crate::file::opening::lock_path_of;
 
 /// A database that is removed at the end.
@@ -27,7 +30,7 @@ impl Scratch {
     }
 
     fn begin(&self) -> LmdbWrite {
-        LmdbWrite::begin(std::sync::Arc::clone(&self.engine().environment)).unwrap()
+        LmdbWrite::begin(Arc::clone(&self.engine().environment)).unwrap()
     }
 }
 
@@ -145,4 +148,62 @@ fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours(
     let (in_use, longest) = txn.sizes().unwrap();
     let pages = txn.pages().unwrap();
     assert!(pages <= longest + longest / 4, "{pages} pages, {in_use} in use, {longest} allowed");
+}
+
+/// Write a word of the oldest entry of the list of free pages, as damage may do: its count, or one
+/// of its pages.
+fn damage_free_list(scratch: &Scratch, word: usize, number: u64) {
+    let environment = &scratch.engine().environment;
+    let read = LmdbRead::begin(Arc::clone(environment)).unwrap();
+    let mut cursor = LmdbCursor::open(read.txn, 0, environment).unwrap();
+    cursor.start(Start::Edge, Direction::Forward).unwrap();
+    let (_, list) = cursor.step().unwrap().unwrap();
+    assert!(list.len() > 4 * size_of::<u64>());
+    // SAFETY: the environment is open.
+    let map = unsafe { ffi::pellucid_map(environment.raw()) } as usize;
+    let place = list.as_ptr() as usize - map + word * size_of::<u64>();
+    let file = std::fs::OpenOptions::new().write(true).open(&scratch.path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &number.to_le_bytes(), place as u64).unwrap();
+}
+
+#[test]
+fn a_damaged_list_of_free_pages_is_refused_before_a_page_of_it_is_used() {
+    let damages = [(0, 1 << 20), (0, u64::MAX), (1, 1 << 40), (2, 1), (2, u64::MAX), (3, 1 << 20)];
+    for (number, (word, value)) in damages.into_iter().enumerate() {
+        let scratch = Scratch::new(&format!("damaged-{number}"));
+        let (mut rows, mut chance) = (BTreeMap::new(), Chance(3));
+        for turn in 0..4 {
+            let mut txn = scratch.begin();
+            for _ in 0..2_000 {
+                put(&mut txn, &mut rows, &mut chance, turn);
+            }
+            Box::new(txn).commit().unwrap();
+        }
+        damage_free_list(&scratch, word, value);
+        let refused = scratch.begin().take_neighbours(1_000);
+        assert!(matches!(refused, Err(EngineError::Damaged { .. })), "{word} {value}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_transaction_that_failed_is_followed_by_one_that_uses_what_is_free() {
+    let scratch = Scratch::new("failed");
+    let mut rows = BTreeMap::new();
+    let mut chance = Chance(7);
+    for turn in 0..6 {
+        let mut txn = scratch.begin();
+        for _ in 0..if turn == 0 { COUNT } else { COUNT / 80 } {
+            put(&mut txn, &mut rows, &mut chance, turn);
+        }
+        Box::new(txn).commit().unwrap();
+    }
+    let mut txn = scratch.begin();
+    assert!(txn.sizes().unwrap().1 > 0);
+    txn.take_neighbours(1).unwrap();
+    drop(txn);
+    let mut txn = scratch.begin();
+    assert_eq!(txn.sizes().unwrap().1, 0, "it may not grow");
+    put(&mut txn, &mut rows, &mut chance, 9);
+    Box::new(txn).commit().unwrap();
+    assert!(scratch.begin().sizes().unwrap().1 > 0);
 }
