@@ -105,6 +105,8 @@ impl Transaction {
         if self.load.waiting.is_empty() {
             return Ok(());
         }
+        // An error of the wrong thread leaves them where they are.
+        self.reader()?;
         // While they are taken, the methods called below find none.
         let mut waiting = std::mem::take(&mut self.load.waiting);
         let done = self.put_each(&waiting);
@@ -114,6 +116,8 @@ impl Transaction {
         }
         waiting.clear();
         self.load.waiting = waiting;
+        // Their puts have returned.
+        self.is_failed |= done.is_err();
         done
     }
 

@@ -251,7 +251,8 @@ impl Watch {
         let age_max = if is_loaded { CHECKPOINT_INTERVAL_MAX } else { CHECKPOINT_INTERVAL };
         let is_old = since.is_some_and(|since| since.elapsed() >= age_max);
         let is_reserve_low = shared.is_reserve_low(None);
-        if pending < self.pace.due_at(room) && !is_old && !is_reserve_low {
+        let is_sealed = shared.has_work.swap(false, Ordering::Relaxed);
+        if pending < self.pace.due_at(room) && !is_old && !is_reserve_low && !is_sealed {
             return;
         }
         // A failed checkpoint is tried again, and the writer that finds no room gets its error.

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) is_unproven: AtomicBool,
     /// Whether a thread of this process writes a segment into the tree.
     pub(crate) is_applying: AtomicBool,
+    /// Whether a writer has sealed a segment for the checkpointer.
+    pub(crate) has_work: AtomicBool,
     /// Whether the checkpointer makes the file shorter when much of it is free.
     pub(super) compacts: AtomicBool,
     /// Held while a thread syncs a newly created file. Other threads wait for it and then need not
@@ -141,6 +143,7 @@ impl LoggedEngine {
             is_unproven: AtomicBool::new(is_unproven),
             is_applying: AtomicBool::new(false),
             recovered: if opened.is_alone { recovered } else { 0 },
+            has_work: AtomicBool::new(false),
             compacts: AtomicBool::new(false),
             birth: Mutex::new(()),
             ahead: Mutex::default(),

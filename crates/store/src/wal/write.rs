@@ -244,9 +244,17 @@ impl LoggedWrite {
     /// The segment is full: go on in the other one. If the tree has yet to take that over, wait for
     /// the thread that is at it, or do it. What is sealed here is the checkpointer's work.
     fn change_segment(&self) -> Result<(), EngineError> {
-        if self.shared.has_sealed()? {
-            self.checkpoint(in_a_while(self.patience))?;
-        } else if self.shared.seal(&self.lock)? {
+        if self.shared.has_sealed().map_err(EngineError::before_commit)? {
+            let done = self.checkpoint(in_a_while(self.patience));
+            // One that found no room for neighbouring pages is followed by one that takes any.
+            let is_full = matches!(done, Err(EngineError::DiskFull(_) | EngineError::MapTooSmall { .. }));
+            if is_full {
+                self.checkpoint(in_a_while(self.patience))?
+            } else {
+                done?
+            };
+        } else if self.shared.seal(&self.lock).map_err(EngineError::before_commit)? {
+            self.shared.has_work.store(true, Ordering::Relaxed);
             self.shared.segments.wake_checkpointer();
         }
         Ok(())

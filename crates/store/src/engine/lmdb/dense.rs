@@ -40,6 +40,10 @@ const LONGEST_BY: u64 = 2;
 /// drive pages that are in use out of the system's cache.
 const DISK_SHARE: u64 = 8;
 const MEMORY_SHARE: u64 = 2;
+/// For fewer keys, the file does not grow: it would soon be made shorter again.
+const KEYS_MANY: u64 = if cfg!(test) { 16 } else { 1 << 17 };
+/// A longer list of free pages is taken as LMDB loads it: all that is loaded is written again.
+const FREE_MAX: u64 = 1 << 22;
 /// How many times the list of free pages is in memory meanwhile.
 const COPIES: usize = 4;
 
@@ -100,9 +104,8 @@ impl LmdbWrite {
         Ok(unsafe { ffi::pellucid_txn_pages(self.txn()?) })
     }
 
-    /// How many pages the trees have, and how many the file may have before the transaction takes
-    /// scattered ones.
-    fn sizes(&self) -> Result<(u64, usize), EngineError> {
+    /// How many pages the trees have.
+    fn pages_in_use(&self) -> Result<u64, EngineError> {
         let mut in_use: u64 = 0;
         for tree in Tree::ALL {
             let mut stat = empty_stat();
@@ -110,27 +113,39 @@ impl LmdbWrite {
             check(unsafe { ffi::mdb_stat(self.txn()?, self.environment().handle(tree), &raw mut stat) })?;
             in_use += (stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages) as u64;
         }
-        if in_use < LARGE_TREE || !self.environment().may_grow() {
-            return Ok((in_use, 0));
+        Ok(in_use)
+    }
+
+    /// How many pages the file may have before the transaction takes scattered ones.
+    fn longest(&self, in_use: u64, keys: u64) -> Result<usize, EngineError> {
+        if in_use < LARGE_TREE || keys < KEYS_MANY || !self.environment().may_grow() {
+            return Ok(0);
         }
         let page_size = self.environment().page_size() as u64;
-        let disk = os::room_beside(&*self.environment().file()?).unwrap_or(0) / page_size;
+        let file = self.environment().file()?;
+        let disk = os::room_beside(&file).unwrap_or(0) / page_size;
+        let beyond = (self.pages()? as u64).saturating_sub(in_use);
         let map = self.environment().info().me_mapsize as u64 / page_size;
-        let longest = in_use.saturating_mul(LONGEST) / LONGEST_BY;
-        let longest = longest.min(self.pages()? as u64 + disk / DISK_SHARE);
-        let longest = longest.min(memory::of_machine() / page_size / MEMORY_SHARE);
-        Ok((in_use, longest.min(map.saturating_sub(2 * LEFT_MIN as u64)) as usize))
+        let longest = (in_use.saturating_mul(LONGEST) / LONGEST_BY)
+            .min(in_use + disk.saturating_add(beyond) / DISK_SHARE)
+            .min(memory::of_machine() / page_size / MEMORY_SHARE)
+            .min(map.saturating_sub(2 * LEFT_MIN as u64));
+        Ok(longest as usize)
     }
 
     /// Have free pages at hand that are next to each other, for a transaction that changes so many
     /// keys.
     pub(super) fn set_sparse_aside(&mut self, keys: u64) -> Result<(), EngineError> {
+        let in_use = self.pages_in_use()?;
+        if (self.pages()? as u64).saturating_sub(in_use) > FREE_MAX {
+            return Ok(());
+        }
         match self.gather_free() {
             // What is loaded is taken as it comes.
             Err(EngineError::NoMemory(_)) => return Ok(()),
             done => done?,
         };
-        let (in_use, longest) = self.sizes()?;
+        let longest = self.longest(in_use, keys)?;
         let wanted = pages_changed_by(keys, in_use) + LEFT_MIN;
         let growth = longest.saturating_sub(self.pages()?);
         let loaded = self.loaded()?;
@@ -147,6 +162,16 @@ impl LmdbWrite {
         others.insert(0, others.len());
         self.aside = Aside { pages: others, longest };
         Ok(())
+    }
+
+    /// Make sure that there are pages at hand for an entry of this size. One that gets pages of its
+    /// own needs them side by side, and they may be anywhere.
+    pub(super) fn supply_for(&mut self, size: usize) -> Result<(), EngineError> {
+        if !self.aside.pages.is_empty() && size > self.environment().page_size() / 4 {
+            self.add_aside()
+        } else {
+            Ok(())
+        }
     }
 
     /// Make sure that there are pages at hand for one change.

@@ -168,6 +168,7 @@ impl KeepsPages for LmdbWrite {
     }
 
     fn set_reserve(&mut self, ranges: &[Range<u64>]) -> Result<(), EngineError> {
+        self.add_aside()?;
         self.close_cursors();
         let count: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let numbers = ranges.iter().rev().flat_map(|range| range.clone().rev());

@@ -45,6 +45,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use pellucid_lmdb_sys as ffi;
 
@@ -122,8 +123,8 @@ pub(crate) struct Environment {
     /// The heads of the version that was last read.
     heads: Mutex<Option<Arc<Heads>>>,
     is_broken: AtomicBool,
-    /// Whether the last write transaction of this process was committed.
-    is_committed: AtomicBool,
+    /// When a transaction found no room last.
+    full_at: Mutex<Option<Instant>>,
     births: Mutex<Births>,
     /// The file with LMDB's locks. `None` without a lock file.
     lock: Option<OwnFile>,
@@ -199,7 +200,7 @@ impl LmdbEngine {
             map_bounds: OnceLock::new(),
             heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
-            is_committed: AtomicBool::new(true),
+            full_at: Mutex::new(None),
             births: Mutex::default(),
             lock,
         };
@@ -476,15 +477,12 @@ impl Environment {
         unsafe { ffi::mdb_txn_abort(txn) };
     }
 
-    /// Note how a write transaction has ended.
-    pub(crate) fn note_end(&self, is_committed: bool) {
-        self.is_committed.store(is_committed, Ordering::Relaxed);
-    }
-
-    /// Whether a transaction may make the file longer although it has free pages. One that has
-    /// failed may have met a limit that nobody knows before, such as a quota.
+    /// Whether a transaction may make the file longer although it has free pages. Not for a while
+    /// after one found no room: there may be a limit, such as a quota, that nobody knows before.
     pub(crate) fn may_grow(&self) -> bool {
-        self.is_committed.load(Ordering::Relaxed)
+        const WHILE: Duration = Duration::from_secs(600);
+        let full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        full_at.is_none_or(|at| at.elapsed() >= WHILE)
     }
 
     /// Whether this process opened it, not a parent before a fork.
@@ -577,6 +575,9 @@ impl Environment {
 
     /// As [`check`], for a code that a write transaction got.
     pub(crate) fn check(&self, code: c_int) -> Result<(), EngineError> {
+        if matches!(code, ffi::MDB_MAP_FULL | libc::ENOSPC | libc::EDQUOT | libc::EFBIG) {
+            *self.full_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
         match code {
             ffi::MDB_MAP_FULL => Err(EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 }),
             code => check(code),

@@ -580,9 +580,9 @@ impl LmdbWrite {
         parts: &[&[u8]],
         flags: c_uint,
     ) -> Result<c_int, EngineError> {
+        let (mut key, mut data) = (value_of(key), room_for(parts));
+        self.supply_for(key.mv_size + data.mv_size)?;
         let cursor = self.write_cursor(tree)?;
-        let mut key = value_of(key);
-        let mut data = room_for(parts);
         // SAFETY: the cursor is open and its transaction live, both values are ours, and the pages
         // of all cursors stay.
         let code =
@@ -759,7 +759,6 @@ impl WriteTxn for LmdbWrite {
                 // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it
                 // commits the ones nested in it.
                 let done = self.environment.check(unsafe { ffi::mdb_txn_commit(txn) });
-                self.environment.note_end(done.is_ok());
                 done.inspect(|()| self.environment.births().note_commit(version))
                     .inspect_err(|_| self.environment.give_back())
             }
@@ -785,7 +784,6 @@ impl Drop for LmdbWrite {
             self.close_cursors();
             // SAFETY: the transaction is live and ours; aborting it aborts the ones nested in it.
             unsafe { ffi::mdb_txn_abort(txn) };
-            self.environment.note_end(false);
             self.environment.give_back();
         } else if let Some(live) = live.get_mut(index) {
             // LMDB closes open cursors when their transaction ends.

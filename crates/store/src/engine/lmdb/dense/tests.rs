@@ -145,7 +145,8 @@ fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours(
     txn.take_neighbours(COUNT / 80).unwrap();
     let first = density(txn.loaded().unwrap());
     assert!(first >= 60 && first > all + 15, "{first} % of their parts are free, {all} % of all");
-    let (in_use, longest) = txn.sizes().unwrap();
+    let in_use = txn.pages_in_use().unwrap();
+    let longest = txn.longest(in_use, KEYS_MANY).unwrap();
     let pages = txn.pages().unwrap();
     assert!(pages <= longest + longest / 4, "{pages} pages, {in_use} in use, {longest} allowed");
 }
@@ -186,10 +187,9 @@ fn a_damaged_list_of_free_pages_is_refused_before_a_page_of_it_is_used() {
 }
 
 #[test]
-fn a_transaction_that_failed_is_followed_by_one_that_uses_what_is_free() {
-    let scratch = Scratch::new("failed");
-    let mut rows = BTreeMap::new();
-    let mut chance = Chance(7);
+fn a_transaction_that_found_no_room_is_followed_by_those_that_use_what_is_free() {
+    let scratch = Scratch::new("full");
+    let (mut rows, mut chance) = (BTreeMap::new(), Chance(7));
     for turn in 0..6 {
         let mut txn = scratch.begin();
         for _ in 0..if turn == 0 { COUNT } else { COUNT / 80 } {
@@ -197,13 +197,33 @@ fn a_transaction_that_failed_is_followed_by_one_that_uses_what_is_free() {
         }
         Box::new(txn).commit().unwrap();
     }
-    let mut txn = scratch.begin();
-    assert!(txn.sizes().unwrap().1 > 0);
-    txn.take_neighbours(1).unwrap();
-    drop(txn);
-    let mut txn = scratch.begin();
-    assert_eq!(txn.sizes().unwrap().1, 0, "it may not grow");
-    put(&mut txn, &mut rows, &mut chance, 9);
-    Box::new(txn).commit().unwrap();
-    assert!(scratch.begin().sizes().unwrap().1 > 0);
+    let txn = scratch.begin();
+    let in_use = txn.pages_in_use().unwrap();
+    let may_grow_to = |keys| txn.longest(in_use, keys).unwrap() as u64;
+    assert!(may_grow_to(KEYS_MANY) > in_use && may_grow_to(KEYS_MANY - 1) == 0);
+    assert!(matches!(scratch.engine().environment.check(libc::EDQUOT), Err(EngineError::DiskFull(_))));
+    assert_eq!(may_grow_to(KEYS_MANY), 0);
+}
+
+#[test]
+fn values_with_pages_of_their_own_take_what_is_set_aside() {
+    let scratch = Scratch::new("large");
+    let mut chance = Chance(11);
+    let value = vec![1; 40_000];
+    let mut pages = 0;
+    for turn in 0..60 {
+        let mut txn = scratch.begin();
+        txn.take_neighbours(60).unwrap();
+        for _ in 0..60 {
+            let key = chance.below(200).to_be_bytes();
+            txn.put(Tree::Rows, &key, &[&value[..20_000 + chance.below(20_000) as usize]]).unwrap();
+        }
+        Box::new(txn).commit().unwrap();
+        if turn == 20 {
+            pages = scratch.engine().usage().unwrap().pages;
+        }
+    }
+    let now = scratch.engine().usage().unwrap().pages;
+    assert!(now <= pages + pages / 4, "{now} pages after {pages}");
+    scratch.engine().prove(&mut std::iter::empty()).unwrap();
 }
