@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::sys::memory;
 use crate::wal::memtable::Memtable;
-use crate::wal::segments::Segments;
+use crate::wal::segments::{Segments, words_for};
 use crate::wal::space::MEMBER_MAX;
 
 /// The memory that a process gives to its memtables without `memory=`.
@@ -207,10 +207,22 @@ impl Segments {
         self.room.bound(tree_size);
     }
 
-    /// Give back the room after the first `size` bytes. The caller holds the writer lock, and
-    /// neither segment has a WAL record that the tree lacks.
+    /// Give back the room after the first `size` bytes. The caller holds the writer lock, and there
+    /// is no WAL record there that the tree lacks.
     pub(crate) fn shrink(&self, size: u64) -> std::io::Result<()> {
         self.space().punch((size / 8) as usize..self.space().capacity())
+    }
+
+    /// Give back the room that neither segment needs at the present limit, which a snapshot may have
+    /// made smaller. The caller holds the writer lock and has sealed a segment of `used` bytes; the
+    /// other one is empty.
+    pub(crate) fn shrink_to_limit(&self, used: u64) {
+        const PIECE: u64 = 64 << 10;
+        let size = words_for(0) as u64 * 8 + 2 * (used.max(self.room()).next_multiple_of(PIECE) + PIECE);
+        if self.space().size() > size + size / 4 {
+            // Room that stays is given back at rest.
+            let _ = self.shrink(size);
+        }
     }
 
     /// Set the limit for a tree as it is now.
@@ -231,7 +243,7 @@ mod tests {
     use crate::sys::map::FileSpace;
     use crate::wal::checkpoint::{wal_record_size_max, wal_record_size_wide};
     use crate::wal::record;
-    use crate::wal::segments::{PUNCHED, words_for};
+    use crate::wal::segments::PUNCHED;
     use crate::wal::space::MemorySpace;
 
     fn segments_of(capacity: usize) -> Segments {
@@ -423,6 +435,35 @@ mod tests {
             assert_eq!(size(), before, "all of it has room again");
             assert_eq!(writer.word(PUNCHED).load(Ordering::Relaxed) % 2, 0);
         }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_log_with_a_smaller_limit_gives_back_what_is_behind_both_segments_and_keeps_what_is_in_them() {
+        let path = std::env::temp_dir().join(format!("pellucid-limited-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let segments = log_at(&path, u64::MAX);
+        segments.create(0, 0, 0).unwrap();
+        let size = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        segments.space().reserve(0..segments.space().capacity(), false).unwrap();
+        let (mut at, mut seed) = (0, segments.head(0).unwrap().salt);
+        for sequence in 1..60 {
+            (at, seed) = append(&segments, (at, sequence, seed), 4000);
+        }
+        let before = size();
+        segments.budget.limit.store(64 << 10, Ordering::Relaxed);
+        segments.shrink_to_limit(at);
+        let after = size();
+        assert!(after < before / 2 && after > 2 * at, "{after} of {before}, {at} used");
+        segments.shrink_to_limit(at);
+        assert_eq!(size(), after, "there is nothing more to give back");
+        let head = segments.head(0).unwrap();
+        let (mut position, mut seed, mut bytes) = (0, head.salt, Vec::new());
+        for sequence in 1..60 {
+            seed = segments.wal_record(0, head, position, sequence, seed, &mut bytes).unwrap().unwrap();
+            position += bytes.len() as u64;
+        }
+        assert_eq!(position, at);
         std::fs::remove_file(path).unwrap();
     }
 }

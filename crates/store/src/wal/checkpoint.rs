@@ -483,9 +483,11 @@ impl Shared {
             }
             return Ok(false);
         }
+        let used = tail.saturating_sub(self.segments.begin_of(active));
         self.segments.begin_segment(1 - active, tail);
         self.segments.set_active(1 - active);
         self.segments.set_found(false);
+        self.segments.shrink_to_limit(used);
         Ok(true)
     }
 }
