@@ -28,7 +28,9 @@ ROW_SIZE = 220
 CACHE_SIZE = 256 << 20
 """What SQLite may keep in memory, as pellucid may in its memtable. LMDB uses the page cache."""
 IDLE_SECONDS = 15.0
-"""pellucid's file has its final size when it has not changed for so long."""
+"""pellucid's file has its final size when it has not changed for so long, and for as long as it takes to read it."""
+READ_RATE = 200e6
+"""Bytes a second."""
 SMALL_FILE = 16 << 20
 """A file of less than this does not get shorter by itself."""
 _HEAD = struct.Struct("<QQ")
@@ -184,7 +186,8 @@ class Pellucid(BigStore):
             if found != sizes:
                 sizes, since = found, time.monotonic()
             waited = time.monotonic() - since
-            if waited >= IDLE_SECONDS or stats["file_size"] < SMALL_FILE:
+            # All of a large tree is read before the first of its pages moves.
+            if waited >= IDLE_SECONDS + stats["file_size"] / READ_RATE or stats["file_size"] < SMALL_FILE:
                 return waited
             time.sleep(0.1)
 
