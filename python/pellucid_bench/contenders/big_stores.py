@@ -28,7 +28,7 @@ ROW_SIZE = 220
 CACHE_SIZE = 256 << 20
 """What SQLite may keep in memory, as pellucid may in its memtable. LMDB uses the page cache."""
 IDLE_SECONDS = 15.0
-"""pellucid's file has its final size when it has not changed for so long, and for as long as it takes to read it."""
+"""pellucid's file has its final size when it has not changed for so long, and for the time to read it."""
 READ_RATE = 200e6
 """Bytes a second."""
 SMALL_FILE = 16 << 20

@@ -73,8 +73,9 @@ impl Waiting {
 }
 
 impl Transaction {
-    /// Let a row wait, or put it, if it is a record alone in a table without indexes. Returns false,
-    /// and does nothing, if it is more than that. The row has room in the log beside those that wait.
+    /// Let a row wait, or put it, if it is a record alone in a table without indexes. Returns
+    /// false, and does nothing, if it is more than that. The row has room in the log beside those
+    /// that wait.
     pub(crate) fn put_with_others(
         &mut self,
         table: TableId,

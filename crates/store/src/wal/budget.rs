@@ -213,9 +213,9 @@ impl Segments {
         self.space().punch((size / 8) as usize..self.space().capacity())
     }
 
-    /// Give back the room that neither segment needs at the present limit, which a snapshot may have
-    /// made smaller. The caller holds the writer lock and has sealed a segment of `used` bytes; the
-    /// other one is empty.
+    /// Give back the room that neither segment needs at the present limit, which a snapshot may
+    /// have made smaller. The caller holds the writer lock and has sealed a segment of `used`
+    /// bytes; the other one is empty.
     pub(crate) fn shrink_to_limit(&self, used: u64) {
         const PIECE: u64 = 64 << 10;
         let size = words_for(0) as u64 * 8 + 2 * (used.max(self.room()).next_multiple_of(PIECE) + PIECE);

@@ -3,10 +3,10 @@
 //! LMDB takes the lowest of the free pages that it has loaded, and it loads those first that were
 //! freed first. Under random keys these are scattered over the whole file, and a checkpoint writes
 //! single pages of 4 KiB, which a disk takes four times as long for as for the same bytes in one
-//! stretch. But some parts of the file were written long ago, and nearly all of their pages are free
-//! again. A transaction that will take many pages therefore loads the whole list and sets aside what
-//! is not in such parts. It writes in key order, so that a walk over the tree finds its pages near
-//! each other, too.
+//! stretch. But some parts of the file were written long ago, and nearly all of their pages are
+//! free again. A transaction that will take many pages therefore loads the whole list and sets
+//! aside what is not in such parts. It writes in key order, so that a walk over the tree finds its
+//! pages near each other, too.
 //!
 //! **Invariant:** what is set aside is added again before the transaction commits or has another
 //! one in it: LMDB forgets all that it has loaded and not listed again. If the transaction ends
@@ -36,8 +36,8 @@ const LARGE_TREE: u64 = if cfg!(test) { 1 << 4 } else { 1 << 16 };
 /// the file are not dense enough under load.
 const LONGEST: u64 = 5;
 const LONGEST_BY: u64 = 2;
-/// But only by a share of the free disk, and to a share of the machine's memory: a longer file would
-/// drive pages that are in use out of the system's cache.
+/// But only by a share of the free disk, and to a share of the machine's memory: a longer file
+/// would drive pages that are in use out of the system's cache.
 const DISK_SHARE: u64 = 8;
 const MEMORY_SHARE: u64 = 2;
 /// For fewer keys, the file does not grow: it would soon be made shorter again.
@@ -196,6 +196,13 @@ impl LmdbWrite {
         let code = unsafe { ffi::pellucid_add_free(self.txn()?, pages.as_ptr()) };
         self.environment().check(code)
     }
+}
+
+/// The address at which a file is mapped.
+#[cfg(test)]
+fn map_of(environment: &super::Environment) -> usize {
+    // SAFETY: the environment is open.
+    unsafe { ffi::pellucid_map(environment.raw()) as usize }
 }
 
 #[cfg(test)]

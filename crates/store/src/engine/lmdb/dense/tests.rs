@@ -160,9 +160,7 @@ fn damage_free_list(scratch: &Scratch, word: usize, number: u64) {
     cursor.start(Start::Edge, Direction::Forward).unwrap();
     let (_, list) = cursor.step().unwrap().unwrap();
     assert!(list.len() > 4 * size_of::<u64>());
-    // SAFETY: the environment is open.
-    let map = unsafe { ffi::pellucid_map(environment.raw()) } as usize;
-    let place = list.as_ptr() as usize - map + word * size_of::<u64>();
+    let place = list.as_ptr() as usize - map_of(environment) + word * size_of::<u64>();
     let file = std::fs::OpenOptions::new().write(true).open(&scratch.path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &number.to_le_bytes(), place as u64).unwrap();
 }
