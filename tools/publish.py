@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pellucid_bench import experiments
+from pellucid_bench.about import Setting
 from pellucid_bench.dataset import Dataset, DatasetError, Measure, Target, read
 from pellucid_bench.report import table, units, write
 from pellucid_bench.report.figures import compared_with, machine_line, usable
@@ -219,6 +220,8 @@ class PublishError(Exception):
 def newest(folder: Path, *, with_quick: bool = False) -> dict[str, tuple[Path, Dataset]]:
     """Return the newest run of each experiment that a folder has, with its file.
 
+    Runs that ended come first, then those with the usual settings: others are of a special size or a part.
+
     Runs of the collector under other Pythons have none of our results, and are passed over.
     """
     found: dict[str, tuple[Path, Dataset]] = {}
@@ -229,7 +232,7 @@ def newest(folder: Path, *, with_quick: bool = False) -> dict[str, tuple[Path, D
             if not any(result.ours for measure in run.measures for result in measure.results):
                 continue
             before = found.get(run.experiment)
-            if before is None or (run.complete, run.created) > (before[1].complete, before[1].created):
+            if before is None or _rank(run) > _rank(before[1]):
                 found[run.experiment] = path, run
     if not found:
         raise PublishError(f"{folder} has no dataset")
@@ -237,6 +240,16 @@ def newest(folder: Path, *, with_quick: bool = False) -> dict[str, tuple[Path, D
     if len(machines) > 1:
         raise PublishError(f"the newest runs are of different machines: {'; '.join(machines.values())}")
     return {name: found[name] for name in experiments.NAMES if name in found}
+
+
+def _rank(run: Dataset) -> tuple[bool, int, str]:
+    usual = sum(_is_usual(setting, run) for setting in experiments.load(run.experiment).ABOUT.settings)
+    return run.complete, usual, run.created
+
+
+def _is_usual(setting: Setting, run: Dataset) -> bool:
+    usual = list(setting.default) if isinstance(setting.default, tuple) else setting.default
+    return bool(run.settings.get(setting.name) == usual)
 
 
 def put(path: Path, name: str, content: str) -> None:
@@ -347,7 +360,7 @@ def _settings(run: Dataset) -> str:
         if value in (None, False, [], ()) or "/" in str(value):
             continue
         usual = list(setting.default) if isinstance(setting.default, tuple) else setting.default
-        other = "" if value == usual else f" (usually {_shown(usual)})"
+        other = "" if _is_usual(setting, run) else f" (usually {_shown(usual)})"
         words.append(f"`{setting.option}` {_shown(value)}{other}")
     ended = "" if run.complete else " It was stopped before its end."
     return f"The run of {run.created[:10]} had {', '.join(words) or 'no settings'}.{ended}"
