@@ -478,7 +478,8 @@ impl Environment {
     }
 
     /// Whether a transaction may make the file longer although it has free pages. Not for a while
-    /// after one found no room: there may be a limit, such as a quota, that nobody knows before.
+    /// after one found no room: there may be a limit that the system does not tell, such as a
+    /// quota.
     pub(crate) fn may_grow(&self) -> bool {
         const WHILE: Duration = Duration::from_secs(600);
         let full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
