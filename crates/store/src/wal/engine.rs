@@ -674,6 +674,30 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_goes_on_in_the_other_segment_while_the_tree_is_locked() {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let until = Instant::now() + PATIENCE;
+        let put = |number: u32| {
+            let mut txn = engine.begin_write_until(until, PATIENCE).unwrap().unwrap();
+            txn.put(Tree::Rows, &number.to_be_bytes(), &[&[7; 4_000]]).unwrap();
+            txn.commit().unwrap();
+        };
+        put(0);
+        // Who runs a checkpoint waits for this.
+        let held = engine.shared.begin_tree(until).unwrap().unwrap();
+        let (active, begin) = (engine.shared.segments.active(), Instant::now());
+        let numbers: Vec<u32> = (1..)
+            .inspect(|number| put(*number))
+            .take_while(|_| engine.shared.segments.active() == active)
+            .collect();
+        assert!(begin.elapsed() < PATIENCE / 2, "it has waited for the tree");
+        drop(held);
+        let read = engine.begin_read().unwrap();
+        assert!(numbers.iter().all(|number| read.get(Tree::Rows, &number.to_be_bytes()).unwrap().is_some()));
+    }
+
+    #[test]
     fn what_is_done_at_once_waits_for_nobody() {
         let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
         let begin = || engine.begin_write_at_once(Duration::ZERO).unwrap();

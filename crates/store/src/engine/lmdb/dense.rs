@@ -167,7 +167,9 @@ impl LmdbWrite {
     /// Make sure that there are pages at hand for an entry of this size. One that gets pages of its
     /// own needs them side by side, and they may be anywhere.
     pub(super) fn supply_for(&mut self, size: usize) -> Result<(), EngineError> {
-        if !self.aside.pages.is_empty() && size > self.environment().page_size() / 4 {
+        /// LMDB leaves less than half of a page to an entry: heads of page and entry come off.
+        const HEADS: usize = 32;
+        if !self.aside.pages.is_empty() && size + HEADS > self.environment().page_size() / 2 {
             self.add_aside()
         } else {
             Ok(())
