@@ -29,6 +29,8 @@ pub(crate) mod moves;
 pub(crate) mod page;
 mod readers;
 pub(crate) mod reuse;
+#[cfg(test)]
+mod scratch;
 pub(crate) mod search;
 pub(crate) mod search_many;
 pub(crate) mod txn;

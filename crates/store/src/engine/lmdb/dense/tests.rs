@@ -1,45 +1,16 @@
 //! Tests of transactions that take free pages next to each other.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::*;
 use crate::engine::lmdb::cursor::LmdbCursor;
+use crate::engine::lmdb::scratch::Scratch;
 use crate::engine::lmdb::txn::LmdbRead;
-use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
 use crate::engine::{Cursor as _, Direction, Engine as _, Start, WriteTxn as _};
-use crate::file::opening::lock_path_of;
 
-/// A database that is removed at the end.
-struct Scratch {
-    engine: Option<LmdbEngine>,
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("pellucid-dense-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
-        Self { engine: Some(engine), path }
-    }
-
-    fn engine(&self) -> &LmdbEngine {
-        self.engine.as_ref().unwrap()
-    }
-
-    fn begin(&self) -> LmdbWrite {
-        LmdbWrite::begin(Arc::clone(&self.engine().environment)).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        self.engine = None;
-        let _ = std::fs::remove_file(&self.path);
-        let _ = std::fs::remove_file(lock_path_of(&self.path));
-    }
+fn begin(scratch: &Scratch) -> LmdbWrite {
+    LmdbWrite::begin(Arc::clone(&scratch.engine().environment)).unwrap()
 }
 
 /// xorshift64*.
@@ -88,12 +59,12 @@ fn density(pages: &[usize]) -> usize {
 
 #[test]
 fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours() {
-    let scratch = Scratch::new("model");
+    let scratch = Scratch::new("dense-model");
     let mut chance = Chance(0x9E37_79B9);
     let mut rows = BTreeMap::new();
     let mut set_aside = 0;
     for turn in 0..150 {
-        let mut txn = scratch.begin();
+        let mut txn = begin(&scratch);
         let count = if turn == 0 { 4 * COUNT } else { COUNT / 80 };
         let mut next = rows.clone();
         txn.take_neighbours(count).unwrap();
@@ -125,7 +96,7 @@ fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours(
         rows = next;
         if turn % 20 == 0 {
             // Every page is in one tree, or free once.
-            scratch.engine().prove(&mut std::iter::empty()).unwrap();
+            scratch.prove();
         }
     }
     let read = scratch.engine().begin_read().unwrap();
@@ -139,7 +110,7 @@ fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours(
     drop(cursor);
     drop(read);
     assert!(set_aside > 75, "in {set_aside} of 150 transactions");
-    let mut txn = scratch.begin();
+    let mut txn = begin(&scratch);
     txn.gather_free().unwrap();
     let all = density(txn.loaded().unwrap());
     txn.take_neighbours(COUNT / 80).unwrap();
@@ -169,33 +140,33 @@ fn damage_free_list(scratch: &Scratch, word: usize, number: u64) {
 fn a_damaged_list_of_free_pages_is_refused_before_a_page_of_it_is_used() {
     let damages = [(0, 1 << 20), (0, u64::MAX), (1, 1 << 40), (2, 1), (2, u64::MAX), (3, 1 << 20)];
     for (number, (word, value)) in damages.into_iter().enumerate() {
-        let scratch = Scratch::new(&format!("damaged-{number}"));
+        let scratch = Scratch::new(&format!("dense-damaged-{number}"));
         let (mut rows, mut chance) = (BTreeMap::new(), Chance(3));
         for turn in 0..4 {
-            let mut txn = scratch.begin();
+            let mut txn = begin(&scratch);
             for _ in 0..2_000 {
                 put(&mut txn, &mut rows, &mut chance, turn);
             }
             Box::new(txn).commit().unwrap();
         }
         damage_free_list(&scratch, word, value);
-        let refused = scratch.begin().take_neighbours(1_000);
+        let refused = begin(&scratch).take_neighbours(1_000);
         assert!(matches!(refused, Err(EngineError::Damaged { .. })), "{word} {value}: {refused:?}");
     }
 }
 
 #[test]
 fn a_transaction_that_found_no_room_is_followed_by_those_that_use_what_is_free() {
-    let scratch = Scratch::new("full");
+    let scratch = Scratch::new("dense-full");
     let (mut rows, mut chance) = (BTreeMap::new(), Chance(7));
     for turn in 0..6 {
-        let mut txn = scratch.begin();
+        let mut txn = begin(&scratch);
         for _ in 0..if turn == 0 { COUNT } else { COUNT / 80 } {
             put(&mut txn, &mut rows, &mut chance, turn);
         }
         Box::new(txn).commit().unwrap();
     }
-    let txn = scratch.begin();
+    let txn = begin(&scratch);
     let in_use = txn.pages_in_use().unwrap();
     let may_grow_to = |keys| txn.longest(in_use, keys).unwrap() as u64;
     assert!(may_grow_to(KEYS_MANY) > in_use && may_grow_to(KEYS_MANY - 1) == 0);
@@ -205,12 +176,12 @@ fn a_transaction_that_found_no_room_is_followed_by_those_that_use_what_is_free()
 
 #[test]
 fn values_with_pages_of_their_own_take_what_is_set_aside() {
-    let scratch = Scratch::new("large");
+    let scratch = Scratch::new("dense-large");
     let mut chance = Chance(11);
     let value = vec![1; 40_000];
     let mut pages = 0;
     for turn in 0..60 {
-        let mut txn = scratch.begin();
+        let mut txn = begin(&scratch);
         txn.take_neighbours(60).unwrap();
         for _ in 0..60 {
             let key = chance.below(200).to_be_bytes();
@@ -223,5 +194,5 @@ fn values_with_pages_of_their_own_take_what_is_set_aside() {
     }
     let now = scratch.engine().usage().unwrap().pages;
     assert!(now <= pages + pages / 4, "{now} pages after {pages}");
-    scratch.engine().prove(&mut std::iter::empty()).unwrap();
+    scratch.prove();
 }

@@ -1,48 +1,11 @@
 //! Tests of pages that are used again beside snapshots.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use super::*;
-use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+use crate::engine::lmdb::LmdbEngine;
+use crate::engine::lmdb::scratch::Scratch;
 use crate::engine::{Direction, Engine, ReadTxn, Start, Tree, WriteTxn};
-use crate::file::opening::lock_path_of;
-
-/// A database that is removed at the end.
-struct Scratch {
-    engine: Option<LmdbEngine>,
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("pellucid-reuse-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
-        Self { engine: Some(engine), path }
-    }
-
-    fn engine(&self) -> &LmdbEngine {
-        self.engine.as_ref().unwrap()
-    }
-
-    fn pages(&self) -> u64 {
-        self.engine().usage().unwrap().pages
-    }
-
-    /// Every page is in one tree, or free once.
-    fn prove(&self) {
-        self.engine().prove(&mut std::iter::empty()).unwrap();
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        self.engine = None;
-        let _ = std::fs::remove_file(&self.path);
-        let _ = std::fs::remove_file(lock_path_of(&self.path));
-    }
-}
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
