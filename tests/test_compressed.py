@@ -30,6 +30,8 @@ def row(number: int) -> dict[str, Any]:
 
 
 ROWS = {number: row(number) for number in range(4_000)}
+ZSTD_DICTIONARY = bytes.fromhex("37a430ec")
+"""What a dictionary begins with."""
 
 
 @pytest.fixture
@@ -228,6 +230,36 @@ def test_a_table_keeps_the_setting_that_it_was_created_with(filled: pellucid.Dat
             "inside": 1,
             "plain": 1,
         }
+
+
+def test_rows_of_a_damaged_dictionary_are_named_and_all_keys_can_be_walked(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db.table("people", compress=True).update(ROWS)
+        db.table("plain").update(ROWS)
+    data = bytearray(path.read_bytes())
+    begin = ZSTD_DICTIONARY
+    place = data.find(begin)
+    assert place > 0
+    while place > 0:
+        data[place + 100] ^= 1
+        place = data.find(begin, place + 1)
+    path.write_bytes(data)
+    with pellucid.open(path, "r") as db:
+        people = db.table("people")
+        assert list(people) == list(people.keys()) == list(ROWS)
+        assert list(reversed(people)) == list(reversed(ROWS))
+        bad = people.unreadable()
+        assert len(bad) == people.stats()["compressed_rows"] > 3_500
+        assert all(isinstance(error, pellucid.DatabaseCorrupt) for _, error in bad)
+        assert "dictionary" in str(bad[0][1])
+        with pytest.raises(pellucid.DatabaseCorrupt, match="dictionary"):
+            people[bad[0][0]]
+        named = {key for key, _ in bad}
+        for key in ROWS.keys() - named:
+            assert people[key] == ROWS[key]
+        assert sum("dictionary 0, with which it is packed" in found for found in db.check()) > 100
+        assert dict(db.table("plain").items()) == ROWS
+        assert db.table("plain").unreadable() == []
 
 
 def test_copies_have_compressed_rows(filled: pellucid.Database, path: Path, tmp_path: Path) -> None:

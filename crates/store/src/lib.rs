@@ -38,7 +38,7 @@ pub use store::{Durability, Mode, OpenOptions, Store};
 pub use sys::os::{is_first_thread, system_number, thread_number};
 pub use txn::lookahead::Lookahead;
 pub use txn::reader::Reader;
-pub use txn::scan::{Range, Row, Scan};
+pub use txn::scan::{Range, Row, RowName, Scan};
 pub use txn::single::{Hold, KnownTable};
 pub use txn::snapshot::Snapshot;
 pub use txn::transaction::{Savepoint, Transaction};

@@ -236,7 +236,7 @@ impl Table {
             )
             | None => {}
             Some(Rows::Pinned(mut scan)) => {
-                while scan.next().map_err(|error| store_errors::of_store(py, error))?.is_some() {
+                while scan.next_name().map_err(|error| store_errors::of_store(py, error))?.is_some() {
                     count += 1;
                 }
             }

@@ -21,7 +21,7 @@ use pellucid_query::stoppable::Pace;
 use pellucid_query::{CopiedRows, Lookups, Selection};
 use pellucid_record::layout::Kind;
 use pellucid_record::{Corrupt, Shapes};
-use pellucid_store::{Large, Row as StoredRow, Scan, Snapshot, StoreError, Whole};
+use pellucid_store::{Large, Row as StoredRow, RowName, Scan, Snapshot, StoreError, Whole};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -92,10 +92,14 @@ struct Walk {
 
 impl Key {
     fn copy_from(&mut self, row: StoredRow<'_>) {
+        self.copy_name(RowName { key: row.key, spelling: row.spelling });
+    }
+
+    fn copy_name(&mut self, name: RowName<'_>) {
         self.bytes.clear();
-        self.bytes.extend_from_slice(row.key);
+        self.bytes.extend_from_slice(name.key);
         self.spelling.clear();
-        self.spelling.extend_from_slice(row.spelling);
+        self.spelling.extend_from_slice(name.spelling);
     }
 }
 
@@ -385,6 +389,11 @@ impl Walk {
                 Sought::Pause => return Ok(Advance::Pause),
             }
         }
+        if shows == Shows::Keys {
+            let Some(name) = scan.next_name().map_err(Failure::Store)? else { return Ok(Advance::Done) };
+            self.key.copy_name(name);
+            return Ok(Advance::Key);
+        }
         let (row, is_in_place) = match scan.next_in_place() {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(Advance::Done),
@@ -392,9 +401,6 @@ impl Walk {
         };
         if shows != Shows::Values {
             self.key.copy_from(row);
-            if shows == Shows::Keys {
-                return Ok(Advance::Key);
-            }
         }
         let source = &self.source;
         if !is_dict(row) || source.table.get().class.is_some() || !is_in_place {

@@ -4,7 +4,7 @@
 //! walks read all rows at once, so that a program can look before it depends on them.
 
 use pellucid_record::pickles::pickle_count;
-use pellucid_store::Range;
+use pellucid_store::{Range, StoreError};
 use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -52,18 +52,29 @@ pub fn of_table<'py>(slf: &Bound<'py, Table>) -> PyResult<Bound<'py, PyList>> {
     let scan = snapshot.scan(id, &Range::ALL, false);
     let mut scan = scan.map_err(|error| store_errors::of_store(py, error))?;
     let mut signals = Signals::by_turns();
-    while let Some(row) = scan.next().map_err(|error| store_errors::of_store(py, error))? {
-        let (names, gate) = (this.core.names.clone(), this.row_gate(py));
-        let table = Some(Home::new(slf));
-        let stored = GilRc::new(Row::owned(row.record, row.key, names, gate, table, this.why_frozen()));
-        stored.attach(py, snapshot.clone());
-        if let Err(error) = bytes::plain_of_row(py, &stored) {
+    while let Some(name) = scan.next_name().map_err(|error| store_errors::of_store(py, error))? {
+        let (code, spelling) = (name.key.to_vec(), name.spelling.to_vec());
+        let read = match scan.last_row() {
+            Ok(None) => Ok(()),
+            Ok(Some(row)) => {
+                let (names, gate) = (this.core.names.clone(), this.row_gate(py));
+                let table = Some(Home::new(slf));
+                let row = Row::owned(row.record, row.key, names, gate, table, this.why_frozen());
+                let stored = GilRc::new(row);
+                stored.attach(py, snapshot.clone());
+                bytes::plain_of_row(py, &stored).map(drop)
+            }
+            // A packed record that is damaged, or its dictionary.
+            Err(error @ StoreError::Corrupt { .. }) => Err(store_errors::of_store(py, error)),
+            Err(error) => return Err(store_errors::of_store(py, error)),
+        };
+        if let Err(error) = read {
             if !error.is_instance_of::<PyException>(py) || error.is_instance_of::<PyMemoryError>(py) {
                 return Err(error);
             }
             // Its frames would keep the rows that were read.
             error.set_traceback(py, None);
-            let key = keys::object_of(py, row.key, row.spelling)?;
+            let key = keys::object_of(py, &code, &spelling)?;
             found.append((key, error.into_value(py)))?;
         }
         signals.step(py)?;

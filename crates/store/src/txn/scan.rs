@@ -65,6 +65,15 @@ pub struct Row<'a> {
     pub record: &'a [u8],
 }
 
+/// What tells a row from others: its key, as `Row` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowName<'a> {
+    /// The key's code.
+    pub key: &'a [u8],
+    /// What the code leaves out of the key; mostly empty.
+    pub spelling: &'a [u8],
+}
+
 /// A range in terms of row keys, from `start` and below `end`, with what a walk over it needs to
 /// know.
 #[derive(Clone, Debug)]
@@ -183,9 +192,16 @@ impl RowRange {
         Ok(Row { key: key.ok_or_else(damaged)?, spelling: packed.outside.spelling, record })
     }
 
+    /// The key and the spelling of an entry. `None` if the cell is damaged.
+    #[inline]
+    fn name<'a>(&self, entry: Entry<'a>) -> Option<RowName<'a>> {
+        let cell = Cell::outside(entry.1)?;
+        Some(RowName { key: self.key_in(entry.0, &cell)?, spelling: cell.spelling })
+    }
+
     /// The whole key of an entry. `None` if the cell is damaged.
     fn key<'a>(&self, entry: Entry<'a>) -> Option<&'a [u8]> {
-        self.key_in(entry.0, &Cell::outside(entry.1)?)
+        self.name(entry).map(|name| name.key)
     }
 
     /// Sort the entries of a run by their whole keys, and remove those outside the range. An entry
@@ -317,10 +333,24 @@ impl Scan {
         if self.index >= self.end && !self.refill()? {
             return Ok(None);
         }
-        let index = self.index;
         self.index += 1;
+        self.last_in_place()
+    }
+
+    /// The row that the last step moved after.
+    ///
+    /// # Errors
+    /// When its cell or its packed record is damaged.
+    pub fn last_row(&mut self) -> Result<Option<Row<'_>>, StoreError> {
+        Ok(self.last_in_place()?.map(|(row, _)| row))
+    }
+
+    /// As `last_row`, and whether its bytes stay in place.
+    #[inline]
+    fn last_in_place(&mut self) -> Result<Option<(Row<'_>, bool)>, StoreError> {
         let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
-        let Some(entry) = entries.get(index) else { return Ok(None) };
+        let entry = self.index.checked_sub(1).and_then(|index| entries.get(index));
+        let Some(entry) = entry else { return Ok(None) };
         if let Some(row) = self.range.row(*entry) {
             return Ok(Some((row, true)));
         }
@@ -329,12 +359,34 @@ impl Scan {
         Ok(Some((row, false)))
     }
 
+    /// Move after the next row, and return its name: its key and its spelling. The record is not
+    /// read, and not opened if it is packed.
+    ///
+    /// # Errors
+    /// As `next`, but not for a packed record that is damaged.
+    #[inline]
+    pub fn next_name(&mut self) -> Result<Option<RowName<'_>>, StoreError> {
+        if self.index >= self.end && !self.refill()? {
+            return Ok(None);
+        }
+        self.index += 1;
+        let Some(entry) = self.last_entry() else { return Ok(None) };
+        match self.range.name(entry) {
+            Some(name) => Ok(Some(name)),
+            None => Err(self.walk.snapshot().database().damaged_row(self.table, entry.0)),
+        }
+    }
+
+    #[inline]
+    fn last_entry(&self) -> Option<Entry<'_>> {
+        let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
+        entries.get(self.index.checked_sub(1)?).copied()
+    }
+
     /// Whether the last row that `next` returned has large values that are stored apart.
     #[must_use]
     pub fn gave_large(&self) -> bool {
-        let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
-        let entry = self.index.checked_sub(1).and_then(|index| entries.get(index));
-        entry.is_some_and(|(_, bytes)| Cell::lists_blobs(bytes))
+        self.last_entry().is_some_and(|(_, bytes)| Cell::lists_blobs(bytes))
     }
 
     /// The next row, if it is in the page that was read last, sound, and not packed. `pass` moves
