@@ -64,6 +64,36 @@ def test_the_same_seed_does_the_same_damage() -> None:
         assert one.done_to(log if one.is_log else data) != (log if one.is_log else data)
 
 
+def test_a_large_update_over_a_damaged_row_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "data.pel"
+    marked = "the value of row 250"
+    rows = {n: f"the value of row {n}" for n in range(500)}
+    with pellucid.open(path) as db:
+        db.update(rows)
+    data = bytearray(path.read_bytes())
+    place = data.index(marked.encode())
+    assert data.count(marked.encode()) == 1
+    # The head of a cell that no version has written.
+    data[place - 2 : place] = b"\xe1\x00"
+    path.write_bytes(data)
+    with pellucid.open(path) as db:
+        new = {n: {"n": n} for n in random.Random(3).sample(range(500), 500)}
+        with pytest.raises(pellucid.DatabaseCorrupt, match="row"):
+            db.update(new)
+        assert db[249] == rows[249]
+        with pytest.raises(pellucid.DatabaseError, match="only be rolled back"), db.transaction():
+            with pytest.raises(pellucid.DatabaseCorrupt, match="row"):
+                db.update(new)
+            db["after"] = 1
+        with pytest.raises(pellucid.DatabaseError, match="only be rolled back"), db.transaction():
+            with pytest.raises(pellucid.DatabaseCorrupt, match="row"):
+                db.update(new)
+        assert "after" not in db
+        del new[250]
+        db.update(new)
+        assert all(db[n] == row for n, row in new.items())
+
+
 # Replay into a damaged file
 
 

@@ -464,10 +464,11 @@ impl Transaction {
         }
     }
 
-    /// Roll back to a savepoint. That savepoint and later ones are removed.
+    /// Roll back to a savepoint. That savepoint and later ones are removed. A transaction in which
+    /// a change has failed stays one that can only be rolled back as a whole.
     ///
     /// # Errors
-    /// `NoSuchSavepoint`.
+    /// `NoSuchSavepoint`; when the engine fails.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
         self.check_savepoint(savepoint)?;
         while self.saved.len() >= savepoint.0 {
@@ -476,8 +477,12 @@ impl Transaction {
             if !self.load.rollback() {
                 // Entries that were gathered before the savepoint were written when it was set.
                 self.gathered.forget();
-                let done = self.writer()?.rollback();
-                done.map_err(|error| self.failed(error))?;
+                // One that has failed is rolled back as a whole later: whoever rolls back to here
+                // because of that failure shall be able to name it.
+                if !self.is_failed {
+                    let done = self.writer()?.rollback();
+                    done.map_err(|error| self.failed(error))?;
+                }
             }
             if let Some(saved) = self.saved.pop() {
                 self.gathered.depth = saved.batches;
