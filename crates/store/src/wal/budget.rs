@@ -43,6 +43,10 @@ const DISK_SHARE: u64 = 8;
 /// A checkpoint of a full segment is to take no longer: a writer that is faster than the disk waits
 /// for it.
 const CHECKPOINT_TIME: Duration = Duration::from_secs(5);
+/// But a segment may always have this much: in a shorter one, each commit of many scattered rows
+/// would go into the tree by itself (`wal_record_size_wide`), while the writer waits, and no later
+/// checkpoint would tell that the disk is faster again.
+const TIMELY_MIN: u64 = 2 * SIZE_USUAL;
 /// Checkpoints of fewer bytes say little about how long larger ones take.
 const TIMED_SIZE: u64 = 16 << 20;
 /// The share of a limited address space that memtables may take: the pages that a checkpoint
@@ -200,7 +204,7 @@ impl Segments {
         if wanted > SIZE_USUAL {
             let free = self.space().disk_room().unwrap_or(u64::MAX);
             let timely = self.budget.timely.load(Ordering::Relaxed);
-            wanted = wanted.min((free / DISK_SHARE).min(timely).max(SIZE_USUAL));
+            wanted = wanted.min((free / DISK_SHARE).max(SIZE_USUAL)).min(timely.max(TIMELY_MIN));
         }
         let limit = wanted.min(for_memory).min(self.capacity()) / 8 * 8;
         self.budget.limit.store(limit, Ordering::Relaxed);
@@ -345,8 +349,10 @@ mod tests {
             segments.budget.limit()
         };
         assert_eq!(limit_after(1 << 20, 100), 1 << 28, "too little to tell");
-        assert_eq!(limit_after(100 << 20, 10), 50 << 20);
-        assert_eq!(limit_after(16 << 20, 100), SIZE_USUAL, "this much it may always have");
+        assert_eq!(limit_after(200 << 20, 10), 100 << 20);
+        assert_eq!(limit_after(16 << 20, 100), TIMELY_MIN, "this much it may always have");
+        let (commit, wide) = (24 << 20, wal_record_size_wide(&segments));
+        assert!(commit < wide, "100,000 rows of 240 bytes still go through the log");
         assert_eq!(limit_after(16 << 20, 0), 1 << 28);
     }
 
