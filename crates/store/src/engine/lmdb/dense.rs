@@ -43,7 +43,7 @@ const MEMORY_SHARE: u64 = 2;
 /// For fewer keys, the file does not grow: it would soon be made shorter again.
 const KEYS_MANY: u64 = if cfg!(test) { 16 } else { 1 << 17 };
 /// A longer list of free pages is taken as LMDB loads it: all that is loaded is written again.
-const FREE_MAX: u64 = 1 << 22;
+const FREE_MAX: u64 = if cfg!(test) { 1 << 13 } else { 1 << 22 };
 /// How many times the list of free pages is in memory meanwhile.
 const COPIES: usize = 4;
 

@@ -196,3 +196,35 @@ fn values_with_pages_of_their_own_take_what_is_set_aside() {
     assert!(now <= pages + pages / 4, "{now} pages after {pages}");
     scratch.prove();
 }
+
+#[test]
+fn a_very_long_list_of_free_pages_is_not_loaded() {
+    let scratch = Scratch::new("dense-long");
+    let (mut rows, mut chance) = (BTreeMap::new(), Chance(13));
+    let value = vec![1; 1 << 20];
+    let count = FREE_MAX * 4096 / value.len() as u64;
+    for is_deleted in [false, true] {
+        let mut txn = begin(&scratch);
+        for number in 0..count {
+            let key = (COUNT + number).to_be_bytes();
+            if is_deleted {
+                assert!(txn.delete(Tree::Rows, &key).unwrap());
+            } else {
+                txn.put(Tree::Rows, &key, &[&value]).unwrap();
+            }
+        }
+        Box::new(txn).commit().unwrap();
+    }
+    for turn in 0..4 {
+        let mut txn = begin(&scratch);
+        let free = txn.pages().unwrap() as u64 - txn.pages_in_use().unwrap();
+        assert!(free > FREE_MAX, "{free} pages are free");
+        txn.take_neighbours(KEYS_MANY).unwrap();
+        assert!(txn.aside.pages.is_empty() && txn.loaded().unwrap().is_empty());
+        for _ in 0..KEYS_MANY {
+            put(&mut txn, &mut rows, &mut chance, turn);
+        }
+        Box::new(txn).commit().unwrap();
+    }
+    scratch.prove();
+}
