@@ -85,3 +85,27 @@ def test_little_address_space_is_enough_or_is_named(path: Path, megabytes: int) 
     assert told == "done" or "ulimit -v" in told or told == "MemoryError", told
     if megabytes >= 500:
         assert told == "done"
+
+
+SEVERAL = """
+import resource, sys
+import pellucid
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, resource.RLIM_INFINITY))
+opened = [pellucid.open(f"{sys.argv[1]}{number}") for number in range(3)]
+for db in opened:
+    db["a"] = 1
+assert len(bytearray(100 << 20)) == 100 << 20
+for db in opened:
+    db.close()
+for number in range(3):
+    with pellucid.open(f"{sys.argv[1]}{number}", "r") as db:
+        assert db.check() == []
+"""
+
+
+def test_several_databases_and_the_program_share_a_limited_address_space(path: Path) -> None:
+    subprocess.run([sys.executable, "-c", SEVERAL, str(path)], check=True, timeout=60)
+    for number in range(3):
+        with pellucid.open(f"{path}{number}", "r", untrusted=True) as db:
+            assert db["a"] == 1
+            assert db.check() == []

@@ -7,6 +7,7 @@
 //! those that LMDB keeps. The entries of the leaves are passed to a visitor.
 
 use crate::engine::Tree;
+use crate::engine::lmdb::is_map_size;
 use crate::engine::lmdb::page::{PAGE_HEAD_SIZE, read_u64};
 use crate::file::stamp;
 use crate::verify::pages::{
@@ -141,7 +142,7 @@ impl Walk<'_, '_> {
     }
 
     fn check_heads(&mut self, meta: &Meta) {
-        if meta.address != 0 || !meta.map_size.is_power_of_two() {
+        if meta.address != 0 || !is_map_size(meta.map_size) {
             self.fault(meta.number, "its map is none that this library makes");
         }
         if let Err(fault) = meta.check_kinds() {

@@ -317,6 +317,11 @@ fn open_environment(
     }
 }
 
+/// Whether an environment may have had this size of its map, which LMDB notes in the file.
+pub(crate) fn is_map_size(size: u64) -> bool {
+    size > 0 && size.is_multiple_of(MAP_SIZE_UNIT as u64)
+}
+
 /// How much address space to reserve beside so many other databases, which includes room for the
 /// file to grow; and the least that will do. If the process's address space is limited, some of
 /// what the log leaves stays free.
@@ -334,7 +339,8 @@ fn map_sizes_for(open_count: usize, path: &CStr) -> (usize, usize) {
     let least =
         usize::try_from(size).unwrap_or(MAP_SIZE_MAX).next_multiple_of(MAP_SIZE_UNIT).max(MAP_SIZE_MIN);
     let left = memory::address_room().map(|room| room.saturating_sub(BESIDE));
-    let left = left.map(|left| (left / 2).max(left.saturating_sub(HEAP_MOST)));
+    // A half is for memtables, other databases and the program, unless the file needs more.
+    let left = left.map(|left| (left / 2).max(left.saturating_sub(HEAP_MOST).min(2 * size)));
     let most = left.map_or(MAP_SIZE_MAX, |left| left as usize / MAP_SIZE_UNIT * MAP_SIZE_UNIT);
     (wanted.min(most).max(least), least)
 }
