@@ -259,6 +259,22 @@ def test_leaves_that_are_half_empty_are_filled(path: Path, seed: int) -> None:
         assert db.check() == []
 
 
+def test_leaves_are_filled_right_after_deletes(path: Path) -> None:
+    keys = [random.Random(1).getrandbits(60) + number for number in range(100_000)]
+    random.Random(2).shuffle(keys)
+    with pellucid.open(path, auto_compact=False) as db:
+        db.update({key: {"id": key, "name": f"Name {key}"} for key in keys})
+        db.compact(online=True)
+        loaded = path.stat().st_size
+        for key in keys[::2]:
+            del db[key]
+        # This process has read the version of the tree from before the checkpoint.
+        assert len(db) == 50_000
+        db.compact(online=True)
+        assert path.stat().st_size < 0.7 * loaded
+        assert set(db) == set(keys[1::2])
+
+
 def test_a_check_does_not_keep_leaves_from_being_filled(path: Path) -> None:
     rows = scatter(path, 5)
     with pellucid.open(path) as db:

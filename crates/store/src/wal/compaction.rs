@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::engine::moves::{Distant, Fullness, Loose};
 use crate::engine::{EngineError, Tree, WriteTxn};
@@ -28,6 +28,10 @@ const IDLE_ROUNDS: u32 = 4;
 /// Between two tries while other processes read older versions of the tree. An idle process keeps
 /// the version that it read last for a second.
 const HELD: Duration = Duration::from_millis(400);
+/// Readers are given so long to let go of an older version, and are looked at so often. A snapshot
+/// of this age is one that a program keeps.
+const LET_GO: Duration = Duration::from_millis(1600);
+const LET_GO_TICK: Duration = Duration::from_millis(50);
 /// Free pages that stay in the file for the next commits: one page in `SPARE` of the file, and
 /// `SPARE_MIN` pages.
 const SPARE: u64 = 64;
@@ -131,13 +135,10 @@ impl Shared {
             let loose = read.loose(tree, ROUND_STRETCHES)?;
             drop(read);
             for step in loose.chunks(STEP_STRETCHES) {
-                let mut waits = 0;
-                while self.tree.oldest_reader()?.lag > READER_LAG_MAX {
-                    if waits == IDLE_ROUNDS {
-                        return Ok(true);
-                    }
-                    waits += 1;
-                    std::thread::sleep(HELD);
+                match self.readers_follow(READER_LAG_MAX, go_on)? {
+                    Some(true) => {}
+                    Some(false) => return Ok(true),
+                    None => return Ok(false),
                 }
                 let usage = self.tree.usage()?;
                 if !go_on(usage.pages, usage.pages.saturating_sub(usage.free_pages)) {
@@ -150,14 +151,41 @@ impl Shared {
         Ok(true)
     }
 
+    /// Whether all readers have the newest version of the tree, or one so many versions before it,
+    /// now or a little later. `None` if `go_on` returned false meanwhile.
+    fn readers_follow(
+        &self,
+        lag_max: u64,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<bool>, EngineError> {
+        let until = in_a_while(LET_GO);
+        loop {
+            let oldest = self.tree.oldest_reader()?;
+            if oldest.lag <= lag_max {
+                return Ok(Some(true));
+            }
+            if oldest.age >= LET_GO || Instant::now() >= until {
+                return Ok(Some(false));
+            }
+            let usage = self.tree.usage()?;
+            if !go_on(usage.pages, usage.pages.saturating_sub(usage.free_pages)) {
+                return Ok(None);
+            }
+            std::thread::sleep(LET_GO_TICK);
+        }
+    }
+
     fn compact_rounds(
         self: &Arc<Self>,
         patience: Duration,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, EngineError> {
         self.prove_tree(patience)?;
-        if self.tree.oldest_reader()?.lag == 0 && !self.fill_leaves(patience, go_on)? {
-            return Ok(false);
+        // This process itself may have read the version before the checkpoint.
+        match self.readers_follow(0, go_on)? {
+            Some(true) if self.fill_leaves(patience, go_on)? => {}
+            Some(true) | None => return Ok(false),
+            Some(false) => {}
         }
         let mut idle = 0;
         let mut fewest = u64::MAX;
