@@ -94,6 +94,24 @@ def test_a_large_update_over_a_damaged_row_changes_nothing(tmp_path: Path) -> No
         assert all(db[n] == row for n, row in new.items())
 
 
+@pytest.mark.parametrize("how", ["copy.csv", "copy.jsonl", "copy.pel"])
+def test_a_copy_of_a_damaged_file_fails_and_names_that_file(tmp_path: Path, how: str) -> None:
+    path, target = tmp_path / "data.pel", tmp_path / how
+    with pellucid.open(path) as db:
+        db.update({n: {"n": n, "text": "y" * 60} for n in range(20_000)})
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2 // 4096 * 4096)
+        file.write(bytes(4096))
+    with pellucid.open(path) as db, pytest.raises(pellucid.DatabaseCorrupt) as failed:
+        if how == "copy.pel":
+            db.backup(target)
+        else:
+            pellucid.export_to(db, target)
+    assert f"'{path}' is damaged at " in str(failed.value)
+    assert [each.name for each in tmp_path.iterdir() if "copy" in each.name] == []
+
+
 # Replay into a damaged file
 
 

@@ -220,3 +220,11 @@ def test_a_key_does_not_hide_a_field(tmp_path: Path, table: pellucid.Table[Any])
     table["cid"] = {"name": "Cid"}
     report = pellucid.export_to(table, tmp_path / "a.jsonl", key="name")
     assert (report.rows, report.skipped[0].place) == (2, "key 'cid'")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.sqlite", "t.shelf"])
+def test_a_missing_folder_is_named(name: str, tmp_path: Path, table: pellucid.Table[Any]) -> None:
+    target = tmp_path / "missing" / name
+    with pytest.raises(FileNotFoundError, match="no such folder; create it first") as failed:
+        pellucid.export_to(table, target)
+    assert failed.value.filename == str(target)

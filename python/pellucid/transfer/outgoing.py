@@ -117,6 +117,9 @@ def run(
         raise ValueError("fields= is for CSV; choose the fields with query.select() for other formats")
     if format == "shelve" and key is not None:
         raise ValueError("a shelf has the keys of the rows; leave out key=")
+    path = "" if is_stream else os.fsdecode(target)
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise FileNotFoundError(2, "no such folder; create it first", path)
     report = ExportReport(str(name))
     report.format = format
     begun = time.monotonic()
@@ -137,9 +140,9 @@ def run(
         if is_stream:
             report.rows = writer.write(export, target)
         elif format == "sqlite":
-            report.rows = writer.write(export, os.fsdecode(target), overwrite)
+            report.rows = writer.write(export, path, overwrite)
         else:
-            with _part(os.fsdecode(target), overwrite, format == "shelve") as part:
+            with _part(path, overwrite, format == "shelve") as part:
                 report.rows = writer.write(export, part)
         pace.end(report.rows)
     finally:
@@ -203,8 +206,9 @@ def _part(path: str, overwrite: bool, is_shelf: bool) -> Iterator[Any]:
     except BaseException as error:
         with suppress(FileNotFoundError):
             os.remove(part)
-        if isinstance(error, OSError) and error.filename is None:
-            # A write does not say where: the message of a full disk does.
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, part):
+            # A write does not say where, and nobody knows the part. Exceptions of pellucid have no number,
+            # and say where in their text.
             error.filename = path
         raise
 

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::database::Database;
+use crate::engine::EngineError;
 use crate::engine::memory::MemoryEngine;
 use crate::error::{StoreError, Wanted};
 use crate::file::log_file;
@@ -209,7 +210,12 @@ impl Store {
         let mode = rights::mode_beside(self.path());
         let mut new = NewFile::create_for(&part, target, mode)?;
         let copied = new.take_all(snapshot.read_txn(), go_on);
-        if !copied.map_err(|error| StoreError::from_engine(&new.name, error))? {
+        let failed = |error| match error {
+            // What is copied is damaged, not the copy.
+            EngineError::Damaged { .. } | EngineError::BadPage { .. } => snapshot.database().error(error),
+            _ => StoreError::from_engine(&new.name, error),
+        };
+        if !copied.map_err(failed)? {
             return Err(StoreError::Stopped);
         }
         let (part, held) = new.finish()?;
