@@ -410,3 +410,9 @@ def test_bytes_behind_a_value_are_counted() -> None:
         pellucid.CorruptRecord, match="some were changed, or there are more of them than dumps"
     ):
         pellucid.loads(good + b"x" * 40)
+
+
+@pytest.mark.parametrize("name", ["run_init", "fast", "compress"])
+def test_a_flag_of_another_type_is_named(name: str) -> None:
+    with pellucid.open(":memory:") as db, pytest.raises(TypeError, match=f"{name} has to be a bool"):
+        db.table("t", **{name: "yes"})

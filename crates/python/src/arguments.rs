@@ -108,6 +108,21 @@ pub fn auto_compact_flag(auto_compact: &Bound<'_, PyAny>) -> PyResult<bool> {
     errors::argument(auto_compact, auto_compact.extract(), "auto_compact", "a bool")
 }
 
+/// The argument `run_init`.
+pub fn run_init_flag(run_init: &Bound<'_, PyAny>) -> PyResult<bool> {
+    errors::argument(run_init, run_init.extract(), "run_init", "a bool")
+}
+
+/// The argument `fast`.
+pub fn fast_flag(fast: &Bound<'_, PyAny>) -> PyResult<bool> {
+    errors::argument(fast, fast.extract(), "fast", "a bool")
+}
+
+/// The argument `compress`.
+pub fn compress_flag(compress: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+    errors::argument(compress, compress.extract(), "compress", "a bool or None")
+}
+
 /// A path in the operating system's form. An object that is no path raises the exception that the
 /// built-in `open` raises.
 pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {

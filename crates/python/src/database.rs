@@ -8,7 +8,7 @@ use pellucid_store::{Durability, MEMORY_USUAL, Mode, Store};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::arguments::{path_of, word_of};
+use crate::arguments::{compress_flag, fast_flag, path_of, run_init_flag, word_of};
 use crate::core::Core;
 use crate::errors;
 use crate::hot::callbacks;
@@ -195,9 +195,9 @@ impl Database {
         py: Python<'_>,
         #[pyo3(from_py_with = name_of)] name: String,
         r#type: Option<&Bound<'_, PyAny>>,
-        run_init: bool,
-        fast: bool,
-        compress: Option<bool>,
+        #[pyo3(from_py_with = run_init_flag)] run_init: bool,
+        #[pyo3(from_py_with = fast_flag)] fast: bool,
+        #[pyo3(from_py_with = compress_flag)] compress: Option<bool>,
     ) -> PyResult<Py<Table>> {
         self.core.check_open(py)?;
         let class = class_of(r#type, run_init, fast)?;
