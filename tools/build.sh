@@ -2,7 +2,7 @@
 # Builds the extension into .venv. Quiet when all is well: what maturin and cargo say matters when they fail.
 set -eu
 log=.venv/build.log
-[ -d target/release ] || echo "dev: building the extension, a minute or two the first time" >&2
+[ -d target/release ] || echo "dev: building the extension, some minutes the first time" >&2
 if ! maturin develop --release >"$log" 2>&1; then
     cat "$log" >&2
     exit 1
