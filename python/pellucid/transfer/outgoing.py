@@ -207,8 +207,8 @@ def _part(path: str, overwrite: bool, is_shelf: bool) -> Iterator[Any]:
         with suppress(FileNotFoundError):
             os.remove(part)
         if isinstance(error, OSError) and error.errno is not None and error.filename in (None, part):
-            # A write does not say where, and nobody knows the part. Exceptions of pellucid have no number,
-            # and say where in their text.
+            # A write does not say where, and the caller does not know the part. Exceptions of pellucid have
+            # no number, and say where in their text.
             error.filename = path
         raise
 

@@ -477,8 +477,8 @@ impl Transaction {
             if !self.load.rollback() {
                 // Entries that were gathered before the savepoint were written when it was set.
                 self.gathered.forget();
-                // One that has failed is rolled back as a whole later: whoever rolls back to here
-                // because of that failure shall be able to name it.
+                // A transaction that has failed is rolled back as a whole later. The caller rolls
+                // back to here because of that failure, which is the one to raise.
                 if !self.is_failed {
                     let done = self.writer()?.rollback();
                     done.map_err(|error| self.failed(error))?;
