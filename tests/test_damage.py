@@ -10,6 +10,7 @@ import secrets
 import signal
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,14 @@ def test_the_same_seed_does_the_same_damage() -> None:
         assert one.done_to(log if one.is_log else data) != (log if one.is_log else data)
 
 
+def update_and_go_on(db: pellucid.Database, rows: dict[int, Any], more: dict[str, Any]) -> None:
+    """Update rows within a transaction, of which one is damaged, and then set others."""
+    with db.transaction():
+        with pytest.raises(pellucid.DatabaseCorrupt, match="row"):
+            db.update(rows)
+        db.update(more)
+
+
 def test_a_large_update_over_a_damaged_row_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "data.pel"
     marked = "the value of row 250"
@@ -81,13 +90,9 @@ def test_a_large_update_over_a_damaged_row_changes_nothing(tmp_path: Path) -> No
         with pytest.raises(pellucid.DatabaseCorrupt, match="row"):
             db.update(new)
         assert db[249] == rows[249]
-        with pytest.raises(pellucid.DatabaseError, match="only be rolled back"), db.transaction():
-            with pytest.raises(pellucid.DatabaseCorrupt, match="row"):
-                db.update(new)
-            db["after"] = 1
-        with pytest.raises(pellucid.DatabaseError, match="only be rolled back"), db.transaction():
-            with pytest.raises(pellucid.DatabaseCorrupt, match="row"):
-                db.update(new)
+        for more in ({"after": 1}, {}):
+            with pytest.raises(pellucid.DatabaseError, match="only be rolled back"):
+                update_and_go_on(db, new, more)
         assert "after" not in db
         del new[250]
         db.update(new)
@@ -103,11 +108,10 @@ def test_a_copy_of_a_damaged_file_fails_and_names_that_file(tmp_path: Path, how:
     with path.open("r+b") as file:
         file.seek(size // 2 // 4096 * 4096)
         file.write(bytes(4096))
-    with pellucid.open(path) as db, pytest.raises(pellucid.DatabaseCorrupt) as failed:
-        if how == "copy.pel":
-            db.backup(target)
-        else:
-            pellucid.export_to(db, target)
+    with pellucid.open(path) as db:
+        copy = db.backup if how == "copy.pel" else partial(pellucid.export_to, db)
+        with pytest.raises(pellucid.DatabaseCorrupt) as failed:
+            copy(target)
     assert f"'{path}' is damaged at " in str(failed.value)
     assert [each.name for each in tmp_path.iterdir() if "copy" in each.name] == []
 
