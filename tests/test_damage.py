@@ -68,8 +68,13 @@ def test_the_same_seed_does_the_same_damage() -> None:
 def update_and_go_on(db: pellucid.Database, rows: dict[int, Any], more: dict[str, Any]) -> None:
     """Update rows within a transaction, of which one is damaged, and then set others."""
     with db.transaction():
+        db["before"] = 1
         with pytest.raises(pellucid.DatabaseCorrupt, match="row"):
             db.update(rows)
+        # What was done before is there, and nothing of the update.
+        assert "before" in db
+        assert len(db) == 501
+        assert all(db[n] == f"the value of row {n}" for n in rows if n != 250)
         db.update(more)
 
 

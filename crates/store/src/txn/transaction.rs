@@ -477,9 +477,11 @@ impl Transaction {
             if !self.load.rollback() {
                 // Entries that were gathered before the savepoint were written when it was set.
                 self.gathered.forget();
-                // A transaction that has failed is rolled back as a whole later. The caller rolls
-                // back to here because of that failure, which is the one to raise.
-                if !self.is_failed {
+                if self.is_failed {
+                    // The caller rolls back because of that failure, which is the one to raise.
+                    // Nothing of the transaction is committed, whatever happens here.
+                    let _ = self.write.as_mut().map(|write| write.rollback());
+                } else {
                     let done = self.writer()?.rollback();
                     done.map_err(|error| self.failed(error))?;
                 }
