@@ -160,6 +160,8 @@ impl Shared {
     ) -> Result<Option<bool>, EngineError> {
         let until = in_a_while(LET_GO);
         loop {
+            // This process itself may have read the version before.
+            self.release();
             let oldest = self.tree.oldest_reader()?;
             if oldest.lag <= lag_max {
                 return Ok(Some(true));
@@ -181,7 +183,6 @@ impl Shared {
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, EngineError> {
         self.prove_tree(patience)?;
-        // This process itself may have read the version before the checkpoint.
         match self.readers_follow(0, go_on)? {
             Some(true) if self.fill_leaves(patience, go_on)? => {}
             Some(true) | None => return Ok(false),
