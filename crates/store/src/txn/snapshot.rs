@@ -223,12 +223,12 @@ impl Snapshot {
         let mut scan = self.scan(table, range, false)?;
         let mut count = 0;
         while count < limit {
-            if scan.next()?.is_none() {
+            if scan.next_name()?.is_none() {
                 return Ok((count, true));
             }
             count += 1;
         }
-        Ok((count, scan.next()?.is_none()))
+        Ok((count, scan.next_name()?.is_none()))
     }
 
     /// Apply `work` to the first row of a walk, without making a walk. `None` if there is no row.
