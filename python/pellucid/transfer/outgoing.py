@@ -118,8 +118,10 @@ def run(
     if format == "shelve" and key is not None:
         raise ValueError("a shelf has the keys of the rows; leave out key=")
     path = "" if is_stream else os.fsdecode(target)
-    if not os.path.isdir(os.path.dirname(path) or "."):
-        raise FileNotFoundError(2, "no such folder; create it first", path)
+    try:
+        os.stat(os.path.dirname(path) or ".")
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(2, "no such folder; create it first", path) from None
     report = ExportReport(str(name))
     report.format = format
     begun = time.monotonic()
@@ -198,7 +200,13 @@ def _part(path: str, overwrite: bool, is_shelf: bool) -> Iterator[Any]:
         return
     part = f"{path}.part-{os.getpid()}"
     try:
-        with open(part, "xb") as file:
+        file = open(part, "xb")  # noqa: SIM115 - only this call removes it
+    except PermissionError as error:
+        # The caller does not know the part.
+        error.filename = path
+        raise
+    try:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -206,9 +214,9 @@ def _part(path: str, overwrite: bool, is_shelf: bool) -> Iterator[Any]:
     except BaseException as error:
         with suppress(FileNotFoundError):
             os.remove(part)
-        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, part):
-            # A write does not say where, and the caller does not know the part. Exceptions of pellucid have
-            # no number, and say where in their text.
+        if isinstance(error, OSError) and error.filename is None and error.strerror is not None:
+            # A write does not say where: the message of a full disk does. Exceptions of pellucid say where
+            # in their text.
             error.filename = path
         raise
 
