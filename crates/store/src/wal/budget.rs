@@ -43,9 +43,9 @@ const DISK_SHARE: u64 = 8;
 /// A checkpoint of a full segment is to take no longer: a writer that is faster than the disk waits
 /// for it.
 const CHECKPOINT_TIME: Duration = Duration::from_secs(5);
-/// But a segment may always have this much: in a shorter one, each commit of many scattered rows
+/// But a segment may always have this much: in a shorter one, each commit of 100,000 scattered rows
 /// would go into the tree by itself (`wal_record_size_wide`), while the writer waits, and no later
-/// checkpoint would tell that the disk is faster again.
+/// checkpoint would tell that the disk is faster again. Commits of more than 32 MiB do so still.
 const TIMELY_MIN: u64 = 2 * SIZE_USUAL;
 /// Checkpoints of fewer bytes say little about how long larger ones take.
 const TIMED_SIZE: u64 = 16 << 20;
