@@ -384,7 +384,7 @@ impl PageMap {
         if (8..10).contains(&inside) || (12..16).contains(&inside) {
             return Some("padding of a meta page");
         }
-        // It is a multiple of a size, which leaves these.
+        // Bytes 32 to 40. That they are whole MiB is checked, which leaves these.
         if (34..40).contains(&inside) {
             return Some("the size of a map, which each process chooses anew");
         }
