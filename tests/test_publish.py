@@ -171,7 +171,11 @@ def test_a_page_without_its_part_is_refused(root: Path) -> None:
 
 
 def test_the_table_of_the_readme_says_how_many_rows_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [publish.Row("import", "json-lines/import/*", {"json.loads of each line": "json"})]
+    rows = [
+        publish.Row(
+            "import", "json-lines/import/*", "import of {rows:,} rows", {"json.loads of each line": "json"}
+        )
+    ]
     monkeypatch.setattr(publish, "ROWS", rows)
     text = publish.readme({"json-lines": (Path("x"), a_run())})
     assert "| import | 2.50 \u00b5s | **json 0.50x** |" in text
