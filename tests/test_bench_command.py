@@ -428,6 +428,16 @@ def test_isolated_contenders_have_the_same_rows(tmp_path: Path) -> None:
     assert "other settings (isolate)" in hindered
 
 
+def test_isolated_contenders_measure_only_the_titles_that_are_asked_for(tmp_path: Path) -> None:
+    title = "100 single writes"
+    chosen = command.Options(
+        ["dict"], quick=True, isolate=True, titles=frozenset([title]), directory=tmp_path
+    )
+    chosen.libraries = frozenset(["pellucid"])
+    [made] = command.measured(chosen)
+    assert [measure.title for measure in made.dataset.measures] == [title]
+
+
 def test_a_contender_that_crashes_has_a_row_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,30 +45,44 @@ def run(name: str, run: Run, quick: bool, rounds: int | None) -> None:
         library = waiting.pop(0)
         done.add(library)
         run.pace.on_progress(f"worker for {library}")
-        found = _work(name, run, library, quick, rounds)
+        found = worker(name, run, library, quick, rounds)
         _take(run, library, found)
         for other in found["seen"]:
             if other not in done and other not in waiting and (not run.libraries or other in run.libraries):
                 waiting.append(other)
 
 
-def _work(name: str, run: Run, library: str, quick: bool, rounds: int | None) -> dict[str, Any]:
-    """Run one worker, and return what it left. If it died, that has the reason."""
+def worker(
+    name: str, run: Run, library: str, quick: bool, rounds: int | None, packages: Path | None = None
+) -> dict[str, Any]:
+    """Run one worker, and return what it left. If it died, that has the reason.
+
+    It imports our packages from the folder `packages`, if there is one, and otherwise those of this process.
+    """
     path = run.directory / f"worker-{len(os.listdir(run.directory))}.json"
     task = {
         "experiment": name,
         "library": library,
         "settings": vars(run.settings),
         "only": run.only,
+        "titles": None if run.titles is None else sorted(run.titles),
+        "contender": run.contender,
         "quick": quick,
         "rounds": rounds,
         "sample_seconds": run.pace.sample_seconds,
+        "repeat_seconds": run.pace.repeat_seconds,
         "directory": str(run.directory),
         "answer": str(path),
     }
-    command = [sys.executable, "-m", "pellucid_bench.isolation"]
     done = subprocess.run(
-        command, env=child.environment(), input=json.dumps(task), text=True, capture_output=True, check=False
+        [sys.executable, "-m", "pellucid_bench.isolation"],
+        # `python -m` looks into the current folder first.
+        cwd=packages,
+        env=child.environment() if packages is None else {**os.environ, "PYTHONPATH": str(packages)},
+        input=json.dumps(task),
+        text=True,
+        capture_output=True,
+        check=False,
     )
     found: dict[str, Any] = {"measures": [], "seen": [], "versions": {}, "missing": {}, "current": ""}
     if path.exists():
@@ -143,13 +157,15 @@ def work() -> None:
         key: tuple(value) if isinstance(value, list) else value for key, value in task["settings"].items()
     }
     pace = Pace.of(task["rounds"], quick=task["quick"])
-    pace.sample_seconds = task["sample_seconds"]
+    pace.sample_seconds, pace.repeat_seconds = task["sample_seconds"], task["repeat_seconds"]
     run = Run(
         directory,
-        experiment.ABOUT.values(settings),
+        experiment.ABOUT.values(settings, quick=task["quick"]),
         pace,
         task["only"],
-        libraries=frozenset([task["library"]]),
+        None if task["titles"] is None else frozenset(task["titles"]),
+        frozenset([task["library"]]),
+        task["contender"],
     )
     path = Path(task["answer"])
 

@@ -41,6 +41,8 @@ class Run:
     """Run only the measures with these titles. None is all of them."""
     libraries: frozenset[str] | None = None
     """Measure the contenders of these libraries only. None is all of them."""
+    contender: str = ""
+    """Measure only the contender with this name."""
     rivals: Rivals = field(default_factory=Rivals)
     measures: list[Measure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -70,7 +72,13 @@ class Run:
         sought = dict.fromkeys(self.rivals.sought[before:])
         missing = self.rivals.missing
         self.absent = {name: missing[name] for name in sought if name in missing and self.takes(name)}
-        return [one for one in made if self.takes(library_of(one.name))]
+        # The contender "pellucid, threads" may be a way to use what is gathered as "pellucid".
+        return [
+            one
+            for one in made
+            if self.takes(library_of(one.name))
+            and f"{self.contender or one.name}, ".startswith(f"{one.name}, ")
+        ]
 
     def able(self, contenders: Iterable[N], prepare: Callable[[N], object]) -> list[N]:
         """Prepare contenders, and return those that can be prepared. The others have rows with the reason."""
@@ -116,7 +124,12 @@ class Run:
         """Run the measure and keep the result, if it was asked for."""
         if not self.wants(title):
             return None
-        taken = [one for one in contenders if self.takes("pellucid" if one.is_reference else one.library)]
+        taken = [
+            one
+            for one in contenders
+            if self.takes("pellucid" if one.is_reference else one.library)
+            and self.contender in ("", one.name)
+        ]
         made = Measure(title, unit, [], list(targets), list(notes), group, size, tuple(labels), size_unit)
         made.results = [one.result() for one in taken]
         self.add(made)
