@@ -43,10 +43,10 @@ fuzz *args:
 crash *args: build
     @PYTHONPATH=tests python -m crash "$@"
 
-# Compare speed and size with rivals: bench [experiment] [options], or bench merge, compare, report, table
-bench *args: build
-    @tools/rivals.sh
-    @python -m pellucid_bench "$@"
+# Compare speed and size with rivals, or of two revisions: bench [experiment] [options], or bench guard OLD [NEW], merge, compare, report, table
+bench *args:
+    @[ "${1-}" = guard ] || { tools/build.sh && tools/rivals.sh; } # the guard makes builds of its own
+    @PYTHONPATH=python python -m pellucid_bench "$@"
 
 # Write the plots and tables of the documentation from the datasets in bench/results: publish [folder]
 publish *args: build

@@ -15,7 +15,7 @@ from typing import Any
 
 import pellucid
 import pytest
-from pellucid_bench import child, command, compare, datasets, experiments, isolation, machine, names, rivals
+from pellucid_bench import child, command, compare, experiments, isolation, machine, names, rivals
 from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.stores import Pellucid
 from pellucid_bench.dataset import Dataset, read, write
@@ -137,7 +137,7 @@ def test_every_experiment_explains_itself() -> None:
     shown = bench("--help").stdout
     for name in experiments.NAMES:
         assert f"  {name} " in shown
-    for name in datasets.COMMANDS:
+    for name in command.COMMANDS:
         assert f"  {name} " in shown
     # Options of single experiments, whose meanings and defaults differ, are in their own help alone.
     assert "--update-rows" not in shown

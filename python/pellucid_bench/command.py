@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pellucid_bench import datasets, experiments, isolation, machine
+from pellucid_bench import datasets, experiments, guard, isolation, machine
 from pellucid_bench.about import About, Setting
 from pellucid_bench.dataset import Dataset, DatasetError, write
 from pellucid_bench.measures import unique
@@ -27,6 +27,7 @@ from pellucid_bench.run import Run, Unavailable
 from pellucid_bench.runner import Pace
 
 PROGRAM = "pellucid bench"
+COMMANDS = {**datasets.COMMANDS, "guard": guard.main}
 ROOM_MIN = 64 << 20
 """No experiment begins with less room on the disk."""
 STOPPED = 130
@@ -37,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says, and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if words and words[0] in datasets.COMMANDS:
-            return datasets.main(words)
+        if words and words[0] in COMMANDS:
+            return COMMANDS[words[0]](words[1:])
         return _experiments(words)
     except DatasetError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
@@ -125,7 +126,7 @@ def measured(options: Options, console: Any = None) -> Iterator[Made]:
     for name in options.names:
         experiment = experiments.load(name)
         about = experiment.ABOUT
-        with _folder(options.directory) as directory:
+        with folder(options.directory) as directory:
             run = Run(
                 directory,
                 about.values(options.settings, quick=options.quick),
@@ -158,7 +159,7 @@ def _common(options: Options) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _folder(parent: Path | None) -> Iterator[Path]:
+def folder(parent: Path | None) -> Iterator[Path]:
     """Make a folder for databases, and remove it with all that is in it."""
     # Names are taken out of texts by the whole path: `db` alone is also a part of `lmdb`.
     where = (parent or Path(tempfile.gettempdir())).resolve()
@@ -256,7 +257,7 @@ def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespa
     usage = f"{PROGRAM} [EXPERIMENT ...] [OPTION ...]"
     parser = _Parser(
         prog=PROGRAM,
-        usage=usage if named else f"{usage}\n       {PROGRAM} {'|'.join(datasets.COMMANDS)} FILE ...",
+        usage=usage if named else f"{usage}\n       {PROGRAM} {'|'.join(COMMANDS)} ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=_description(abouts if named else []),
         epilog=None if named else _epilog(),
@@ -271,7 +272,7 @@ def _parsed(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespa
         "--library", action="append", metavar="NAME", help="measure only this library; may be repeated"
     )
     parser.add_argument(
-        "--rounds", type=_rounds, metavar="N", help="samples of each contender; slow ones give fewer"
+        "--rounds", type=rounds, metavar="N", help="samples of each contender; slow ones give fewer"
     )
     parser.add_argument("--isolate", action="store_true", help="a worker process for each library")
     parser.add_argument(
@@ -298,7 +299,7 @@ class _Parser(argparse.ArgumentParser):
 def _experiment(text: str) -> str:
     if text in experiments.NAMES:
         return text
-    names = [*experiments.NAMES, *datasets.COMMANDS]
+    names = [*experiments.NAMES, *COMMANDS]
     [meant] = difflib.get_close_matches(text, names, 1) or [""]
     did_you = f"; did you mean {meant!r}?" if meant else "."
     raise argparse.ArgumentTypeError(
@@ -306,7 +307,8 @@ def _experiment(text: str) -> str:
     )
 
 
-def _rounds(text: str) -> int:
+def rounds(text: str) -> int:
+    """Parse a number of rounds."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
@@ -320,6 +322,6 @@ def _description(abouts: Sequence[About]) -> str:
 
 
 def _epilog() -> str:
-    lines = [f"  {name:<12}{text}" for name, text in datasets.ABOUT.items()]
     example = f"`{PROGRAM} dict --help` lists the settings of an experiment."
-    return "\n".join([example, "", "Commands for datasets:", "", *lines])
+    about = {**datasets.ABOUT, "guard": "the speed of two revisions of this checkout"}
+    return "\n".join([example, "", "Commands:", "", *(f"  {name:<12}{text}" for name, text in about.items())])

@@ -16,11 +16,6 @@ from pellucid_bench.dataset.files import replace
 PROGRAM = "pellucid bench"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run one command, and return the exit code."""
-    return COMMANDS[arguments[0]](arguments[1:])
-
-
 def read_all(paths: Sequence[Path]) -> list[Dataset]:
     """Read the runs of all files."""
     return [run for path in paths for run in read(path)]

@@ -95,7 +95,8 @@ def _cells(measure: Measure, result: Result) -> tuple[str, str, str, str]:
     return measure.unit.show(result.median), measure.unit.show(result.best), shown, ", ".join(marks)
 
 
-def _table(title: str, *columns: str) -> Table:
+def new_table(title: str, *columns: str) -> Table:
+    """Make a table without rows."""
     from rich import box
     from rich.table import Table
 
@@ -106,7 +107,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _facts(title: str, facts: dict[str, str]) -> Table:
-    table = _table("", title, "")
+    table = new_table("", title, "")
     table.columns[1].justify = "left"
     for name, fact in facts.items():
         table.add_row(name, fact)
@@ -118,7 +119,7 @@ def _measure_table(measure: Measure) -> Table:
     has_notes = any(result.note for result in measure.results)
     ratio_title = "its size / ours" if measure.unit in (Unit.BYTES, Unit.FACTOR) else "its time / ours"
     title = escape(measure.title) + (f" ({', '.join(measure.labels)})" if measure.labels else "")
-    table = _table(title, "", "median", "best", ratio_title, "", *facts, *["note"] * has_notes)
+    table = new_table(title, "", "median", "best", ratio_title, "", *facts, *["note"] * has_notes)
     # The reason for which a contender has no figures may be long, and so may facts.
     for column in table.columns[4:]:
         column.no_wrap = False
@@ -162,7 +163,7 @@ def _groups(measure: Measure) -> list[list[Result]]:
 
 
 def _show_targets(console: Console, measures: list[Measure], is_narrow: bool) -> None:
-    table = _table("targets", "measure", "ours", "target", "measured", "")
+    table = new_table("targets", "measure", "ours", "target", "measured", "")
     for measure in measures:
         for target in measure.targets:
             verdict = measure.verdict(target)
