@@ -7,17 +7,21 @@ as Python's do. The signatures are those of Python 3.15's `shelve` on every Pyth
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
+import weakref
 from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
+from contextlib import contextmanager
 
 from pellucid import pickles
 from pellucid._native import ObjectMap
 from pellucid.dbm import as_error, open_database
-from pellucid.errors import Closed, ReadOnly
+from pellucid.errors import Busy, Closed, DatabaseError, ReadOnly, StaleTable, TransactionError
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
     from types import TracebackType
     from typing import Any, NoReturn
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
     from pellucid.typing import Durability, PicklePolicy
 
 __all__ = ["BsdDbShelf", "DbfilenameShelf", "Shelf", "ShelveError", "open"]
+
+# What is wrong with the database, and not with one value.
+OF_THE_DATABASE = (Busy, Closed, DatabaseError, ReadOnly, StaleTable, TransactionError)
 
 
 class ShelveError(Exception):
@@ -46,12 +53,37 @@ class _ClosedDict(MutableMapping):  # type: ignore[type-arg]
         return "<Closed Dictionary>"
 
 
+class _Cache(dict):  # type: ignore[type-arg]
+    """The values that a shelf keeps for `writeback`.
+
+    In a forked process, `inherited` are those that its parent had kept. The child reads them, but only those
+    that it used become its own: it would write the others over newer values of its parent.
+    """
+
+    def __init__(self, inherited: dict[Any, Any] | None = None) -> None:
+        self.inherited = inherited or {}
+
+    def __missing__(self, key: Any) -> Any:
+        value = self.inherited.pop(key)
+        self[key] = value
+        return value
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        self.inherited.pop(key, None)
+        return super().pop(key, *default)
+
+    def clear(self) -> None:
+        self.inherited.clear()
+        super().clear()
+
+
 class Shelf(MutableMapping):  # type: ignore[type-arg]
     """A shelf over any mapping from bytes to bytes, whose values are pickles.
 
     With `writeback`, the shelf keeps every value that was read or written, and writes all of them back at
-    `sync()` and `close()`. `serializer(value, protocol)` returns bytes, of which `deserializer(data)` makes
-    the value again; without them, pickle does both.
+    `sync()` and `close()`, and when the process ends. If one cannot be written, all others are; the shelf
+    stays open, and the error is raised. `serializer(value, protocol)` returns bytes, of which
+    `deserializer(data)` makes the value again; without them, pickle does both.
 
     >>> from pellucid import shelve
     >>> stored = {}
@@ -76,10 +108,11 @@ class Shelf(MutableMapping):  # type: ignore[type-arg]
         self.dict = dict
         self._protocol = pickles.DEFAULT_PROTOCOL if protocol is None else protocol
         self.writeback = writeback
-        self.cache: Any = {}
+        self.cache: Any = _Cache()
         self.keyencoding = keyencoding
         self.serializer = serializer or pickles.dumps
         self.deserializer = deserializer or pickles.loads
+        _shelves[id(self)] = self
 
     def __iter__(self) -> Iterator[Any]:
         for key in self.dict.keys():  # noqa: SIM118  a dbm object need not be iterable
@@ -123,32 +156,77 @@ class Shelf(MutableMapping):  # type: ignore[type-arg]
         self.close()
 
     def close(self) -> None:
-        """Write back what `writeback` has kept, and close the mapping. Closing twice does nothing."""
+        """Write back what `writeback` has kept, and close the mapping. Closing twice does nothing.
+
+        If a value cannot be written, the shelf stays open, and the next call tries again.
+        """
         if self.dict is None or isinstance(self.dict, _ClosedDict):
             return
+        self.sync()
+        mapping, self.dict = self.dict, _ClosedDict()
+        close = getattr(mapping, "close", None)
+        if close is not None:
+            close()
+
+    def _close_for_good(self) -> None:
+        """Close a shelf that nobody can close again, and raise what says that a value is lost."""
         try:
-            self.sync()
-            close = getattr(self.dict, "close", None)
-            if close is not None:
-                close()
-        finally:
-            self.dict = _ClosedDict()
+            self.close()
+        except Exception:
+            self.cache.clear()
+            self.close()
+            raise
 
     def __del__(self) -> None:
         # Where __init__ failed, there is nothing to close.
         if hasattr(self, "deserializer"):
-            self.close()
+            self._close_for_good()
 
     def sync(self) -> None:
         """Write back what `writeback` has kept, and forget it; then make the mapping durable."""
-        if self.writeback and self.cache:
-            self.writeback = False
-            for key, value in self.cache.items():
-                self[key] = value
-            self.writeback = True
-            self.cache = {}
+        self._write_back()
         if hasattr(self.dict, "sync"):
             self.dict.sync()
+
+    def _write_back(self) -> None:
+        """Write what `writeback` has kept, and forget it; keep what cannot be written, and raise then."""
+        if not (self.writeback and self.cache):
+            return
+        self.writeback = False
+        try:
+            written, failed = self._write_each(self.__setitem__)
+        finally:
+            self.writeback = True
+        self._forget(written, failed)
+
+    def _write_each(self, write: Callable[[Any, Any], None]) -> tuple[dict[Any, Any], list[Exception]]:
+        """Write each value that is kept. Return those that were written, and the errors of the others."""
+        written, failed = {}, []
+        # Writing a value may run code of its class, which may use the shelf.
+        for key, value in list(self.cache.items()):
+            try:
+                write(key, value)
+            except OF_THE_DATABASE:
+                raise
+            except Exception as error:
+                failed.append(error)
+            else:
+                written[key] = value
+        return written, failed
+
+    def _forget(self, written: dict[Any, Any], failed: list[Exception]) -> None:
+        """Forget what was written, and raise the first error if there is any."""
+        for key, value in written.items():
+            if self.cache.get(key) is value:
+                del self.cache[key]
+        if failed:
+            if hasattr(failed[0], "add_note"):  # from Python 3.11 on
+                more = f" (and {len(failed) - 1:,} others)" if len(failed) > 1 else ""
+                failed[0].add_note(
+                    f"This value{more} could not be written, and {len(written):,} others were. An open shelf "
+                    "keeps it: change or delete it there, and call sync() or close() again."
+                )
+            raise failed[0]
 
     def reorganize(self) -> None:
         """Give the space of deleted values back, where the mapping can do that."""
@@ -274,7 +352,7 @@ class DbfilenameShelf(ObjectMap, Shelf):
         if self.writeback:
             self.cache[key] = value
         try:
-            self.dict[key] = self._serialized(value) if self._is_raw else value
+            self._write(key, value)
         except (ReadOnly, OSError) as problem:
             raise as_error(problem) from problem
 
@@ -302,42 +380,49 @@ class DbfilenameShelf(ObjectMap, Shelf):
         self.cache.clear()
 
     def close(self) -> None:
-        """Write back what `writeback` has kept, and close the database. Closing twice does nothing."""
+        """Write back what `writeback` has kept, and close the database. Closing twice does nothing.
+
+        If a value cannot be written, all others are. The shelf stays open, and the next call tries again.
+        """
         if self.dict is None or isinstance(self.dict, _ClosedDict):
             return
         try:
             self._write_back()
-        finally:
-            self._set_direct(False)
-            self.dict = _ClosedDict()
-            self._database.close()
+        except ReadOnly as problem:
+            # No later attempt can do better.
+            self._shut()
+            raise as_error(problem) from problem
+        except OSError as problem:
+            raise as_error(problem) from problem
+        self._shut()
+
+    def _shut(self) -> None:
+        self._database.close()
+        self._set_direct(False)
+        self.dict = _ClosedDict()
 
     def sync(self) -> None:
         """Write back what `writeback` has kept, and forget it; then make all of it survive a power cut."""
-        self._write_back()
-        try:
+        with _errors_of_dbm():
+            self._write_back()
             self._database.sync()
-        except Closed as problem:
-            raise ValueError("invalid operation on closed shelf") from problem
-        except OSError as problem:
-            raise as_error(problem) from problem
 
     def reorganize(self) -> None:
         """Rewrite the file without its free space. Raises `dbm.error` while it is open anywhere else."""
-        self._write_back()
-        try:
+        with _errors_of_dbm():
+            self._write_back()
             self._database.compact()
-        except (ReadOnly, OSError) as problem:
-            raise as_error(problem) from problem
 
     def _write_back(self) -> None:
-        """Store what `writeback` has kept, all of it or nothing, and forget it."""
+        """Do the same in one transaction."""
         if not (self.writeback and self.cache):
             return
         with self._database.transaction():
-            for key, value in self.cache.items():
-                self.dict[key] = self._serialized(value) if self._is_raw else value
-        self.cache = {}
+            written, failed = self._write_each(self._write)
+        self._forget(written, failed)
+
+    def _write(self, key: Any, value: Any) -> None:
+        self.dict[key] = self._serialized(value) if self._is_raw else value
 
     def _serialized(self, value: Any) -> bytes:
         data = self.serializer(value, self._protocol)
@@ -349,6 +434,17 @@ class DbfilenameShelf(ObjectMap, Shelf):
             raise TypeError(
                 f"a serializer is to return bytes or str, and this one returned {type(data).__name__}"
             ) from None
+
+
+@contextmanager
+def _errors_of_dbm() -> Iterator[None]:
+    """Make exceptions of a database those that Python's `shelve` raises."""
+    try:
+        yield
+    except Closed as problem:
+        raise ValueError("invalid operation on closed shelf") from problem
+    except (ReadOnly, OSError) as problem:
+        raise as_error(problem) from problem
 
 
 def refusal(problem: BaseException) -> BaseException | None:
@@ -425,3 +521,28 @@ def open(
         durability=durability,
         timeout=timeout,
     )
+
+
+# All shelves that are not collected. A shelf is a mapping, which has no hash.
+_shelves: weakref.WeakValueDictionary[int, Shelf] = weakref.WeakValueDictionary()
+
+
+def _at_exit() -> None:
+    """Close the shelves with `writeback`, while their values can still be pickled: modules are there."""
+    for shelf in list(_shelves.values()):
+        if shelf.writeback:
+            try:
+                shelf._close_for_good()
+            except Exception:
+                sys.excepthook(*sys.exc_info())
+
+
+def _in_a_child() -> None:
+    """Leave to the parent of a forked process what the parent had kept."""
+    for shelf in list(_shelves.values()):
+        shelf.cache = _Cache({**getattr(shelf.cache, "inherited", {}), **shelf.cache})
+
+
+# The functions that are registered first run last.
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_in_a_child)

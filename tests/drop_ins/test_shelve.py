@@ -101,19 +101,6 @@ def test_methods_of_a_subclass_are_called(path: Path) -> None:
         assert (dict(shelf.table), shelf["b"], shelf.get("a")) == ({"A": 1, "B": 2}, 2, 1)
 
 
-def test_what_cannot_be_written_back_leaves_all_as_it_was(path: Path) -> None:
-    shelf = shelve.open(path, writeback=True)
-    shelf["a"], shelf["b"] = [1], [1]
-    shelf["a"].append(2)
-    shelf["b"].append(lambda: None)
-    with pytest.raises(TypeError, match="function"):
-        shelf.close()
-    with shelve.open(path) as other:
-        assert dict(other) == {"a": [1], "b": [1]}
-    with pytest.raises(ValueError, match="closed shelf"):
-        len(shelf)
-
-
 def test_a_serializer_stores_bytes(path: Path) -> None:
     import json
 
