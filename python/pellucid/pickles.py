@@ -19,7 +19,6 @@ do these checks. Its Python version can, but it is slower.
 
 from __future__ import annotations
 
-import builtins
 import copyreg
 import functools
 import importlib
@@ -41,13 +40,23 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "ADDITEMS",
+    "BUILD",
+    "DAMAGED",
     "DEFAULT_PROTOCOL",
+    "NEWOBJ",
+    "REDUCE",
+    "SIZE_PER_BYTE",
+    "DamagedPickle",
+    "Instructions",
+    "Restricted",
     "check_globals",
     "decode",
-    "decode_foreign",
     "dumps",
     "encode",
+    "load_any",
     "loads",
+    "shared_member",
     "wanted",
 ]
 
@@ -55,6 +64,8 @@ __all__ = [
 DEFAULT_PROTOCOL = pickle.DEFAULT_PROTOCOL
 dumps = pickle.dumps
 loads = pickle.loads
+# The bytes of instructions that the unpickler of plain values does in its own way.
+REDUCE, NEWOBJ, BUILD, ADDITEMS = pickle.REDUCE[0], pickle.NEWOBJ[0], pickle.BUILD[0], pickle.ADDITEMS[0]
 
 DAMAGED = "a stored pickle is damaged: "
 # Buffers of this many bytes or more lie beside their pickle, where they can be read in place.
@@ -269,18 +280,16 @@ def _missing(data: bytes) -> str | None:
     return None
 
 
-def decode_foreign(file: io.BytesIO, policy: str | tuple[str, ...]) -> object:
-    """Return the next object of a file of pickles that another program wrote, under the rules of `decode`.
+def load_any(file: io.BytesIO, encoding: str) -> object:
+    """Return the next object of a file of pickles that another program wrote, whatever globals they name.
 
-    Plain values need no entry in the list, whatever their pickles call.
+    `encoding` is that of the strings of Python 2.
     """
-    if policy != "allow":
-        return Foreign(file.getvalue(), tuple(policy), file).load()
     begin = file.tell()
     try:
         if renames.is_used():
-            return _Renaming(file).load()
-        return pickle.load(file)  # noqa: S301  the user has said so
+            return _Renaming(file, encoding=encoding).load()
+        return pickle.load(file, encoding=encoding)  # noqa: S301  the user has said so
     except (pickle.UnpicklingError, EOFError, struct.error) as error:
         raise DamagedPickle(f"{DAMAGED}{error}") from error
     except (ImportError, AttributeError) as error:
@@ -409,9 +418,15 @@ def _globals_of(names: tuple[str, ...]) -> Globals:
 # A tuple, and all keys together, may come to so many objects, and to so many more for each byte.
 SIZE_MAX = 1_000_000
 SIZE_PER_BYTE = 64
+# Python hashes tuples inside each other with a call for each, on a stack that it does not check.
+DEPTH_MAX = 1000
 
 # Typed as Any, because type checkers know little about the Python version of the unpickler.
 _Unpickler: Any = pickle._Unpickler
+
+
+# The measure of what is neither a tuple nor a frozenset.
+LEAF = (None, 1, 0)
 
 
 class Instructions(dict):  # type: ignore[type-arg]
@@ -432,17 +447,20 @@ class Restricted(_Unpickler):  # type: ignore[misc]
         names: tuple[str, ...],
         buffers: tuple[object, ...] | None = None,
         file: io.BytesIO | None = None,
+        encoding: str = "ASCII",
     ) -> None:
-        super().__init__(io.BytesIO(data) if file is None else file, buffers=buffers)
+        super().__init__(io.BytesIO(data) if file is None else file, buffers=buffers, encoding=encoding)
         self.globals = _globals_of(names)
         # The key is the address, because some classes have no hash. The value keeps the object alive.
         self.given: dict[int, object] = {}
-        # How many objects each tuple and frozenset comes to, written out; the key is the address, as above.
-        self.sizes: dict[int, tuple[object, int]] = {}
+        # How many objects each tuple and frozenset comes to, written out, and how deep they are inside each
+        # other; the key is the address, as above.
+        self.sizes: dict[int, tuple[object, int, int]] = {}
         self.size_max = SIZE_MAX + SIZE_PER_BYTE * len(data)
         self.hashed_size = 0
 
     def load(self) -> object:
+        """Return the next object; raise `DamagedPickle` or `PickleDenied`."""
         try:
             return super().load()
         except (Error, MemoryError):
@@ -455,27 +473,32 @@ class Restricted(_Unpickler):  # type: ignore[misc]
         except Exception as error:
             raise DamagedPickle(f"{DAMAGED}{type(error).__name__}: {error}") from error
 
-    def find_class(self, module: str, name: str) -> object:
+    def current_name(self, module: str, name: str) -> tuple[str, str]:
+        """Return the name that a global has today: pickles of old protocols have the names of Python 2."""
         if self.proto < 3:
-            # Pickles of Python 2 protocols have the names of Python 2.
             import _compat_pickle as compat
 
             if (module, name) in compat.NAME_MAPPING:
-                module, name = compat.NAME_MAPPING[module, name]
-            elif module in compat.IMPORT_MAPPING:
-                module = compat.IMPORT_MAPPING[module]
+                return compat.NAME_MAPPING[module, name]
+            return compat.IMPORT_MAPPING.get(module, module), name
+        return module, name
+
+    def find_class(self, module: str, name: str) -> object:
+        """Return the class or function that the pickle names, if the list allows it."""
+        module, name = self.current_name(module, name)
         old = f"{module}.{name}"
         new = renames.new_name(old)
         if new != old:
             module, name = renames.split(new)
         if (module, name) == ("builtins", "getattr") and "builtins.getattr" not in self.globals.in_full:
-            found: object = _shared_member
+            found: object = shared_member
         else:
             found = self.globals.find(module, name)
         self.given[id(found)] = found
         return found
 
     def get_extension(self, code: int) -> None:
+        """Push the class or function of an extension code, if the list allows it."""
         # Never use the cache of extensions: other unpicklers, without a list, fill it.
         registered = copyreg._inverted_registry.get(code)  # type: ignore[attr-defined]
         if registered is None:
@@ -513,8 +536,7 @@ class Restricted(_Unpickler):  # type: ignore[misc]
 
     def size_of(self, value: object) -> int:
         """Return how many objects `value` comes to, if those that occur twice count twice."""
-        found = self.sizes.get(id(value))
-        return 1 if found is None else found[1]
+        return self.sizes.get(id(value), LEAF)[1]
 
     def measure(self, made: object) -> None:
         """Note the size of a new tuple or frozenset, which Python may hash and compare as a whole.
@@ -528,12 +550,22 @@ class Restricted(_Unpickler):  # type: ignore[misc]
             parts = frozenset.__iter__(made)
         else:
             return
-        size = 1 + sum(map(self.size_of, parts))
+        size, depth = 1, 1
+        for part in parts:
+            _, more, levels = self.sizes.get(id(part), LEAF)
+            size += more
+            depth = max(depth, levels + 1)
+        self.check_measure(size, depth)
+        self.sizes[id(made)] = (made, size, depth)
+
+    def check_measure(self, size: int, depth: int) -> None:
+        """Raise if an object comes to more objects than a pickle of this size can need, or is too deep."""
         if size > self.size_max:
-            raise pickle.UnpicklingError(
-                f"a few objects of it come to {size:,}, each inside others many times"
+            raise DamagedPickle(
+                f"{DAMAGED}a few objects of it come to {size:,}, each inside others many times"
             )
-        self.sizes[id(made)] = (made, size)
+        if depth > DEPTH_MAX:
+            raise DamagedPickle(f"{DAMAGED}its objects are inside each other {DEPTH_MAX:,} times and more")
 
     def check_keys(self, keys: list[object]) -> None:
         """Raise if the keys of dicts and sets come to more objects than a pickle of this size can need."""
@@ -597,64 +629,13 @@ for _code in (
     _measured(_code)
 
 
-# The globals in pickles of values that the record format has. None of them does anything but make a value.
-PLAIN = (
-    *("builtins.complex", "builtins.frozenset", "builtins.set", "decimal.Decimal"),
-    *("collections.Counter", "collections.OrderedDict", "collections.defaultdict"),
-    *("datetime.date", "datetime.datetime", "datetime.time", "datetime.timedelta", "datetime.timezone"),
-    *("uuid.UUID", "uuid.SafeUUID", "zoneinfo.ZoneInfo", "_codecs.encode"),
-)
-
-
-def _shared_member(cls: object, name: str) -> object:
+def shared_member(cls: object, name: object) -> object:
     """Do the little for which pickles name `getattr`: members of enums (of 3.11.0 to 3.11.3), time zones."""
     import enum
     from zoneinfo import ZoneInfo
 
     if cls is ZoneInfo and name == "_unpickle":
         return ZoneInfo._unpickle  # type: ignore[attr-defined]
-    if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
+    if isinstance(cls, enum.EnumMeta) and type(name) is str and name in cls.__members__:
         return cls.__members__[name]
     raise PickleDenied(f"a stored pickle wants the attribute {name!r} of an object, which can reach anything")
-
-
-def _bytes(data: bytes = b"") -> bytes:
-    return _checked(data)
-
-
-def _bytearray(data: bytes = b"") -> bytearray:
-    return bytearray(_checked(data))
-
-
-def _checked(data: object) -> bytes:
-    if type(data) is not bytes:
-        # A number would be a size: ten bytes of pickle would make gigabytes.
-        raise pickle.UnpicklingError("bytes are made of what is not bytes")
-    return data
-
-
-# What pickles of time zones and bytes call can do much more than they need. These do only that.
-STAND_INS = {"getattr": _shared_member, "bytes": _bytes, "bytearray": _bytearray}
-
-
-# What a defaultdict calls for a missing key. A pickle may name these classes, but not call them.
-FACTORIES = frozenset(("bool", "dict", "float", "int", "list", "set", "str", "tuple"))
-
-
-class Foreign(Restricted):
-    """An unpickler for plain values, and for the globals of a list."""
-
-    def __init__(self, data: bytes, names: tuple[str, ...], file: io.BytesIO) -> None:
-        super().__init__(data, (*PLAIN, *names), file=file)
-
-    def find_class(self, module: str, name: str) -> object:
-        if module not in ("builtins", "__builtin__") or f"builtins.{name}" in self.globals.in_full:
-            return super().find_class(module, name)
-        if name in FACTORIES and not self.globals.has_match("builtins", name):
-            # What is not among the given cannot be called.
-            return getattr(builtins, name)
-        stand_in = STAND_INS.get(name)
-        if stand_in is None:
-            return super().find_class(module, name)
-        self.given[id(stand_in)] = stand_in
-        return stand_in

@@ -221,14 +221,11 @@ def test_dicts_of_other_classes_stay_what_they_are_where_pickles_are_allowed(tmp
 def test_a_row_that_is_refused_for_another_reason_is_skipped(tmp_path: Path, db: pellucid.Database) -> None:
     itself: Any = OrderedDict()
     itself["me"] = itself
-    doubled: Any = [OrderedDict(), list]
-    for _ in range(60):
-        doubled = [doubled, doubled]
-    rows = {"itself": itself, "range": OrderedDict(a=list), "doubled": doubled, "sound": OrderedDict(a=1)}
+    rows = {"itself": itself, "range": OrderedDict(a=list), "sound": OrderedDict(a=1)}
     (tmp_path / "rows.pickle").write_bytes(pickle.dumps(rows))
     report = pellucid.import_from(tmp_path / "rows.pickle", db)
     assert (report.rows, report.made_dicts) == (1, 1)
-    assert [place for place, _ in report.skipped] == ["key 'itself'", "key 'range'", "key 'doubled'"]
+    assert [place for place, _ in report.skipped] == ["key 'itself'", "key 'range'"]
 
 
 def test_a_pickle_may_name_the_class_of_a_default_but_not_call_it(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pellucid
-from pellucid import pickles
+from pellucid import pickles, plain_pickles
 from pellucid.errors import Busy, DatabaseError, Error, UnreadableValue, UnsupportedValue
 from pellucid.postgres import failures
 from pellucid.postgres.connections import Connections, Lost, Rows, Session
@@ -348,7 +348,7 @@ class Adopted(collections.abc.Mapping[Any, Any]):
         try:
             if self._codec != "pickle":
                 return json.loads(stored)
-            return pickles.decode_foreign(io.BytesIO(stored), self._policy)
+            return plain_pickles.decode_foreign(io.BytesIO(stored), self._policy)
         except Error as error:
             error.args = (f"table {self.name!r}, key {key!r}: {error}",)
             raise

@@ -157,7 +157,7 @@ class Job(NamedTuple):
 
     def unpickle(self, data: bytes) -> Any:
         """The object of a pickle, as far as the policy allows; raises `ValueError`."""
-        return safe_pickles.load(data, self.pickle)
+        return safe_pickles.load(data, self.pickle, self.encoding)
 
     def share(self, done: int) -> float | None:
         """Which part of the file so many bytes are."""

@@ -7,22 +7,22 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pellucid.errors import PickleDenied
+from pellucid.errors import CorruptRecord, PickleDenied
 
 __all__ = ["load", "load_all"]
 
 
-def load(data: bytes, policy: Any) -> Any:
+def load(data: bytes, policy: Any, encoding: str | None = None) -> Any:
     """The object of a pickle. It may use what plain values need and `policy` allows, or anything for "allow".
 
     A pickle that wants more raises `PickleDenied` with the name; a damaged one raises `ValueError`.
     """
-    return next(load_all(data, policy))
+    return next(load_all(data, policy, encoding))
 
 
-def load_all(data: bytes, policy: Any) -> Iterator[Any]:
-    """The objects of all pickles of a file, one after another."""
-    from pellucid import pickles
+def load_all(data: bytes, policy: Any, encoding: str | None = None) -> Iterator[Any]:
+    """The objects of all pickles of a file, one after another. `encoding` is that of strings of Python 2."""
+    from pellucid import plain_pickles
 
     if policy == "deny":
         policy = ()
@@ -31,9 +31,18 @@ def load_all(data: bytes, policy: Any) -> Iterator[Any]:
     file = io.BytesIO(data)
     while True:
         try:
-            yield pickles.decode_foreign(file, policy if policy == "allow" else tuple(policy))
+            yield plain_pickles.decode_foreign(
+                file, policy if policy == "allow" else tuple(policy), encoding or "ASCII"
+            )
         except PickleDenied as error:
             raise _in_short(error) from None
+        except (CorruptRecord, UnicodeDecodeError) as error:
+            if not isinstance(error.__cause__ or error, UnicodeDecodeError) or encoding is not None:
+                raise
+            raise ValueError(
+                "its pickle is of Python 2, and has text or bytes that are not ASCII; pass "
+                'encoding="latin1", which also reads dates, or encoding="utf-8" if its texts are that'
+            ) from error
         if file.tell() == len(data):
             return
 

@@ -16,7 +16,7 @@ def parts(job: Job) -> Iterator[Part]:
     """The one table of the file."""
     with job.input.open() as file:
         data = file.read()
-    values = safe_pickles.load_all(data, job.pickle)
+    values = safe_pickles.load_all(data, job.pickle, job.encoding)
     first = _next(job, values)
     if first is None:
         raise job.damaged("it has no pickle")

@@ -1,0 +1,122 @@
+"""Can a small file of a stranger fill memory, or keep an import from ever ending?
+
+What is hostile runs in a process with limits of memory and of processor time, so that a failure ends that
+process alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import subprocess
+import sys
+from collections import Counter, OrderedDict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+# An address space that has room for libraries, and not for what these files come to.
+IMPORT = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+import pellucid
+with pellucid.open(":memory:") as db:
+    try:
+        print(pellucid.import_from(sys.argv[1], db, format=sys.argv[2] or None))
+    except pellucid.Error as error:
+        print(f"{type(error).__name__}: {error}")
+"""
+
+
+def imported(path: Path, format: str = "") -> str:  # noqa: A002  as in import_from
+    """What an import in another process says: its report, or the error of pellucid."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT, str(path), format], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def text(value: str) -> bytes:
+    data = value.encode("utf-8", "surrogatepass")
+    return b"X" + len(data).to_bytes(4, "little") + data
+
+
+def number(bits: int) -> bytes:
+    data = (1 << bits).to_bytes(bits // 8 + 1, "little") + b"\0"
+    return b"\x8b" + len(data).to_bytes(4, "little") + data
+
+
+def doubled(new: bytes, times: int) -> bytes:
+    """Lists, or tuples, that each have the one before twice."""
+    made = b"]q\x00"
+    for place in range(1, times):
+        twice = b"h" + bytes([place - 1])
+        made += (
+            b"]q" + bytes([place]) + b"(" + twice * 2 + b"e"
+            if new == b"]"
+            else twice * 2 + b"\x86q" + bytes([place])
+        )
+    return made
+
+
+HEAD = b"\x80\x02"
+PICKLES: dict[str, bytes] = {
+    "an encoding in quadratic time": b"c_codecs\nencode\n"
+    + text("".join(chr(0x4E00 + place % 20_000) for place in range(100_000)))
+    + text("punycode")
+    + b"\x86R.",
+    "a number of many digits": b"cdecimal\nDecimal\n" + number(8_000_000) + b"\x85R.",
+    "a size in place of bytes": b"c__builtin__\nbytearray\n" + number(40) + b"\x85R.",
+    "lists that double": doubled(b"]", 60) + b".",
+    "tuples that double": doubled(b"(", 60) + b".",
+    "a text that occurs often": b"]" + text("x" * 100_000) + b"q\x00(" + b"h\x00" * 100_000 + b"e.",
+    "a key that is deep": b"}" + b")" + b"\x85" * 1_000_000 + b"K\x01s.",
+    "a set of a key that is deep": b"c__builtin__\nset\n](" + b")" + b"\x85" * 1_000_000 + b"e\x85R.",
+    "lists inside each other": b"]" + b"]" * 300_000 + b"a" * 300_000 + b".",
+    "a set of tuples that double": b"c__builtin__\nset\n](" + doubled(b"(", 60) + b"e\x85R.",
+    "the kind of a UUID from tuples": b"cuuid\nSafeUUID\n" + doubled(b"(", 20) + b"\x85R.",
+    "the number of a UUID": b"cuuid\nUUID\n)\x81}" + text("int") + number(8_000_000) + b"sb.",
+    "a count of many": b"ccollections\nCounter\n" + text("ab") + b"\x85R.",
+    "days that are many": b"cdatetime\ntimedelta\n" + number(8_000_000) + b"\x85R.",
+    "a complex number from a text": b"c__builtin__\ncomplex\n" + text("1") + b"\x85R.",
+    "a zone with a long name": b"czoneinfo\nZoneInfo\n" + text("a" * 1000) + b"\x85R.",
+}
+
+
+@pytest.mark.parametrize("case", PICKLES)
+def test_a_pickle_of_a_stranger_is_refused(case: str, tmp_path: Path) -> None:
+    (tmp_path / "a.pickle").write_bytes(HEAD + PICKLES[case])
+    assert "a.pickle cannot be read: a stored pickle is damaged" in imported(tmp_path / "a.pickle")
+
+
+PLAIN: list[Any] = [
+    *(complex(1, 2), {1, "a"}, frozenset([1]), Decimal("1.5"), Counter("abca"), OrderedDict(a=1)),
+    *(datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, fold=1), datetime.time(1, 2)),
+    *(datetime.timedelta(1, 2, 3), datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone.utc)),
+    *(datetime.timezone(datetime.timedelta(hours=1), "x"), b"", b"a\xff", bytearray(), bytearray(b"a\xff")),
+    *([[0] * 10] * 50_000, ["abc" * 10] * 50_000, Decimal("9" * 100_000), 1 << 10_000),
+]
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize(
+    "value", PLAIN, ids=[f"{type(value).__name__}-{place}" for place, value in enumerate(PLAIN)]
+)
+def test_plain_values_come_back_as_they_were(value: Any, protocol: int) -> None:
+    from pellucid.transfer import safe_pickles
+
+    found = safe_pickles.load(pickle.dumps(value, protocol), "deny")
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_a_uuid_comes_back(protocol: int) -> None:
+    from pellucid.transfer import safe_pickles
+
+    value = UUID(int=(1 << 128) - 1)
+    assert safe_pickles.load(pickle.dumps(value, protocol), "deny") == value
