@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -314,3 +315,46 @@ def test_auto_compact_has_to_be_a_bool(path: Path) -> None:
     ):
         assert again.__reduce__()[1] == db.__reduce__()[1]
         assert "'auto_compact': False" in repr(db.__reduce__())
+
+
+def test_the_pages_of_a_running_transaction_stay_its_own(path: Path) -> None:
+    def value(number: int) -> bytes:
+        return random.Random(number).randbytes(200_000)
+
+    failures: list[BaseException] = []
+
+    def compact() -> None:
+        try:
+            db.compact(online=True)
+        except BaseException as error:
+            failures.append(error)
+
+    with pellucid.open(path, auto_compact=False) as db, Child(path, auto_compact=False) as child:
+        table = db.table("large")
+        # The file has pages for large values from here on, and the log has nothing.
+        table["old"] = value(0)
+        db.sync()
+        with db.transaction():
+            table[1] = value(1)
+            # In another process, and in another thread. Both wait for the transaction.
+            child.send("db.compact(online=True)")
+            thread = threading.Thread(target=compact)
+            thread.start()
+            time.sleep(0.5)
+            table[2] = value(2)
+        child.answer()
+        thread.join()
+        assert not failures
+        # Values that are put later would take pages that were given back.
+        for number in range(3, 40):
+            table[number] = value(number)
+            if number % 10 == 0:
+                db.sync()
+        child("db.table('large')['other'] = bytes(300_000)")
+        db.sync()
+        assert db.check() == []
+        assert all(table[number] == value(number) for number in range(1, 40))
+        assert table["old"] == value(0)
+    with pellucid.open(path) as db:
+        assert db.check() == []
+        assert all(db.table("large")[number] == value(number) for number in range(1, 40))

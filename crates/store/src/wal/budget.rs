@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::sys::memory;
+use crate::wal::lock::Held;
 use crate::wal::memtable::Memtable;
 use crate::wal::segments::{Segments, words_for};
 use crate::wal::space::MEMBER_MAX;
@@ -211,21 +212,20 @@ impl Segments {
         self.room.bound(tree_size);
     }
 
-    /// Give back the room after the first `size` bytes. The caller holds the writer lock, and there
-    /// is no WAL record there that the tree lacks.
-    pub(crate) fn shrink(&self, size: u64) -> std::io::Result<()> {
+    /// Give back the room after the first `size` bytes. There is no WAL record there that the tree
+    /// lacks.
+    pub(crate) fn shrink(&self, _held: &Held, size: u64) -> std::io::Result<()> {
         self.space().punch((size / 8) as usize..self.space().capacity())
     }
 
     /// Give back the room that neither segment needs at the present limit, which a snapshot may
-    /// have made smaller. The caller holds the writer lock and has sealed a segment of `used`
-    /// bytes; the other one is empty.
-    pub(crate) fn shrink_to_limit(&self, used: u64) {
+    /// have made smaller. The caller has sealed a segment of `used` bytes; the other one is empty.
+    pub(crate) fn shrink_to_limit(&self, held: &Held, used: u64) {
         const PIECE: u64 = 64 << 10;
         let size = words_for(0) as u64 * 8 + 2 * (used.max(self.room()).next_multiple_of(PIECE) + PIECE);
         if self.space().size() > size + size / 4 {
             // Room that stays is given back at rest.
-            let _ = self.shrink(size);
+            let _ = self.shrink(held, size);
         }
     }
 
@@ -458,10 +458,10 @@ mod tests {
         }
         let before = size();
         segments.budget.limit.store(64 << 10, Ordering::Relaxed);
-        segments.shrink_to_limit(at);
+        segments.shrink_to_limit(&Held::alone(), at);
         let after = size();
         assert!(after < before / 2 && after > 2 * at, "{after} of {before}, {at} used");
-        segments.shrink_to_limit(at);
+        segments.shrink_to_limit(&Held::alone(), at);
         assert_eq!(size(), after, "there is nothing more to give back");
         let head = segments.head(0).unwrap();
         let (mut position, mut seed, mut bytes) = (0, head.salt, Vec::new());

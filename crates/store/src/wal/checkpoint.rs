@@ -13,10 +13,10 @@ use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::pack::packing::Packing;
 use crate::sys::memory;
 use crate::wal::budget::SIZE_USUAL;
-use crate::wal::engine::{Shared, WriterLock};
+use crate::wal::engine::Shared;
 use crate::wal::extents::{Place, put_placed, settle_reserve};
 use crate::wal::history;
-use crate::wal::lock;
+use crate::wal::lock::{self, Held};
 use crate::wal::memtable::{Memtable, Said, Saying};
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
@@ -173,10 +173,10 @@ fn find_end(
 }
 
 /// [W6] Set tail and sequence to the end of the chain after a writer died.
-pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
+pub(crate) fn recover(segments: &Segments, held: &Held, applied: Applied) -> Result<(), EngineError> {
     if let Some((segment, chain)) = find_end(segments, applied, false)? {
-        segments.set_active(segment);
-        segments.publish(chain.end, chain.sequence);
+        segments.set_active(held, segment);
+        segments.publish(held, chain.end, chain.sequence);
         return Ok(());
     }
     let active = segments.active();
@@ -193,9 +193,9 @@ pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), Engin
         // The segment ends before the position that a bulk commit applied, or the writer died
         // between two stores of the head. An active segment is only begun anew when the tree has
         // everything.
-        Some(_) | None => segments.begin_segment(active, applied.position),
+        Some(_) | None => segments.begin_segment(held, active, applied.position),
     }
-    segments.publish(applied.position, applied.sequence);
+    segments.publish(held, applied.position, applied.sequence);
     Ok(())
 }
 
@@ -216,28 +216,29 @@ pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), Eng
     }
     // The last holders of the writer lock and the tree lock are dead. `GONE` keeps any process from
     // taking the writer lock as free before all of this is done.
+    let alone = Held::alone();
     segments.set_writer(GONE);
     segments.set_tree_writer(0);
     // Do not use the head's value, which may be damaged: if it were too large, nothing would be
     // synced or applied any more.
     segments.begin_counting(applied.position);
     segments.renew_format();
-    segments.forget_reserve(end.map_or(applied.position, |(_, chain)| chain.end));
+    segments.forget_reserve(&alone, end.map_or(applied.position, |(_, chain)| chain.end));
     if let Some((segment, chain)) = end {
-        segments.set_found(true);
-        segments.set_active(segment);
-        segments.publish(chain.end, chain.sequence);
+        segments.set_found(&alone, true);
+        segments.set_active(&alone, segment);
+        segments.publish(&alone, chain.end, chain.sequence);
     } else {
         // Publish first: a process that finds a segment without a head then knows that the tree has
         // everything.
-        segments.publish(applied.position, applied.sequence);
-        segments.set_active(0);
-        segments.set_found(false);
+        segments.publish(&alone, applied.position, applied.sequence);
+        segments.set_active(&alone, 0);
+        segments.set_found(&alone, false);
         // If a power cut took the WAL records between tree and segments, a segment may begin at the
         // very position where the same commits, made again, will end. Its old content must not come
         // back, not even after another power cut.
-        segments.forget_segment(1);
-        segments.begin_segment(0, applied.position);
+        segments.forget_segment(&alone, 1);
+        segments.begin_segment(&alone, 0, applied.position);
         segments.space().sync().map_err(EngineError::of_system)?;
     }
     segments.set_writer(0);
@@ -295,27 +296,27 @@ impl Shared {
         if is_sealed { self.apply_sealed(tree_until, go_on, also) } else { Ok(Done::Nothing) }
     }
 
-    /// Run one checkpoint. The caller holds the writer lock.
+    /// Run one checkpoint, for a writer.
     pub(crate) fn checkpoint_within(
         self: &Arc<Self>,
-        lock: &WriterLock,
+        held: &Held,
         tree_until: Instant,
     ) -> Result<Done, EngineError> {
-        self.checkpoint_within_and(lock, tree_until, &mut |_, _| Ok(true))
+        self.checkpoint_within_and(held, tree_until, &mut |_, _| Ok(true))
     }
 
     /// As `checkpoint_within`, with `also` as for `checkpoint_and`.
     pub(crate) fn checkpoint_within_and(
         self: &Arc<Self>,
-        lock: &WriterLock,
+        held: &Held,
         tree_until: Instant,
         also: Also<'_>,
     ) -> Result<Done, EngineError> {
-        if self.seal(lock)? { self.apply_sealed(tree_until, &mut || true, also) } else { Ok(Done::Nothing) }
+        if self.seal(held)? { self.apply_sealed(tree_until, &mut || true, also) } else { Ok(Done::Nothing) }
     }
 
-    /// Find out how much room the tree has in its file. The caller holds the writer lock.
-    pub(crate) fn learn_room(self: &Arc<Self>, tree_until: Instant) -> Result<(), EngineError> {
+    /// Find out how much room the tree has in its file.
+    pub(crate) fn learn_room(self: &Arc<Self>, _held: &Held, tree_until: Instant) -> Result<(), EngineError> {
         match self.commit_nothing(tree_until) {
             // Then fewer pages count as free.
             Ok(()) | Err(EngineError::DiskFull(_)) => {}
@@ -467,7 +468,7 @@ impl Shared {
 
     /// Make sure that one segment is sealed, so that writers go on in the other. False if there is
     /// nothing to seal.
-    pub(super) fn seal(&self, _lock: &WriterLock) -> Result<bool, EngineError> {
+    pub(super) fn seal(&self, held: &Held) -> Result<bool, EngineError> {
         let applied = newest(&*self.tree)?.1;
         self.tell_applied(applied)?;
         if self.sealed(applied).is_some() {
@@ -478,16 +479,16 @@ impl Shared {
             if self.segments.has_found() {
                 // The segment is applied and nothing was appended to it. Old records that may stand
                 // in it must not continue a chain.
-                self.segments.begin_segment(active, tail.max(applied.position));
-                self.segments.set_found(false);
+                self.segments.begin_segment(held, active, tail.max(applied.position));
+                self.segments.set_found(held, false);
             }
             return Ok(false);
         }
         let used = tail.saturating_sub(self.segments.begin_of(active));
-        self.segments.begin_segment(1 - active, tail);
-        self.segments.set_active(1 - active);
-        self.segments.set_found(false);
-        self.segments.shrink_to_limit(used);
+        self.segments.begin_segment(held, 1 - active, tail);
+        self.segments.set_active(held, 1 - active);
+        self.segments.set_found(held, false);
+        self.segments.shrink_to_limit(held, used);
         Ok(true)
     }
 }
@@ -652,7 +653,7 @@ mod tests {
                     assert_eq!(rows(tree, &again), expected, "case {case}, died at step {step}");
                     assert_eq!(again.sequence(), left.sequence());
                     let beside = copy(&segments);
-                    recover(&beside, applied).unwrap();
+                    recover(&beside, &Held::alone(), applied).unwrap();
                     assert_eq!(rows(tree, &beside), expected, "case {case}, recovered at step {step}");
                     continue;
                 }
@@ -677,7 +678,7 @@ mod tests {
 
     fn settle_found(engine: &LoggedEngine) {
         settle(engine);
-        engine.shared.segments.set_found(true);
+        engine.shared.segments.set_found(&Held::alone(), true);
         settle(engine);
     }
 

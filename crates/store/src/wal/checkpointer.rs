@@ -376,6 +376,7 @@ mod tests {
     use crate::engine::memory::MemoryEngine;
     use crate::engine::{Engine, Tree};
     use crate::wal::engine::{LoggedEngine, Opened};
+    use crate::wal::lock::Held;
     use crate::wal::segments::words_for;
     use crate::wal::space::MemorySpace;
     use crate::wal::space::noted::{Asked, Noted};
@@ -463,7 +464,7 @@ mod tests {
         assert!(lock.is_some() && !is_done_when_due());
         drop(lock);
         // What a dead process has left in a segment is no reason to keep it.
-        shared.segments.set_found(true);
+        shared.segments.set_found(&Held::alone(), true);
         assert!(is_done_when_due() && !shared.segments.has_found());
         watch.come_to_rest(shared);
         assert!(matches!(watch.rests, Some((_, None))), "it is done once");

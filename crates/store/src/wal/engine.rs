@@ -2,6 +2,7 @@
 //!
 //! The tree is written by checkpoints, and by transactions too large for the log.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::wal::budget::size_at_rest;
 use crate::wal::checkpoint;
 use crate::wal::checkpointer::Checkpointer;
 use crate::wal::history;
-use crate::wal::lock::{self, Taken};
+use crate::wal::lock::{self, Held, Taken};
 use crate::wal::memtable::Memtable;
 use crate::wal::read::LoggedRead;
 use crate::wal::refill::Ahead;
@@ -158,7 +159,11 @@ impl LoggedEngine {
         if self.shared.recovered > 0 {
             self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true)?;
             // What dead processes had set aside. The list of free pages was proved before.
-            match self.shared.free_reserve(Instant::now()) {
+            let freed = match self.shared.lock(Some(Instant::now()))? {
+                Some(lock) => self.shared.free_reserve(&lock, Instant::now()),
+                None => Ok(()),
+            };
+            match freed {
                 // It is freed when a large value is written next.
                 Err(EngineError::DiskFull(_)) => {}
                 done => done?,
@@ -303,15 +308,15 @@ impl Shared {
         Ok(LoggedRead::new(&state, tree))
     }
 
-    /// As `read`, for the holder of the writer lock; also returns memory for its writes.
-    pub(crate) fn read_to_write(&self) -> Result<(LoggedRead, WriteBatch), EngineError> {
+    /// As `read`, for a writer; also returns memory for its writes.
+    pub(crate) fn read_to_write(&self, _held: &Held) -> Result<(LoggedRead, WriteBatch), EngineError> {
         let mut state = self.state();
         let tree = state.read(&*self.tree, &self.segments)?;
         Ok((LoggedRead::new(&state, tree), state.take_write_batch(&self.segments)))
     }
 
     /// As `read_to_write`; `None` if another thread holds the state.
-    fn read_to_write_at_once(&self) -> Result<Option<(LoggedRead, WriteBatch)>, EngineError> {
+    fn read_to_write_at_once(&self, _held: &Held) -> Result<Option<(LoggedRead, WriteBatch)>, EngineError> {
         let Some(mut state) = self.state_at_once() else { return Ok(None) };
         let tree = state.read(&*self.tree, &self.segments)?;
         Ok(Some((LoggedRead::new(&state, tree), state.take_write_batch(&self.segments))))
@@ -417,7 +422,7 @@ impl Shared {
         if self.pending() > 0 || self.seal(&lock)? {
             return Ok(false);
         }
-        self.segments.shrink(size).map_err(EngineError::of_system)?;
+        self.segments.shrink(&lock, size).map_err(EngineError::of_system)?;
         Ok(true)
     }
 
@@ -433,9 +438,9 @@ impl Shared {
         self: &Arc<Self>,
         deadline: Option<Instant>,
     ) -> Result<Option<WriterLock>, EngineError> {
-        let Some(taken) = lock::acquire(&self.segments, deadline) else { return Ok(None) };
+        let Some((taken, held)) = lock::acquire(&self.segments, deadline) else { return Ok(None) };
         if taken == Taken::OverFromDead {
-            let recovered = self.recover(deadline);
+            let recovered = self.recover(&held, deadline);
             if !matches!(recovered, Ok(true)) {
                 // If the lock were released, the next process would take it as free, and the log as
                 // complete.
@@ -443,12 +448,12 @@ impl Shared {
                 return recovered.map(|_| None).map_err(EngineError::before_commit);
             }
         }
-        Ok(Some(WriterLock { shared: Arc::clone(self) }))
+        Ok(Some(WriterLock { shared: Arc::clone(self), held }))
     }
 
     /// Recover the log after the owner of the writer lock died. False if the tree was locked until
     /// the deadline.
-    fn recover(self: &Arc<Self>, deadline: Option<Instant>) -> Result<bool, EngineError> {
+    fn recover(self: &Arc<Self>, held: &Held, deadline: Option<Instant>) -> Result<bool, EngineError> {
         const WITHOUT_END: Duration = Duration::from_secs(1 << 30);
         // The owner may have died in a commit of the tree, which readers do not see until the
         // tree's lock is taken once. If a bulk commit appeared only after others had been appended,
@@ -460,7 +465,7 @@ impl Shared {
         drop(txn);
         let (_, applied) = newest(&*self.tree)?;
         self.tell_applied(applied)?;
-        checkpoint::recover(&self.segments, applied)?;
+        checkpoint::recover(&self.segments, held, applied)?;
         Ok(true)
     }
 }
@@ -468,6 +473,15 @@ impl Shared {
 /// The writer lock: the right to append. Dropping it releases the lock.
 pub(crate) struct WriterLock {
     shared: Arc<Shared>,
+    held: Held,
+}
+
+impl Deref for WriterLock {
+    type Target = Held;
+
+    fn deref(&self) -> &Held {
+        &self.held
+    }
 }
 
 impl Drop for WriterLock {
@@ -513,12 +527,13 @@ impl Engine for LoggedEngine {
 
     fn begin_write_at_once(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
         // The first commit starts the checkpointer, on the slow path.
-        if !self.has_checkpointer.load(Ordering::Relaxed) || !lock::try_acquire(&self.shared.segments) {
+        if !self.has_checkpointer.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let lock = WriterLock { shared: Arc::clone(&self.shared) };
+        let Some(held) = lock::try_acquire(&self.shared.segments) else { return Ok(None) };
+        let lock = WriterLock { shared: Arc::clone(&self.shared), held };
         self.shared.check_sound()?;
-        let Some(begun) = self.shared.read_to_write_at_once()? else { return Ok(None) };
+        let Some(begun) = self.shared.read_to_write_at_once(&lock)? else { return Ok(None) };
         Ok(Some(Box::new(LoggedWrite::new(&self.shared, lock, begun, patience))))
     }
 
@@ -551,7 +566,13 @@ impl Engine for LoggedEngine {
     }
 
     fn free_reserve(&self) -> Result<(), EngineError> {
-        if self.shared.segments.has_reserve() { self.shared.free_reserve(Instant::now()) } else { Ok(()) }
+        if !self.shared.segments.has_reserve() {
+            return Ok(());
+        }
+        match self.shared.lock(Some(Instant::now()))? {
+            Some(lock) => self.shared.free_reserve(&lock, Instant::now()),
+            None => Ok(()),
+        }
     }
 
     fn writer(&self) -> Option<u32> {
@@ -612,7 +633,6 @@ impl Engine for LoggedEngine {
         patience: Duration,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, EngineError> {
-        self.free_reserve()?;
         self.shared.compact_online(patience, go_on)
     }
 

@@ -19,7 +19,8 @@ use std::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::engine::{EngineError, Extents, Tree, WriteTxn};
-use crate::wal::engine::{Shared, WriterLock};
+use crate::wal::engine::Shared;
+use crate::wal::lock::Held;
 use crate::wal::memtable::Memtable;
 use crate::wal::read::LoggedRead;
 use crate::wal::record;
@@ -103,15 +104,24 @@ pub(super) fn take(ranges: &mut [Range<u64>], pages: u64) -> Option<u64> {
 }
 
 impl Segments {
-    /// The pages of the reserve that are not used yet. The caller holds the writer lock.
-    pub(crate) fn reserve(&self) -> Vec<Range<u64>> {
-        let count = (self.load(RANGES) as usize).min(RANGES_MAX);
-        let word = |number: usize| self.load(FIRST_RANGE + number);
-        (0..count).map(|number| word(2 * number)..word(2 * number + 1)).collect()
+    /// The pages of the reserve that are not used yet.
+    pub(crate) fn reserve(&self, _held: &Held) -> Vec<Range<u64>> {
+        self.reserve_ranges().collect()
     }
 
-    /// Replace the reserve. The caller holds the writer lock, or is alone with the log.
-    pub(crate) fn set_reserve(&self, ranges: &[Range<u64>]) {
+    fn reserve_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let count = (self.load(RANGES) as usize).min(RANGES_MAX);
+        let word = |number: usize| self.load(FIRST_RANGE + number);
+        (0..count).map(move |number| word(2 * number)..word(2 * number + 1))
+    }
+
+    /// About how many pages the reserve has: a writer may change it meanwhile.
+    pub(super) fn reserve_count(&self) -> u64 {
+        self.reserve_ranges().map(|range| range.end.saturating_sub(range.start)).sum()
+    }
+
+    /// Replace the reserve.
+    pub(crate) fn set_reserve(&self, _held: &Held, ranges: &[Range<u64>]) {
         // If this process dies in between there is none.
         self.store(RANGES, 0);
         let ranges = ranges.get(..ranges.len().min(RANGES_MAX)).unwrap_or_default();
@@ -129,7 +139,7 @@ impl Segments {
     }
 
     /// Note what is left of each range, before the WAL record that has the rest. It ends at `end`.
-    pub(crate) fn note_taken(&self, ranges: &[Range<u64>], end: u64) {
+    pub(crate) fn note_taken(&self, _held: &Held, ranges: &[Range<u64>], end: u64) {
         for (number, range) in ranges.iter().enumerate().take(RANGES_MAX) {
             if self.load(FIRST_RANGE + 2 * number) != range.start {
                 self.store(FIRST_RANGE + 2 * number, range.start);
@@ -149,7 +159,7 @@ impl Segments {
     }
 
     /// Note that there is a reserve, or that it was freed.
-    pub(super) fn set_has_reserve(&self, has_reserve: bool) {
+    pub(super) fn set_has_reserve(&self, _held: &Held, has_reserve: bool) {
         self.store(RESERVES, u64::from(has_reserve));
     }
 
@@ -158,16 +168,15 @@ impl Segments {
         self.word(RENEWALS).load(Ordering::Acquire)
     }
 
-    /// Empty the words, before what is left of the reserve is freed. The caller holds the writer
-    /// lock, or is alone with the log.
-    pub(super) fn begin_renewal(&self) {
-        self.set_reserve(&[]);
+    /// Empty the words, before what is left of the reserve is freed.
+    pub(super) fn begin_renewal(&self, held: &Held) {
+        self.set_reserve(held, &[]);
         self.word(RENEWALS).fetch_add(1, Ordering::AcqRel);
     }
 
     /// Forget the reserve, whose words a power cut may have changed.
-    pub(crate) fn forget_reserve(&self, tail: u64) {
-        self.set_reserve(&[]);
+    pub(crate) fn forget_reserve(&self, held: &Held, tail: u64) {
+        self.set_reserve(held, &[]);
         self.store(RESERVES, 0);
         // Perhaps all of them have places.
         self.store(PLACED, tail);
@@ -195,7 +204,7 @@ impl Shared {
     /// is what the caller's transaction reads.
     pub(crate) fn place(
         self: &Arc<Self>,
-        (lock, base): (&WriterLock, &mut LoggedRead),
+        (held, base): (&Held, &mut LoggedRead),
         taken: &mut Taken,
         parts: &[&[u8]],
         until: Instant,
@@ -206,11 +215,11 @@ impl Shared {
             return Ok(None);
         };
         let pages = extents.pages_for(size as u64);
-        let left = taken.left.get_or_insert_with(|| self.segments.reserve());
+        let left = taken.left.get_or_insert_with(|| self.segments.reserve(held));
         let mut first = take(left, pages);
         if first.is_none() {
             let in_use = (&taken.used[..], &left[..]);
-            let Some(new) = self.refill((lock, base), &**extents, in_use, pages, until)? else {
+            let Some(new) = self.refill((held, base), &**extents, in_use, pages, until)? else {
                 return Ok(None);
             };
             first = take(taken.left.insert(new), pages);

@@ -22,6 +22,17 @@ pub(crate) enum Taken {
     OverFromDead,
 }
 
+/// The right to append: its owner holds the writer lock, or is alone with the log. It takes no
+/// memory. What relies on that right takes a reference to it, so that nothing else can call it.
+pub(crate) struct Held(());
+
+impl Held {
+    /// For a process that is alone with the log: no other has it open, or can open it meanwhile.
+    pub(crate) const fn alone() -> Self {
+        Self(())
+    }
+}
+
 const SPINS: u32 = 64;
 /// Yield this often before sleeping: to be woken takes longer than most critical sections.
 const YIELDS: u32 = 5;
@@ -34,14 +45,15 @@ const COURTESY: Duration = Duration::from_micros(60);
 
 /// Take the lock if it is free and no process waits for it.
 #[inline]
-pub(crate) fn try_acquire(segments: &Segments) -> bool {
+pub(crate) fn try_acquire(segments: &Segments) -> Option<Held> {
     let own = segments.space().member();
-    segments.wanted().load(Ordering::Relaxed) == 0
-        && segments.writer().compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    let is_taken = segments.wanted().load(Ordering::Relaxed) == 0
+        && segments.writer().compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    is_taken.then_some(Held(()))
 }
 
 /// Wait for the lock until the deadline, or for ever. `None` when the deadline passed.
-pub(crate) fn acquire(segments: &Segments, deadline: Option<Instant>) -> Option<Taken> {
+pub(crate) fn acquire(segments: &Segments, deadline: Option<Instant>) -> Option<(Taken, Held)> {
     let own = segments.space().member();
     let (word, wanted) = (segments.writer(), segments.wanted());
     let waiting = wanted.load(Ordering::Relaxed);
@@ -57,7 +69,7 @@ pub(crate) fn acquire(segments: &Segments, deadline: Option<Instant>) -> Option<
     loop {
         let Err(owner) = word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) else {
             let _ = wanted.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
-            return Some(Taken::Free);
+            return Some((Taken::Free, Held(())));
         };
         if spins < SPINS + YIELDS {
             if spins < SPINS {
@@ -73,7 +85,7 @@ pub(crate) fn acquire(segments: &Segments, deadline: Option<Instant>) -> Option<
         // ever that a dead process is in the way.
         let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if owner != own && (is_over || pause == PAUSE_MAX) && take_over(segments, word, owner) {
-            return Some(Taken::OverFromDead);
+            return Some((Taken::OverFromDead, Held(())));
         }
         if is_over {
             return None;
@@ -155,9 +167,10 @@ mod tests {
         let segments = Segments::new(Box::new(MemorySpace::new(words_for(1 << 16))), [0; 16]);
         segments.create(0, 0, 0).unwrap();
         segments.writer().store(GONE, Ordering::Relaxed);
-        assert_eq!(acquire(&segments, Some(Instant::now())), Some(Taken::OverFromDead));
-        assert_eq!(acquire(&segments, Some(Instant::now())), None, "it lives");
+        let taken = || acquire(&segments, Some(Instant::now())).map(|(taken, _)| taken);
+        assert_eq!(taken(), Some(Taken::OverFromDead));
+        assert_eq!(taken(), None, "it lives");
         release(&segments);
-        assert_eq!(acquire(&segments, Some(Instant::now())), Some(Taken::Free));
+        assert_eq!(taken(), Some(Taken::Free));
     }
 }

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use crate::catalog::Applied;
 use crate::engine::{EngineError, Extents, Tree, Usage, WriteTxn};
 use crate::wal::checkpoint::Done;
-use crate::wal::engine::{Shared, WriterLock};
+use crate::wal::engine::Shared;
 use crate::wal::extents::{RANGES_MAX, count_of, merged, without};
+use crate::wal::lock::Held;
 use crate::wal::read::LoggedRead;
 use crate::wal::state::applied_of;
 
@@ -79,12 +80,12 @@ impl Shared {
     /// half of the reserve is used, of which this is `left`.
     pub(crate) fn is_reserve_low(&self, left: Option<&[Range<u64>]>) -> bool {
         let ahead = self.ahead();
-        let left = left.map_or_else(|| count_of(&self.segments.reserve()), count_of);
+        let left = left.map_or_else(|| self.segments.reserve_count(), count_of);
         ahead.streams && ahead.new.is_none() && left < ahead.wanted / 2
     }
 
-    /// Pages that were taken ahead, if they are still reserved. The caller holds the writer lock.
-    fn taken_ahead(&self) -> Option<Vec<Range<u64>>> {
+    /// Pages that were taken ahead, if they are still reserved.
+    fn taken_ahead(&self, _held: &Held) -> Option<Vec<Range<u64>>> {
         let (renewals, new) = self.ahead().new.take()?;
         (renewals == self.segments.renewals()).then_some(new)
     }
@@ -101,7 +102,7 @@ impl Shared {
         let renewals = self.segments.renewals();
         let mut new = None;
         let done = self.checkpoint_and((until, until), &mut || true, &mut |txn, _| {
-            let left = count_of(&self.segments.reserve());
+            let left = self.segments.reserve_count();
             let usage = self.tree.usage()?;
             let wanted = self.ahead().begin(pages, &usage, left, disk_room);
             new = take_pages(txn, pages, wanted.saturating_sub(left))?;
@@ -116,12 +117,12 @@ impl Shared {
         done
     }
 
-    /// Reserve pages for more values of this many pages. The caller holds the writer lock, has
-    /// values on `used`, and could still take what is `left`, of which the larger ranges stay in
-    /// the reserve. Returns what it can take now. `None` if that is not possible now.
+    /// Reserve pages for more values of this many pages. The caller has values on `used`, and could
+    /// still take what is `left`, of which the larger ranges stay in the reserve. Returns what it
+    /// can take now. `None` if that is not possible now.
     pub(super) fn refill(
         self: &Arc<Self>,
-        (lock, base): (&WriterLock, &mut LoggedRead),
+        (held, base): (&Held, &mut LoggedRead),
         extents: &dyn Extents,
         (used, left): (&[Range<u64>], &[Range<u64>]),
         pages: u64,
@@ -132,26 +133,26 @@ impl Shared {
             return Ok(None);
         }
         loop {
-            let ahead = self.taken_ahead();
+            let ahead = self.taken_ahead(held);
             if let Some(new) = ahead.filter(|new| new.iter().any(|one| one.end - one.start >= pages)) {
                 let left = merged([left, &new].concat());
-                self.segments.set_reserve(&left);
+                self.segments.set_reserve(held, &left);
                 return Ok(Some(left));
             }
             // The same state, in the newest tree: an older one would keep pages from being used
             // again.
             *base = self.read()?;
             let mut refilled = None;
-            let done = self.checkpoint_within_and(lock, until, &mut |txn, is_all| {
+            let done = self.checkpoint_within_and(held, until, &mut |txn, is_all| {
                 // Nothing but the caller's values is in use when nothing is in the log.
                 if is_all {
-                    refilled = self.renew(txn, (used, left), pages, disk_room)?;
+                    refilled = self.renew((held, txn), (used, left), pages, disk_room)?;
                 }
                 Ok(!is_all || refilled.is_some())
             });
             match done {
                 Ok(Done::Nothing) => break,
-                Ok(Done::Applied(_)) if refilled.is_some() => return Ok(self.begin_use(refilled)),
+                Ok(Done::Applied(_)) if refilled.is_some() => return Ok(self.begin_use(held, refilled)),
                 Ok(Done::Stopped) | Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => {
                     return Ok(None);
                 }
@@ -166,25 +167,25 @@ impl Shared {
         let Some((_lock, mut txn)) = self.begin_tree(until).map_err(EngineError::before_commit)? else {
             return Ok(None);
         };
-        let refilled = match self.renew(&mut *txn, (used, left), pages, disk_room) {
+        let refilled = match self.renew((held, &mut *txn), (used, left), pages, disk_room) {
             Ok(None) | Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => return Ok(None),
             done => done.map_err(EngineError::before_commit)?,
         };
         commit_as_it_is(txn).map_err(EngineError::before_commit)?;
-        Ok(self.begin_use(refilled))
+        Ok(self.begin_use(held, refilled))
     }
 
     /// Free what has been lost of the reserve, and take more pages. Returns what can be taken when
     /// the transaction is committed.
     fn renew(
         &self,
-        txn: &mut dyn WriteTxn,
+        (held, txn): (&Held, &mut dyn WriteTxn),
         (used, left): (&[Range<u64>], &[Range<u64>]),
         pages: u64,
         disk_room: u64,
     ) -> Result<Option<Vec<Range<u64>>>, EngineError> {
-        self.segments.begin_renewal();
-        self.segments.set_has_reserve(true);
+        self.segments.begin_renewal(held);
+        self.segments.set_has_reserve(held, true);
         let usage = self.tree.usage()?;
         let wanted = self.ahead().begin(pages, &usage, count_of(left), disk_room);
         let mut left = largest(left, wanted);
@@ -196,14 +197,14 @@ impl Shared {
     }
 
     /// Have the words name what a commit of the tree has reserved.
-    fn begin_use(&self, refilled: Option<Vec<Range<u64>>>) -> Option<Vec<Range<u64>>> {
-        self.segments.set_reserve(refilled.as_deref().unwrap_or_default());
+    fn begin_use(&self, held: &Held, refilled: Option<Vec<Range<u64>>>) -> Option<Vec<Range<u64>>> {
+        self.segments.set_reserve(held, refilled.as_deref().unwrap_or_default());
         refilled
     }
 
-    /// Free the whole reserve. The caller is alone with the database or holds the writer lock, and
-    /// the tree has everything.
-    pub(crate) fn free_reserve(self: &Arc<Self>, until: Instant) -> Result<(), EngineError> {
+    /// Free the whole reserve, if the tree has everything. A running transaction has values on its
+    /// pages, which only the writer lock keeps away.
+    pub(crate) fn free_reserve(self: &Arc<Self>, held: &Held, until: Instant) -> Result<(), EngineError> {
         if self.segments.extents().is_none() || self.pending() > 0 {
             return Ok(());
         }
@@ -215,10 +216,10 @@ impl Shared {
         if page_txn.reserve()?.is_empty() {
             return Ok(());
         }
-        self.segments.begin_renewal();
+        self.segments.begin_renewal(held);
         free_all_but(&mut *txn, &[])?;
         commit_as_it_is(txn)?;
-        self.segments.set_has_reserve(false);
+        self.segments.set_has_reserve(held, false);
         Ok(())
     }
 
@@ -236,8 +237,8 @@ impl Shared {
         if since.elapsed() < IDLE {
             return Ok(());
         }
-        let Some(_lock) = self.lock(Some(Instant::now()))? else { return Ok(()) };
-        if self.segments.placed() == placed { self.free_reserve(Instant::now()) } else { Ok(()) }
+        let Some(lock) = self.lock(Some(Instant::now()))? else { return Ok(()) };
+        if self.segments.placed() == placed { self.free_reserve(&lock, Instant::now()) } else { Ok(()) }
     }
 
     /// Free the whole reserve, unless a writer or a checkpoint is at work.
@@ -245,8 +246,8 @@ impl Shared {
         if !self.segments.has_reserve() || self.is_unproven.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let Some(_lock) = self.lock(Some(Instant::now()))? else { return Ok(()) };
-        self.free_reserve(Instant::now())
+        let Some(lock) = self.lock(Some(Instant::now()))? else { return Ok(()) };
+        self.free_reserve(&lock, Instant::now())
     }
 }
 

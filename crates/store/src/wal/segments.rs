@@ -47,6 +47,7 @@ use crate::sys::os;
 use crate::wal::budget::Budget;
 #[cfg(test)]
 use crate::wal::death;
+use crate::wal::lock::Held;
 use crate::wal::room::Room;
 use crate::wal::space::Space;
 use crate::wal::sync::Pace;
@@ -244,16 +245,17 @@ impl Segments {
         self.store(SYNCED, position);
         self.store(FAILED, 0);
         self.begin_syncing();
-        self.begin_segment(0, position);
+        let alone = Held::alone();
+        self.begin_segment(&alone, 0, position);
         // As unique as a salt, so that no other log has it.
         self.store(TOKEN, self.load(Self::head_at(0) + 1));
-        self.publish(position, sequence);
+        self.publish(&alone, position, sequence);
         self.word(0).store(MAGIC, Ordering::Release);
         Ok(())
     }
 
     /// Begin a segment anew: its old content holds no valid WAL record from now on.
-    pub(crate) fn begin_segment(&self, segment: usize, begin: u64) {
+    pub(crate) fn begin_segment(&self, _held: &Held, segment: usize, begin: u64) {
         let at = Self::head_at(segment);
         // A new salt each time, even if a power cut took the previous header. Otherwise the old
         // content could continue the new chain if the same commits were made again.
@@ -269,7 +271,7 @@ impl Segments {
 
     /// Clear a segment's head: its old content must not continue another segment that ends where
     /// this one began.
-    pub(crate) fn forget_segment(&self, segment: usize) {
+    pub(crate) fn forget_segment(&self, _held: &Held, segment: usize) {
         let at = Self::head_at(segment);
         self.store(at + 1, 0);
         fence(Ordering::Release);
@@ -487,7 +489,7 @@ impl Segments {
     }
 
     /// [W1] Acknowledge what was written up to a position.
-    pub(crate) fn publish(&self, tail: u64, sequence: u64) {
+    pub(crate) fn publish(&self, _held: &Held, tail: u64, sequence: u64) {
         // A release store as well: a syncing process reads `tail` alone.
         Self::step();
         self.word(TAIL).store(tail, Ordering::Release);
@@ -513,7 +515,7 @@ impl Segments {
         (self.word(ACTIVE).load(Ordering::Acquire) & 1) as usize
     }
 
-    pub(crate) fn set_active(&self, segment: usize) {
+    pub(crate) fn set_active(&self, _held: &Held, segment: usize) {
         Self::step();
         self.word(ACTIVE).store(segment as u64, Ordering::Release);
     }
@@ -524,7 +526,7 @@ impl Segments {
         self.load(FOUND) != 0
     }
 
-    pub(crate) fn set_found(&self, has_found: bool) {
+    pub(crate) fn set_found(&self, _held: &Held, has_found: bool) {
         self.store(FOUND, u64::from(has_found));
     }
 

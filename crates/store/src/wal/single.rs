@@ -11,7 +11,7 @@ use crate::engine::{AtOnce, Choice, Choose, EngineError, HashedKey};
 use crate::wal::checkpoint::wal_record_size_max;
 use crate::wal::engine::{LoggedEngine, Shared};
 use crate::wal::extents;
-use crate::wal::lock;
+use crate::wal::lock::{self, Held};
 use crate::wal::memtable::MemtableSlot;
 use crate::wal::record::{self, Change};
 use crate::wal::segments::Segments;
@@ -21,7 +21,7 @@ use crate::wal::state::State;
 const SPARE_SIZE_MAX: usize = 1 << 20;
 
 /// Holds the writer lock for the change of one row.
-struct WriterLockGuard<'a>(&'a Segments);
+struct WriterLockGuard<'a>(&'a Segments, Held);
 
 impl Drop for WriterLockGuard<'_> {
     fn drop(&mut self) {
@@ -43,11 +43,9 @@ impl LoggedEngine {
             return Ok(AtOnce::Unable);
         }
         self.shared.check_sound()?;
-        if !lock::try_acquire(&self.shared.segments) {
-            return Ok(AtOnce::Unable);
-        }
-        let _held = WriterLockGuard(&self.shared.segments);
-        self.shared.change_row(key, known, choose)
+        let Some(held) = lock::try_acquire(&self.shared.segments) else { return Ok(AtOnce::Unable) };
+        let guard = WriterLockGuard(&self.shared.segments, held);
+        self.shared.change_row(&guard.1, key, known, choose)
     }
 
     /// See [`crate::engine::Engine::show_row`].
@@ -71,10 +69,11 @@ impl LoggedEngine {
 }
 
 impl Shared {
-    /// Change a row. The caller holds the writer lock.
+    /// Change a row.
     #[inline]
     fn change_row(
         &self,
+        held: &Held,
         key: HashedKey<'_>,
         known: u64,
         choose: &mut Choose<'_>,
@@ -104,7 +103,7 @@ impl Shared {
                 if was_there != (choice == Choice::Put) {
                     record::count_first(&mut bytes, &mut change);
                 }
-                self.append_row(&mut state, (place, used), &mut bytes, &change)
+                self.append_row(held, &mut state, (place, used), &mut bytes, &change)
             }
             None => Ok(AtOnce::Unable),
         };
@@ -118,6 +117,7 @@ impl Shared {
     #[inline]
     fn append_row(
         &self,
+        held: &Held,
         state: &mut State,
         (place, used): (MemtableSlot, u64),
         bytes: &mut Vec<u8>,
@@ -133,7 +133,7 @@ impl Shared {
         {
             return Ok(AtOnce::Unable);
         }
-        match state.append_one(segments, place, bytes, change) {
+        match state.append_one((segments, held), place, bytes, change) {
             Ok(()) => Ok(AtOnce::Done(())),
             // Nothing was done, and a transaction can make room.
             Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => Ok(AtOnce::Unable),

@@ -9,6 +9,7 @@ use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::{Contents, Engine, EngineError, HashedKey, Parked, ReadTxn, Tree};
 use crate::sys::grown_bytes::Pen;
 use crate::wal::extents::Taken;
+use crate::wal::lock::Held;
 use crate::wal::memtable::{Memtable, MemtableSlot};
 use crate::wal::record::{self, Change};
 use crate::wal::segments::{SegmentHead, Segments};
@@ -45,12 +46,17 @@ impl Placed {
 
     /// Write a WAL record after the last one, and acknowledge it.
     #[inline]
-    fn publish(&mut self, segments: &Segments, bytes: &[u8], check: u64) -> Result<(), EngineError> {
+    fn publish(
+        &mut self,
+        (segments, held): (&Segments, &Held),
+        bytes: &[u8],
+        check: u64,
+    ) -> Result<(), EngineError> {
         segments.write(self.segment, self.head, self.end, bytes).map_err(EngineError::of_system)?;
         self.end += bytes.len() as u64;
         self.chain = check;
         self.sequence += 1;
-        segments.publish(self.end, self.sequence);
+        segments.publish(held, self.end, self.sequence);
         Ok(())
     }
 }
@@ -376,12 +382,11 @@ impl State {
         Ok(true)
     }
 
-    /// Append a WAL record and add it to the memtable. The caller holds the writer lock and has
-    /// checked for room.
+    /// Append a WAL record and add it to the memtable. The caller has checked for room.
     pub(crate) fn append(
         &mut self,
         tree: &dyn Engine,
-        segments: &Segments,
+        (segments, held): (&Segments, &Held),
         write_batch: &mut WriteBatch,
         taken: &Taken,
     ) -> Result<(), EngineError> {
@@ -389,12 +394,12 @@ impl State {
         let placed = self.place_to_append(tree, segments)?;
         placed.memtable.reserve(write_batch.size(), write_batch.count_of_changes())?;
         if let Some(left) = taken.left() {
-            segments.note_taken(left, placed.end + write_batch.size() as u64);
+            segments.note_taken(held, left, placed.end + write_batch.size() as u64);
         }
         let sequence = placed.sequence + 1;
         let (bytes, check) = write_batch.finish(sequence, placed.chain);
         let begin = placed.end;
-        placed.publish(segments, bytes, check)?;
+        placed.publish((segments, held), bytes, check)?;
         segments.begin_sync(begin, placed.end);
         placed.memtable.add_made(
             &mut placed.pen,
@@ -430,7 +435,7 @@ impl State {
     #[inline]
     pub(crate) fn append_one(
         &mut self,
-        segments: &Segments,
+        (segments, held): (&Segments, &Held),
         place: MemtableSlot,
         bytes: &mut Vec<u8>,
         change: &Change,
@@ -440,7 +445,7 @@ impl State {
         };
         placed.memtable.reserve(bytes.len(), 1)?;
         let check = record::finish(bytes, 1, placed.sequence + 1, placed.chain);
-        placed.publish(segments, bytes, check)?;
+        placed.publish((segments, held), bytes, check)?;
         placed.memtable.add_at(&mut placed.pen, place, placed.sequence, bytes, change);
         Ok(())
     }

@@ -59,7 +59,7 @@ impl LoggedWrite {
         patience: Duration,
     ) -> Result<Self, EngineError> {
         shared.check_sound()?;
-        let (base, write_batch) = shared.read_to_write()?;
+        let (base, write_batch) = shared.read_to_write(&lock)?;
         Ok(Self::new(shared, lock, (base, write_batch), patience))
     }
 
@@ -215,9 +215,9 @@ impl LoggedWrite {
             segments.check_room_of_bulk(txn.file_size()?).map_err(EngineError::of_system)?;
         }
         txn.commit_as(applied)?;
-        segments.begin_segment(segments.active(), applied.position);
+        segments.begin_segment(&self.lock, segments.active(), applied.position);
         segments.set_applied(applied.position);
-        segments.publish(applied.position, applied.sequence);
+        segments.publish(&self.lock, applied.position, applied.sequence);
         segments.fit_to(&*self.shared.tree);
         Ok(())
     }
@@ -262,7 +262,8 @@ impl LoggedWrite {
 
     fn append(&mut self) -> Result<(), EngineError> {
         let mut state = self.shared.state();
-        state.append(&*self.shared.tree, &self.shared.segments, &mut self.write_batch, &self.taken)?;
+        let log = (&self.shared.segments, &*self.lock);
+        state.append(&*self.shared.tree, log, &mut self.write_batch, &self.taken)?;
         let new = self.new_batch();
         state.give_write_batch(std::mem::replace(&mut self.write_batch, new));
         Ok(())
@@ -290,7 +291,7 @@ impl LoggedWrite {
             return Ok(false);
         }
         let until = in_a_while(self.patience);
-        let held = (&self.lock, &mut self.base);
+        let held = (&*self.lock, &mut self.base);
         let Some(place) = self.shared.place(held, &mut self.taken, parts, until)? else {
             return Ok(false);
         };
@@ -304,7 +305,7 @@ impl LoggedWrite {
         let until = in_a_while(self.patience);
         if matches!(error, EngineError::DiskFull(_)) {
             // The check that failed did not know how much room the tree's file has.
-            self.shared.learn_room(until)?;
+            self.shared.learn_room(&self.lock, until)?;
             match self.append() {
                 Err(EngineError::DiskFull(_)) => {}
                 done => return done,
@@ -322,7 +323,7 @@ impl LoggedWrite {
         }
         // The old snapshot keeps the memtables of both segments.
         self.base = self.shared.read()?;
-        self.shared.learn_room(until)?;
+        self.shared.learn_room(&self.lock, until)?;
         self.append()
     }
 }
