@@ -292,6 +292,11 @@ pub enum StoreError {
     TransactionFailed,
     /// Savepoints were used in an impossible order.
     NoSuchSavepoint,
+    /// An error of the program itself, which says nothing about the file.
+    Misuse {
+        /// What it has done.
+        what: &'static str,
+    },
     /// A log lies beside a file that was to be copied and verified.
     LogBeside {
         /// The log.
@@ -367,6 +372,10 @@ pub enum StoreError {
 impl StoreError {
     /// The store's error for an engine's error in the database at `path`.
     pub(crate) fn from_engine(path: &str, error: EngineError) -> Self {
+        let corrupt = |place: String, what: &str| {
+            let (path, what) = (path.to_owned(), what.to_owned());
+            Self::Corrupt { path, place, what, is_open: true }
+        };
         let path = path.to_owned();
         match error {
             EngineError::DiskFull(source) => Self::DiskFull { path, source },
@@ -374,14 +383,8 @@ impl StoreError {
             EngineError::MapTooSmall { reserved } => Self::MapTooSmall { path, reserved },
             EngineError::NoMemory(what) => Self::NoMemory { what },
             EngineError::ReadersFull { slots } => Self::TooManyReaders { path, slots },
-            EngineError::Damaged { what, .. } => {
-                let (place, what) = ("its pages".to_owned(), what.to_owned());
-                Self::Corrupt { path, place, what, is_open: true }
-            }
-            EngineError::BadPage { page, what } => {
-                let (place, what) = (format!("page {page}"), what.to_owned());
-                Self::Corrupt { path, place, what, is_open: true }
-            }
+            EngineError::Damaged { what, .. } => corrupt("its pages".to_owned(), what),
+            EngineError::BadPage { page, what } => corrupt(format!("page {page}"), what),
             EngineError::SyncFailed(source) => Self::SyncFailed { path, source },
             EngineError::ForeignLog(what) => Self::ForeignLog { path, what: what.to_owned() },
             EngineError::NewerLog { found, newest } => Self::NewerFormat { path, found, newest },
@@ -394,10 +397,7 @@ impl StoreError {
                 Self::Busy { path, wanted: Wanted::File, holders, waited: Some(waited) }
             }
             EngineError::TransactionTooLarge => Self::TransactionTooLarge { path },
-            EngineError::Misuse(what) => {
-                let (place, what) = ("the engine".to_owned(), what.to_owned());
-                Self::Corrupt { path, place, what, is_open: true }
-            }
+            EngineError::Misuse(what) => Self::Misuse { what },
             EngineError::WrongThread => Self::WrongThread,
             EngineError::Forked => Self::Forked { what: "snapshot or transaction" },
             EngineError::Unsupported(what) => Self::Unsupported { what },
@@ -520,6 +520,7 @@ impl StoreError {
             Self::Forked { what } => write!(out, "this {what} belongs to the parent process"),
             Self::WrongThread => write!(out, "a transaction belongs to the thread that began it"),
             Self::TransactionFailed => write!(out, "{FAILED}"),
+            Self::Misuse { what } => write!(out, "an error of pellucid itself, not of the file: {what}"),
             Self::NoSuchSavepoint => write!(out, "the savepoint was released or rolled back before"),
             Self::LogBeside { path } => write!(out, "'{path}' may hold commits that a copy would lack"),
             Self::ForeignLog { path, what } => write!(out, "'{path}' cannot be used: {what}"),
@@ -568,6 +569,7 @@ impl StoreError {
             Self::NoSuchBlob { .. } => "read the record again",
             Self::Corrupt { is_open: true, .. } => "run check, and restore a backup",
             Self::Corrupt { .. } | Self::Truncated { .. } => "restore a backup",
+            Self::Misuse { .. } => "roll the transaction back, and report it as a bug",
             Self::LogUnwritten { .. } => "open it with mode 'r' to read what is whole, or restore a backup",
             Self::AccessDenied { is_readable: true, .. } => "open it with mode 'r' to read it",
             Self::BesideDenied { .. } => {

@@ -125,6 +125,13 @@ impl Pair {
                 }
                 self.is_batch = !self.is_batch;
             }
+            17 if !self.is_batch => {
+                self.transaction.clear(table).unwrap();
+                rows.clear();
+            }
+            18 if !self.is_batch && self.tables[place].1 => {
+                self.transaction.rebuild_index(table, "0", &mut |_, _| true).unwrap();
+            }
             _ => {
                 let words: Vec<_> = (0..chance.below(3)).map(|_| word(chance.below(9))).collect();
                 let text = [words.join(" "), pad[..chance.below(pad.len())].to_owned()].join(" ");
@@ -174,6 +181,59 @@ fn gathered_rows_are_those_that_single_puts_make() {
             check_rows(&store, *table, rows, if *is_indexed { &definitions } else { &[] });
         }
         assert!(scratch.names().iter().all(|name| name.starts_with("g.pel")), "{:?}", scratch.names());
+    }
+}
+
+#[test]
+fn what_reads_after_a_savepoint_of_its_own_finds_the_rows_that_the_savepoint_has_gathered() {
+    const COUNT: usize = 600;
+    type Work = fn(&mut Transaction, TableId);
+    let works: [(&str, bool, &[&str], Work); 5] = [
+        ("clear", false, &["0"], |transaction, table| transaction.clear(table).unwrap()),
+        ("drop_table", false, &[], |transaction, _| transaction.drop_table("t").unwrap()),
+        ("create_index", true, &["0", "*"], |transaction, table| {
+            transaction.create_index(table, "*", "*", false, &mut |_, _| true).unwrap();
+        }),
+        ("drop_index", true, &[], |transaction, table| {
+            transaction.drop_index(table, "0", &mut || true).unwrap();
+        }),
+        ("rebuild_index", true, &["0"], |transaction, table| {
+            transaction.rebuild_index(table, "0", &mut |_, _| true).unwrap();
+        }),
+    ];
+    for (name, keeps, definitions, work) in works {
+        let scratch = Scratch::new();
+        let store = Store::open(scratch.path("g.pel"), &options()).unwrap();
+        let mut rows = Rows::new();
+        let (table, other) = write(&store, |transaction| {
+            let tables = ["t", "other"].map(|name| transaction.create_table(name).unwrap());
+            transaction.create_index(tables[0], "0", "0", false, &mut |_, _| true).unwrap();
+            for number in 0..COUNT {
+                let (key, text) = (key(&format!("{number:04}")), word(number));
+                transaction.put(tables[0], &key, &[], &record(&text), &[]).unwrap();
+                rows.insert(key, (Vec::new(), text));
+            }
+            (tables[0], tables[1])
+        });
+        let mut transaction = store.begin(WAIT).unwrap();
+        for number in (0..4).rev() {
+            let (key, text) = (key(&format!("{number:04}")), word(7_000 + number));
+            transaction.put_later(other, &key, &[], &record("other"), &[]).unwrap();
+            transaction.put_later(table, &key, &[], &record(&text), &[]).unwrap();
+            rows.insert(key, (Vec::new(), text));
+        }
+        // The savepoint of the work gathers what the write batch has.
+        transaction.settle_rows().unwrap();
+        work(&mut transaction, table);
+        transaction.commit().unwrap();
+        if name == "drop_table" {
+            assert_eq!(store.snapshot().unwrap().table("t").unwrap(), None);
+        } else {
+            check_rows(&store, table, if keeps { &rows } else { const { &Rows::new() } }, definitions);
+        }
+        assert_eq!(store.snapshot().unwrap().count(other).unwrap(), 4, "{name}");
+        let findings = store.check().unwrap();
+        assert!(findings.iter().all(|finding| finding.what.contains("of the spelling")), "{findings:?}");
     }
 }
 

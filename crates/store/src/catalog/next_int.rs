@@ -167,6 +167,9 @@ impl Transaction {
     /// # Errors
     /// When the catalog or the row with the greatest number is damaged.
     pub fn next_int(&mut self, table: TableId) -> Result<Option<i64>, StoreError> {
+        if self.is_unsettled() {
+            self.settle_rows()?;
+        }
         let mark = self.int_mark(table)?;
         next_int(mark, |range, reverse| self.with_first(table, range, reverse, row_behind))
     }

@@ -102,7 +102,8 @@ impl Transaction {
         work: impl FnOnce(&mut Self) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let savepoint = self.savepoint()?;
-        match work(self) {
+        // A savepoint may begin to gather rows, those of the write batch included, and `work` reads.
+        match self.settle_rows().and_then(|()| work(self)) {
             Ok(()) => self.release(savepoint),
             Err(error) => {
                 self.rollback_to(savepoint)?;
@@ -256,6 +257,7 @@ impl Transaction {
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<(), StoreError> {
         let old = self.index(table, name)?;
+        self.settle_rows()?;
         let total = self.count(table)?;
         self.or_nothing(|transaction| {
             let mut clock = Clock::new();

@@ -216,7 +216,7 @@ impl Transaction {
         }
     }
 
-    /// The engine's transaction, to read rows.
+    /// The engine's transaction, to read rows. The caller has settled them (`settle_rows`).
     fn rows(&self) -> Result<&dyn WriteTxn, StoreError> {
         let write = self.reader()?;
         if self.load.is_pending() {

@@ -12,6 +12,7 @@ use crate::catalog::cell::{CHECK_SIZE, Cell, check_alone, check_of, write_head};
 use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long};
 use crate::engine::{Direction, HashedKey, Start, Tree};
 use crate::error::StoreError;
+use crate::index::all_indexes;
 use crate::txn::scan::Row;
 
 /// The head of a stored row, apart from its key.
@@ -244,8 +245,17 @@ impl Transaction {
             Some(cell) => {
                 Ok(Some(RowHead { blobs: cell.blobs().collect(), spelling: cell.spelling.to_vec() }))
             }
-            None => Err(StoreError::KeyCollision { table: table.0.to_string() }),
+            None => Err(self.collision(table)),
         }
+    }
+
+    /// The error for a long key with the same hash as another one of the table, or of the index.
+    #[cold]
+    fn collision(&self, id: TableId) -> StoreError {
+        let indexes = self.reader().map(|reader| all_indexes(reader).unwrap_or_default());
+        let index = indexes.unwrap_or_default().into_iter().find(|info| info.id == id);
+        let table = self.table_name(index.map_or(id, |info| info.table));
+        StoreError::KeyCollision { table }
     }
 
     /// Append a row above all others. False, and nothing is written, if it is not above them, or if
@@ -278,7 +288,7 @@ impl Transaction {
         if let Some(tail) = &self.tail {
             return Ok(row_key > &tail[..]);
         }
-        let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| self.database.error(error))?;
+        let mut cursor = self.rows()?.cursor(Tree::Rows).map_err(|error| self.database.error(error))?;
         let last = cursor.start(Start::Edge, Direction::Reverse).and_then(|()| cursor.step());
         let last = last.map_err(|error| self.database.error(error))?;
         let tail = last.map_or_else(Vec::new, |(row_key, _)| row_key.to_vec());
@@ -389,5 +399,45 @@ impl Transaction {
             deleted.map_err(|error| self.failed(error))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Store;
+    use crate::engine::EngineError;
+
+    #[test]
+    fn a_long_key_with_the_hash_of_another_is_refused_with_the_name_of_its_table() {
+        let store = Store::memory().unwrap();
+        let mut transaction = store.begin(Duration::ZERO).unwrap();
+        let table = transaction.create_table("people").unwrap();
+        let long = |letter: u8| vec![letter; 3000];
+        let row_key = RowKey::new(table, &long(b'a'), transaction.database.key_size_max);
+        // What another key with the same hash would have left there.
+        let mut cell = Vec::new();
+        write_head(&mut cell, &[], &[Prefix::of(table).as_bytes(), &long(b'b')].concat(), &[]);
+        let check = check_of(row_key.as_bytes(), &cell, b"record").to_le_bytes();
+        transaction
+            .writer()
+            .unwrap()
+            .put(Tree::Rows, row_key.as_bytes(), &[&cell, &b"record"[..], &check])
+            .unwrap();
+        let refused = transaction.put(table, &long(b'a'), &[], b"record", &[]).unwrap_err();
+        assert!(matches!(&refused, StoreError::KeyCollision { table } if table == "people"), "{refused}");
+        assert!(refused.to_string().contains("table 'people'"), "{refused}");
+        assert!(!transaction.delete(table, &long(b'a')).unwrap());
+    }
+
+    #[test]
+    fn an_error_of_the_program_is_not_called_damage() {
+        let store = Store::memory().unwrap();
+        let mut transaction = store.begin(Duration::ZERO).unwrap();
+        let error = transaction.failed(EngineError::Misuse("a find came too late")).to_string();
+        assert!(error.contains("an error of pellucid itself") && error.contains("a find came too late"));
+        assert!(!error.contains("damaged") && !error.contains("backup"), "{error}");
     }
 }

@@ -160,6 +160,7 @@ impl Transaction {
     /// # Errors
     /// As `clear`; `Stopped`, and then nothing is deleted.
     pub fn clear_while(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+        self.settle_rows()?;
         if self.count(table)? <= CLEAR_CHUNK as u64 {
             // Too quick to stop, unless an index has many entries for each row.
             self.keep_next_int_of_all(table)?;
@@ -313,7 +314,7 @@ impl Transaction {
     /// Whether every row in the tree belongs to one of these tables and indexes.
     fn are_only_tables(&self, ids: &[TableId]) -> Result<bool, StoreError> {
         let database = &self.database;
-        let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+        let mut cursor = self.rows()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
         let mut behind: Option<Vec<u8>> = None;
         loop {
             let start = behind.as_ref().map_or(Start::Edge, |behind| Start::At(behind));
@@ -336,7 +337,7 @@ impl Transaction {
         let (mut row_keys, mut blobs) = (Vec::new(), Vec::new());
         {
             let database = &self.database;
-            let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+            let mut cursor = self.rows()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
             cursor
                 .start(Start::At(prefix.as_bytes()), Direction::Forward)
                 .map_err(|error| database.error(error))?;
