@@ -505,9 +505,7 @@ impl StoreError {
             Self::TooLarge { size } => {
                 write!(out, "{size} bytes, where a record with its key may have 4,294,967,295")
             }
-            Self::KeyCollision { table } => {
-                write!(out, "a key of table '{table}' has the same hash as another long key there")
-            }
+            Self::KeyCollision { table } => write!(out, "two long keys of '{table}' have one hash"),
             Self::Shape(source) => write!(out, "{source}"),
             Self::NoSuchBlob { id } => {
                 write!(out, "large value {id} is gone: its record was changed or deleted meanwhile")

@@ -102,7 +102,7 @@ impl Transaction {
         work: impl FnOnce(&mut Self) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let savepoint = self.savepoint()?;
-        // A savepoint may begin to gather rows, those of the write batch included, and `work` reads.
+        // A savepoint may begin to gather rows, those of the write batch included. `work` reads.
         match self.settle_rows().and_then(|()| work(self)) {
             Ok(()) => self.release(savepoint),
             Err(error) => {

@@ -173,10 +173,10 @@ fn find_end(
 }
 
 /// [W6] Set tail and sequence to the end of the chain after a writer died.
-pub(crate) fn recover(segments: &Segments, held: &Held, applied: Applied) -> Result<(), EngineError> {
+pub(crate) fn recover(segments: &Segments, own: &Held, applied: Applied) -> Result<(), EngineError> {
     if let Some((segment, chain)) = find_end(segments, applied, false)? {
-        segments.set_active(held, segment);
-        segments.publish(held, chain.end, chain.sequence);
+        segments.set_active(own, segment);
+        segments.publish(own, chain.end, chain.sequence);
         return Ok(());
     }
     let active = segments.active();
@@ -193,9 +193,9 @@ pub(crate) fn recover(segments: &Segments, held: &Held, applied: Applied) -> Res
         // The segment ends before the position that a bulk commit applied, or the writer died
         // between two stores of the head. An active segment is only begun anew when the tree has
         // everything.
-        Some(_) | None => segments.begin_segment(held, active, applied.position),
+        Some(_) | None => segments.begin_segment(own, active, applied.position),
     }
-    segments.publish(held, applied.position, applied.sequence);
+    segments.publish(own, applied.position, applied.sequence);
     Ok(())
 }
 

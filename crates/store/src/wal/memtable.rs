@@ -9,15 +9,14 @@
 //! They catch up from the list of versions, in the order in which these were added. So a writer
 //! only appends a version and its hash index slot, and takes no lock.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::blob::BLOB_ADDRESS_REMAINDER;
 use crate::catalog::row_key::{self, TableId};
-use crate::engine::{Direction, EngineError, Extents, HashedKey, Tree};
+use crate::engine::{Direction, EngineError, Entry, Extents, HashedKey, Tree};
 use crate::sys::block::LINE;
 use crate::sys::grown_bytes::{GAP, Pen, Pinned};
 use crate::sys::latch::{Latch, LatchGuard};
@@ -27,6 +26,7 @@ use crate::wal::extents::Place;
 use crate::wal::key_order::sort_by_key;
 use crate::wal::newest::Newest;
 use crate::wal::record::{self, Change};
+use crate::wal::tombstones::{Bounds, Covered, KeyOrder};
 
 /// What a memtable or write batch says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +96,9 @@ struct OfTree {
     all: Vec<u32>,
     replaced: Vec<u32>,
     /// The newest version of each key, in key order, of the first `ordered_count` versions.
-    ordered: BTreeMap<Box<[u8]>, u32>,
+    ordered: KeyOrder<u32>,
     ordered_count: usize,
+    covered: Covered,
 }
 
 /// No version.
@@ -410,8 +411,7 @@ impl Memtable {
         let mut index = self.index();
         let Some(of_tree) = index.trees.get_mut(tree.index()) else { return false };
         self.order(of_tree);
-        let ordered = &of_tree.ordered;
-        let mut take = |newest: u32| {
+        let take = |newest: u32| {
             if let Some((_, said)) = self.said(newest, sequence)
                 && let Some((_, key)) = key_of(&self.versions, newest)
             {
@@ -419,15 +419,69 @@ impl Memtable {
             }
             out.len() < limit
         };
-        let is_end = match direction {
-            Direction::Forward => {
-                ordered.range::<[u8], _>((bound, Bound::Unbounded)).all(|(_, newest)| take(*newest))
-            }
-            Direction::Reverse => {
-                ordered.range::<[u8], _>((Bound::Unbounded, bound)).rev().all(|(_, newest)| take(*newest))
-            }
+        !of_tree.ordered.walk(bounds_from(bound, direction), direction, take)
+    }
+
+    /// The first key after `bound`, in walking order, that has a value in the version of this
+    /// sequence number, whatever has been deleted before it.
+    pub(crate) fn first_live(
+        &self,
+        tree: Tree,
+        bound: Bound<&[u8]>,
+        direction: Direction,
+        sequence: u64,
+    ) -> Option<Entry<'_>> {
+        /// Changes since that version, after which the keys that are live now say nothing of it.
+        const UNSEEN_MAX: usize = 64;
+        let mut index = self.index();
+        let of_tree = index.trees.get_mut(tree.index())?;
+        self.order(of_tree);
+        let see = |version: u32| {
+            let (_, said) = self.said(version, sequence)?;
+            Some((self.key(version), said.value()?))
         };
-        !is_end
+        let bounds = bounds_from(bound, direction);
+        let is_unseen = |version: &u32| {
+            version_at(&self.versions, *version).is_some_and(|(head, _)| head.sequence > sequence)
+        };
+        let unseen = of_tree.all.iter().rev().copied().take_while(is_unseen).take(UNSEEN_MAX + 1);
+        let unseen: Vec<u32> = unseen.collect();
+        if unseen.len() > UNSEEN_MAX {
+            return of_tree.ordered.first(bounds, direction, see);
+        }
+        let live = of_tree.ordered.first_live(bounds, direction, |version| self.is_deleted(version), see);
+        // What was deleted since is live in that version.
+        let deleted = unseen.into_iter().filter_map(see).filter(|(key, _)| bounds.contains(*key));
+        let all = deleted.chain(live);
+        match direction {
+            Direction::Forward => all.min_by_key(|(key, _)| *key),
+            Direction::Reverse => all.max_by_key(|(key, _)| *key),
+        }
+    }
+
+    fn is_deleted(&self, version: u32) -> bool {
+        version_at(&self.versions, version).is_some_and(|(head, _)| head.flags & DELETED != 0)
+    }
+
+    /// Where a walk goes on below the memtable. `None`: where it is.
+    pub(crate) fn behind_covered(
+        &self,
+        tree: Tree,
+        place: &[u8],
+        direction: Direction,
+        sequence: u64,
+    ) -> Option<Vec<u8>> {
+        let index = self.index.lock();
+        let covered = &index.trees.get(tree.index())?.covered;
+        covered.behind(place, direction, sequence).map(<[u8]>::to_vec)
+    }
+
+    /// Note that the memtable has a version up to this one of each key from `start` to `end` that
+    /// is below it.
+    pub(crate) fn cover(&self, tree: Tree, start: &[u8], end: &[u8], sequence: u64) {
+        if let Some(of_tree) = self.index.lock().trees.get_mut(tree.index()) {
+            of_tree.covered.add(start, end, sequence);
+        }
     }
 
     /// Every key of each tree with its newest version, in key order, for a checkpoint.
@@ -456,16 +510,10 @@ impl Memtable {
         let new = of_tree.all.get(of_tree.ordered_count..).unwrap_or_default();
         if new.len() >= MANY.max(of_tree.ordered_count) {
             let sorted = self.sorted(of_tree.newest_as_they_came()).into_iter();
-            of_tree.ordered = sorted.map(|version| (Box::from(self.key(version)), version)).collect();
+            of_tree.ordered = KeyOrder::of(sorted.map(|version| (Box::from(self.key(version)), version)));
         } else {
             for version in new {
-                let key = self.key(*version);
-                match of_tree.ordered.get_mut(key) {
-                    Some(newest) => *newest = *version,
-                    None => {
-                        of_tree.ordered.insert(key.into(), *version);
-                    }
-                }
+                of_tree.ordered.set(self.key(*version), *version, self.is_deleted(*version));
             }
         }
         of_tree.ordered_count = of_tree.all.len();
@@ -494,6 +542,14 @@ impl Memtable {
             }
             version = head.older;
         }
+    }
+}
+
+/// The keys of a walk that begins at a bound.
+fn bounds_from(bound: Bound<&[u8]>, direction: Direction) -> Bounds<'_> {
+    match direction {
+        Direction::Forward => (bound, Bound::Unbounded),
+        Direction::Reverse => (Bound::Unbounded, bound),
     }
 }
 
@@ -593,199 +649,4 @@ fn short_hash(tree: Tree, hash: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use super::*;
-
-    fn put((memtable, pen): &mut (Memtable, Pen), sequence: u64, tree: Tree, key: &[u8], is_counted: bool) {
-        let mut bytes = record::begin(64);
-        let mut change = record::push_put(&mut bytes, tree, key, &[b"value ", &sequence.to_le_bytes()]);
-        if is_counted {
-            record::count_first(&mut bytes, &mut change);
-        }
-        let (place, _) = memtable.look_hashed(tree, key, hash_of(tree, key));
-        memtable.add_at(pen, place, sequence, &bytes, &change);
-    }
-
-    #[test]
-    fn a_checkpoint_gets_every_key_once_and_in_order() {
-        // Keys that sorting by the eight bytes after the shared prefix may get wrong: keys that
-        // end within those bytes or before them, that go on after them, that hold zeros, and keys
-        // of another tree.
-        let tails: [&[u8]; 9] =
-            [b"", b"\0", b"\0\0", b"a", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"abcdefgz", b"\xff"];
-        for shared in [&b""[..], b"k", b"shared by all of them "] {
-            let mut memtable = Memtable::new();
-            let mut expected = BTreeMap::new();
-            for (sequence, tail) in (1..).zip(tails.iter().rev().chain(&tails[3..6])) {
-                let key = [shared, tail].concat();
-                put(&mut memtable, sequence, Tree::Rows, &key, false);
-                put(&mut memtable, sequence, Tree::Meta, b"another tree's", false);
-                expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
-            }
-            for (tree, sayings) in memtable.0.all() {
-                let found = sayings.map(|(key, said)| (key.to_vec(), said.value().unwrap().to_vec()));
-                match tree {
-                    Tree::Rows => assert!(found.eq(expected.clone()), "after {shared:?}"),
-                    Tree::Meta => assert_eq!(found.count(), 1),
-                    Tree::Blobs => assert_eq!(found.count(), 0),
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_was_replaced_is_left_out_whether_it_is_little_or_much() {
-        for (keys, puts) in [(100_u64, 100_u64), (100, 101), (100, 150), (100, 1000), (3, 1000)] {
-            let mut memtable = Memtable::new();
-            let mut expected = BTreeMap::new();
-            for sequence in 1..=puts {
-                let key = (sequence * 7 % keys).to_be_bytes();
-                put(&mut memtable, sequence, Tree::Rows, &key, false);
-                expected.insert(key.to_vec(), sequence);
-            }
-            let memtable = memtable.0;
-            let versions = memtable.index().trees[Tree::Rows.index()].newest_as_they_came();
-            assert!(versions.is_sorted());
-            let key_and_sequence = |version| {
-                let (head, key) = key_of(&memtable.versions, version).unwrap();
-                (key.to_vec(), head.sequence)
-            };
-            assert_eq!(versions.len(), expected.len());
-            assert!(versions.into_iter().map(key_and_sequence).collect::<BTreeMap<_, _>>() == expected);
-        }
-    }
-
-    #[test]
-    fn a_walk_over_many_keys_is_one_over_few() {
-        // Walks in between: some bring keys in order one by one, others all at once. Some keys get
-        // new versions before that, some after.
-        for steps in [&[100_u64, 20_000][..], &[10_000, 300, 10_000], &[20_000], &[5_000, 5_000, 5_000]] {
-            let (mut memtable, mut expected, mut sequence) = (Memtable::new(), BTreeMap::new(), 0);
-            for count in steps {
-                for _ in 0..*count {
-                    sequence += 1;
-                    let number = (sequence % 9_000_u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                    let key = number.to_be_bytes();
-                    put(&mut memtable, sequence, Tree::Rows, &key, false);
-                    expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
-                }
-                put(&mut memtable, sequence, Tree::Meta, b"another tree's", false);
-                let (mut found, mut sayings, mut behind) = (Vec::new(), Vec::new(), Bound::Unbounded);
-                while memtable.0.walk(Tree::Rows, behind, Direction::Forward, sequence, 1000, &mut sayings) {
-                    behind = Bound::Excluded(sayings[sayings.len() - 1].0);
-                    found.append(&mut sayings);
-                }
-                found.append(&mut sayings);
-                let values = |(key, said): Saying<'_>| (key.to_vec(), said.value().unwrap().to_vec());
-                assert!(
-                    found
-                        .into_iter()
-                        .map(values)
-                        .eq(expected.clone().into_iter().map(|(k, v)| (k.to_vec(), v)))
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn what_no_writer_of_ours_makes_is_found_all_the_same() {
-        let (memtable, mut pen) = Memtable::new();
-        for (sequence, key) in (1..).zip([&b"odd"[..], b"", b"12345678", b"123456789"]) {
-            let mut bytes = record::begin(0);
-            let value = [sequence as u8; 2000];
-            record::push_put(&mut bytes, Tree::Blobs, key, &[&value]);
-            record::finish(&mut bytes, 1, sequence, 0);
-            memtable.add(&mut pen, sequence, &bytes);
-            let (_, said) = memtable.find_numbered(Tree::Blobs, key, sequence).unwrap();
-            assert_eq!(said, Said::Value(&value[..]));
-        }
-    }
-
-    #[test]
-    fn readers_without_a_lock_see_their_version_while_somebody_adds() {
-        const KEYS: u64 = 400;
-        const GROUPS: u64 = 40_000;
-        let ((memtable, mut pen), published) = (Memtable::new(), AtomicU64::new(0));
-        let (memtable, published) = (&memtable, &published);
-        let is_deleted = |sequence: u64| sequence.is_multiple_of(7);
-        let value = |sequence: u64| sequence.to_le_bytes().repeat(1 + (sequence % 5) as usize);
-        // Each WAL record writes the next key in turn, so the last one that wrote a key, up to any
-        // WAL record, follows from its number.
-        let last = |key: u64, until: u64| until.checked_sub((until + KEYS - key) % KEYS).filter(|at| *at > 0);
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                for sequence in 1..=GROUPS {
-                    let (mut bytes, key) = (record::begin(0), (sequence % KEYS).to_be_bytes());
-                    if is_deleted(sequence) {
-                        record::push_delete(&mut bytes, Tree::Rows, &key);
-                    } else {
-                        record::push_put(&mut bytes, Tree::Rows, &key, &[&value(sequence)]);
-                    }
-                    record::finish(&mut bytes, 1, sequence, 0);
-                    memtable.add(&mut pen, sequence, &bytes);
-                    published.store(sequence, Ordering::Release);
-                }
-            });
-            let read = |step: usize| {
-                let mut newest = 0;
-                while newest < GROUPS {
-                    newest = published.load(Ordering::Acquire);
-                    for until in [newest, newest / 2, newest.saturating_sub(KEYS + 3)] {
-                        for key in (0..KEYS).step_by(step) {
-                            let found = memtable.find_numbered(Tree::Rows, &key.to_be_bytes(), until);
-                            let Some(at) = last(key, until) else {
-                                assert!(found.is_none(), "{key} up to {until}");
-                                continue;
-                            };
-                            let (number, said) = found.unwrap();
-                            assert_eq!(number, at, "{key} up to {until}");
-                            assert_eq!(said.value(), (!is_deleted(at)).then(|| value(at)).as_deref());
-                        }
-                        let mut sayings = Vec::new();
-                        let more = memtable.walk(
-                            Tree::Rows,
-                            Bound::Unbounded,
-                            Direction::Forward,
-                            until,
-                            500,
-                            &mut sayings,
-                        );
-                        assert!(!more);
-                        let keys = (0..KEYS).filter(|key| last(*key, until).is_some());
-                        assert!(
-                            sayings
-                                .iter()
-                                .map(|(key, _)| key.to_vec())
-                                .eq(keys.map(|key| key.to_be_bytes().to_vec()))
-                        );
-                    }
-                }
-            };
-            scope.spawn(move || read(7));
-            read(11);
-        });
-    }
-
-    #[test]
-    fn rows_are_counted_up_to_each_wal_record() {
-        let mut memtable = Memtable::new();
-        let mut totals = vec![0];
-        // Runs of one and of many, with WAL records in between that count nothing or rows of
-        // another table.
-        for sequence in 1..60_u64 {
-            let counts = sequence % 7 != 0 && !(20..25).contains(&sequence);
-            let table = if sequence % 5 == 0 { 4 } else { 3 };
-            put(&mut memtable, sequence, Tree::Rows, &[table, sequence as u8], counts);
-            totals.push(totals[totals.len() - 1] + i64::from(counts && table == 3));
-        }
-        for (behind, before) in totals.iter().enumerate() {
-            for (until, total) in totals.iter().enumerate().skip(behind) {
-                assert_eq!(memtable.0.counted(TableId(3), behind as u64, until as u64), total - before);
-            }
-        }
-        assert_eq!(memtable.0.counted(TableId(5), 0, 60), 0);
-    }
-}
+mod tests;

@@ -31,6 +31,7 @@ mod single;
 mod space;
 mod state;
 mod sync;
+mod tombstones;
 mod write;
 mod write_batch;
 

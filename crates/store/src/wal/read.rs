@@ -3,7 +3,6 @@
 //! [R1] It sees the memtables' newest versions up to its sequence number, then the tree.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::catalog::row_key::TableId;
@@ -13,8 +12,8 @@ use crate::engine::{
 };
 use crate::sys::memory;
 use crate::wal::history;
-use crate::wal::memtable::{Memtable, Said, Saying};
-use crate::wal::merge::{MergedCursor, Over};
+use crate::wal::memtable::{Memtable, Said};
+use crate::wal::merge::{MergedCursor, Over, first_of};
 use crate::wal::state::State;
 use crate::wal::write_batch::WriteBatch;
 
@@ -89,9 +88,7 @@ impl LoggedRead {
         Ok(more)
     }
 
-    /// The first entry of a walk over memtables and tree, with a write batch over both. A cursor
-    /// would fetch several keys from each memtable and a page from the tree; this fetches one from
-    /// each.
+    /// The first entry of a walk over memtables and tree, with a write batch over both.
     pub(crate) fn first_under<'t>(
         &'t self,
         tree: Tree,
@@ -99,67 +96,33 @@ impl LoggedRead {
         direction: Direction,
         write_batch: Option<&'t WriteBatch>,
     ) -> Result<Option<Entry<'t>>, EngineError> {
-        const TRIES: usize = 8;
-        if write_batch.is_none() && self.memtables.iter().all(Option::is_none) {
-            return self.tree.first_from(tree, start, direction);
-        }
-        let mut behind: Option<&'t [u8]> = None;
-        for _ in 0..TRIES {
-            let (bound, place) = match (behind, start, direction) {
-                (Some(key), _, Direction::Forward) => (Bound::Excluded(key), Some([key, b"\0"].concat())),
-                (Some(key), _, Direction::Reverse) => (Bound::Excluded(key), Some(key.to_vec())),
-                (None, Start::Edge, _) => (Bound::Unbounded, None),
-                (None, Start::At(key), Direction::Forward) => (Bound::Included(key), None),
-                (None, Start::At(key), Direction::Reverse) => (Bound::Excluded(key), None),
-            };
-            let from = place.as_deref().map_or(start, Start::At);
-            let below = self.tree.first_from(tree, from, direction)?;
-            let mut best: Option<Saying<'t>> = below.map(|(key, value)| (key, Said::Value(value)));
-            // From the lowest source up: of equal keys the upper source holds.
-            let memtables = self.memtables.iter().flatten().rev();
-            let memtables = memtables.map(|memtable| Over::Memtable(memtable, self.sequence));
-            let mut said = Vec::with_capacity(1);
-            for over in memtables.chain(write_batch.map(Over::WriteBatch)) {
-                said.clear();
-                over.walk(tree, bound, direction, 1, &mut said);
-                let Some(head) = said.first().copied() else { continue };
-                let is_first = best.is_none_or(|(key, _)| match direction {
-                    Direction::Forward => head.0 <= key,
-                    Direction::Reverse => head.0 >= key,
-                });
-                if is_first {
-                    best = Some(head);
-                }
-            }
-            match best {
-                None => return Ok(None),
-                Some((key, Said::Value(value) | Said::Placed(_, value))) => return Ok(Some((key, value))),
-                Some((key, Said::Deleted)) => behind = Some(key),
-            }
-        }
-        // Many keys are deleted here: use a cursor.
-        let mut cursor = self.cursor_under(tree, write_batch.map(Over::WriteBatch))?;
-        cursor.start(start, direction)?;
-        cursor.step()
+        first_of(&self.overs(write_batch), &*self.tree, tree, start, direction)
     }
 
-    /// A cursor over memtables and tree, with `over` above both.
+    /// What lies over the tree, newest first.
+    fn overs<'t>(&'t self, write_batch: Option<&'t WriteBatch>) -> Vec<Over<'t>> {
+        let memtables = self.memtables.iter().flatten();
+        let memtables = memtables.map(|memtable| Over::Memtable(memtable, self.sequence));
+        write_batch.map(Over::WriteBatch).into_iter().chain(memtables).collect()
+    }
+
+    /// A cursor over memtables and tree, with a write batch above both.
     pub(crate) fn cursor_under<'t>(
         &'t self,
         tree: Tree,
-        over: Option<Over<'t>>,
+        write_batch: Option<&'t WriteBatch>,
     ) -> Result<Box<dyn Cursor<'t> + 't>, EngineError> {
         // Sorting the keys of the memtables takes about as much memory again.
         let size = self.memtables.iter().flatten().map(|memtable| memtable.size()).sum();
         if size > 0 {
             memory::check_room(size, "the order of the last commits")?;
         }
-        let below = self.tree.cursor(tree)?;
-        let memtables =
-            self.memtables.iter().flatten().map(|memtable| Over::Memtable(memtable, self.sequence));
-        let overs: Vec<Over<'t>> = over.into_iter().chain(memtables).collect();
+        let overs = self.overs(write_batch);
         // [R5] Without any source over it, the walk is the tree's own.
-        Ok(if overs.is_empty() { below } else { Box::new(MergedCursor::new(tree, overs, below)) })
+        if overs.is_empty() {
+            return self.tree.cursor(tree);
+        }
+        Ok(Box::new(MergedCursor::new(tree, overs, &*self.tree)?))
     }
 }
 

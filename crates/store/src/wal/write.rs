@@ -19,7 +19,6 @@ use crate::wal::checkpoint::{
 };
 use crate::wal::engine::{Shared, WriterLock};
 use crate::wal::extents::{Place, SIZE_MIN, Taken};
-use crate::wal::merge::Over;
 use crate::wal::read::LoggedRead;
 use crate::wal::recording::Recording;
 use crate::wal::write_batch::WriteBatch;
@@ -362,8 +361,8 @@ impl Contents for LoggedWrite {
         if let Some(txn) = &self.bulk {
             return txn.cursor(tree);
         }
-        let over = if self.write_batch.is_empty() { None } else { Some(Over::WriteBatch(&self.write_batch)) };
-        self.base.cursor_under(tree, over)
+        let write_batch = if self.write_batch.is_empty() { None } else { Some(&self.write_batch) };
+        self.base.cursor_under(tree, write_batch)
     }
 
     fn first_from(

@@ -8,15 +8,15 @@
 //! row more or less. As long as that holds for all changes, the entries are counted (`record.rs`)
 //! and the row counts are not written to the catalog.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Direction, Extents, HashedKey, TakeRow, Tree};
+use crate::engine::{self, Direction, Extents, HashedKey, TakeRow, Tree};
 use crate::sys::short::is_same;
 use crate::wal::extents::Place;
 use crate::wal::memtable::{Said, Saying};
 use crate::wal::record::{self, Change};
+use crate::wal::tombstones::{Covered, KeyOrder};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -70,8 +70,9 @@ struct Newest {
 /// The newest entries in order, by the tree's number and the key, of the first `count` changes.
 #[derive(Default)]
 struct Ordered {
-    newest: BTreeMap<Box<[u8]>, usize>,
+    newest: KeyOrder<usize>,
     count: usize,
+    covered: Covered,
 }
 
 impl WriteBatch {
@@ -191,7 +192,7 @@ impl WriteBatch {
     fn ordered(&self) -> MutexGuard<'_, Ordered> {
         let mut ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
         for (number, change) in self.changes.iter().enumerate().skip(ordered.count) {
-            ordered.newest.insert(indexed(change.tree, self.key(change)), number);
+            ordered.newest.set(&indexed(change.tree, self.key(change)), number, change.value.is_none());
         }
         ordered.count = self.changes.len();
         ordered
@@ -231,29 +232,45 @@ impl WriteBatch {
             self.walk_few(tree, bound, direction, out);
             return false;
         }
-        let edge = |edge: Bound<&[u8]>, unbounded: Bound<Box<[u8]>>| match edge {
-            Bound::Included(key) => Bound::Included(indexed(tree, key)),
-            Bound::Excluded(key) => Bound::Excluded(indexed(tree, key)),
-            Bound::Unbounded => unbounded,
-        };
-        let first = Bound::Included(Box::from([tree as u8]));
-        let end = Bound::Excluded(Box::from([tree as u8 + 1]));
-        let mut take = |number: &usize| {
-            if let Some(change) = self.changes.get(*number) {
+        let take = |number: usize| {
+            if let Some(change) = self.changes.get(number) {
                 out.push((self.key(change), self.said(change)));
             }
             out.len() < limit
         };
-        let ordered = self.ordered();
-        let is_end = match direction {
-            Direction::Forward => {
-                ordered.newest.range((edge(bound, first), end)).all(|(_, number)| take(number))
-            }
-            Direction::Reverse => {
-                ordered.newest.range((first, edge(bound, end))).rev().all(|(_, number)| take(number))
-            }
-        };
-        !is_end
+        let (start, end) = indexed_from(tree, bound, direction);
+        !self.ordered().newest.walk((as_slice(&start), as_slice(&end)), direction, take)
+    }
+
+    /// See [`crate::wal::memtable::Memtable::first_live`].
+    pub(crate) fn first_live(
+        &self,
+        tree: Tree,
+        bound: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Option<engine::Entry<'_>> {
+        if self.changes.len() <= FEW {
+            let mut sayings = Vec::new();
+            self.walk_few(tree, bound, direction, &mut sayings);
+            return sayings.into_iter().find_map(value_of);
+        }
+        let change = |number: usize| self.changes.get(number);
+        let is_deleted = |number| change(number).is_none_or(|change| change.value.is_none());
+        let see = |number| change(number).and_then(|change| value_of((self.key(change), self.said(change))));
+        let (start, end) = indexed_from(tree, bound, direction);
+        self.ordered().newest.first_live((as_slice(&start), as_slice(&end)), direction, is_deleted, see)
+    }
+
+    /// See [`crate::wal::memtable::Memtable::behind_covered`].
+    pub(crate) fn behind_covered(&self, tree: Tree, place: &[u8], direction: Direction) -> Option<Vec<u8>> {
+        let ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
+        let behind = ordered.covered.behind(&indexed(tree, place), direction, 0)?;
+        behind.get(1..).map(<[u8]>::to_vec)
+    }
+
+    /// See [`crate::wal::memtable::Memtable::cover`].
+    pub(crate) fn cover(&self, tree: Tree, start: &[u8], end: &[u8]) {
+        self.ordered().covered.add(&indexed(tree, start), &indexed(tree, end), 0);
     }
 
     fn walk_few<'a>(
@@ -408,6 +425,33 @@ impl WriteBatch {
             None => Said::Deleted,
         }
     }
+}
+
+/// A bound in the ordered index.
+type OwnBound = Bound<Box<[u8]>>;
+
+/// The keys of a tree from a bound on, in walking order, as the ordered index has them.
+fn indexed_from(tree: Tree, bound: Bound<&[u8]>, direction: Direction) -> (OwnBound, OwnBound) {
+    let edge = |unbounded: OwnBound| match bound {
+        Bound::Included(key) => Bound::Included(indexed(tree, key)),
+        Bound::Excluded(key) => Bound::Excluded(indexed(tree, key)),
+        Bound::Unbounded => unbounded,
+    };
+    let first = Bound::Included(Box::from([tree as u8]));
+    let end = Bound::Excluded(Box::from([tree as u8 + 1]));
+    match direction {
+        Direction::Forward => (edge(first), end),
+        Direction::Reverse => (first, edge(end)),
+    }
+}
+
+/// A key and its value, unless it is deleted.
+fn value_of((key, said): Saying<'_>) -> Option<engine::Entry<'_>> {
+    Some((key, said.value()?))
+}
+
+fn as_slice(bound: &OwnBound) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &**key)
 }
 
 fn indexed(tree: Tree, key: &[u8]) -> Box<[u8]> {

@@ -428,7 +428,7 @@ mod tests {
             .unwrap();
         let refused = transaction.put(table, &long(b'a'), &[], b"record", &[]).unwrap_err();
         assert!(matches!(&refused, StoreError::KeyCollision { table } if table == "people"), "{refused}");
-        assert!(refused.to_string().contains("table 'people'"), "{refused}");
+        assert!(refused.to_string().contains("'people'"), "{refused}");
         assert!(!transaction.delete(table, &long(b'a')).unwrap());
     }
 
