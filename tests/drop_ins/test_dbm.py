@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pellucid
 import pytest
 from pellucid import dbm
@@ -227,3 +228,21 @@ def test_importing_pellucid_imports_no_drop_in() -> None:
     code = f"import sys, pellucid; print([name for name in {wanted} if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+class Text(str): ...
+
+
+class Raw(bytes): ...
+
+
+@pytest.mark.parametrize("key", [Text("a"), np.str_("a"), np.bytes_(b"a"), Raw(b"a")], ids=type)
+def test_a_subclass_of_str_or_bytes_is_its_bytes_as_a_key_of_dbm(path: Path, key: Any) -> None:
+    with dbm.open(path, "c") as db:
+        db[b"a"] = b"1"
+        assert key in db
+        assert db[key] == db.get(key) == b"1"
+        db[key] = b"2"
+        assert db.keys() == [b"a"]
+        del db[key]
+        assert len(db) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import gc
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pellucid
 import pytest
 from pellucid import F, dbm, shelve
@@ -234,3 +236,26 @@ def test_two_processes_write_and_one_of_them_is_killed(path: Path) -> None:
                 assert value == {"name": name, "number": number, "odd": range(number)}
         assert len(shelf) == acknowledged + count
         assert shelf.database.check() == []
+
+
+class Text(str): ...
+
+
+class Kind(str, enum.Enum):
+    A = "a"
+
+
+@pytest.mark.parametrize("key", [Text("a"), np.str_("a"), Kind.A], ids=lambda key: type(key).__name__)
+@pytest.mark.parametrize("writeback", [False, True])
+def test_a_subclass_of_str_is_its_text_as_a_key(path: Path, key: str, writeback: bool) -> None:
+    with shelve.open(path, writeback=writeback) as shelf:
+        shelf["a"] = 1
+        assert key in shelf
+        assert shelf[key] == shelf.get(key) == 1
+        shelf[key] = 2
+    with shelve.open(path, writeback=writeback) as shelf:
+        assert [(type(name), value) for name, value in shelf.items()] == [(str, 2)]
+        assert shelf.pop(key) == 2
+        shelf[key] = 3
+        del shelf[key]
+        assert dict(shelf) == {}

@@ -27,6 +27,7 @@ mod expression;
 #[allow(unsafe_code, reason = "raw CPython slots: the loops of users run through here")]
 mod hot;
 mod index;
+mod not_keys;
 mod numpy;
 mod open;
 mod progress;
@@ -120,6 +121,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     table::rows::install(py);
     table::slots::install(py);
     add_server(module)?;
+    values::equal::refuse_with(not_keys::refuse);
     values::home::install([&table::home::Calls, &server::calls::ServerCalls]);
     values::alloc::install_tracked::<Record>(py)?;
     values::alloc::install_tracked::<RecordList>(py)?;

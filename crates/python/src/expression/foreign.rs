@@ -12,7 +12,7 @@ use pyo3::types::{PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTi
 
 use crate::errors;
 use crate::hot::modules;
-use crate::values::dates;
+use crate::values::{dates, equal};
 
 /// The converted scalar.
 pub enum Foreign<'py> {
@@ -128,10 +128,12 @@ fn of_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Foreign<'py>>> {
     match &*kind {
         "M" | "m" => of_moment(&numpy, object, &dtype, kind == "M").map(Some),
         "b" | "i" | "u" | "f" | "U" | "S" => {
-            let item = object.call_method0("item")?;
+            let item = match equal::number_of_numpy(object)? {
+                Some(number) => number,
+                None => object.call_method0("item")?,
+            };
             // A float with more digits than Python's differs from the converted one.
-            let is_same = kind != "f" || item.eq(object)? || item.ne(&item)?;
-            if item.is_instance(&numpy.getattr("generic")?)? || !is_same {
+            if kind == "f" && item.ne(object)? && item.eq(&item)? {
                 return Err(refused(object, "no number of Python's equals it"));
             }
             Ok(Some(Foreign::Object(item)))

@@ -17,7 +17,7 @@ use crate::expression::handle::Expression;
 use crate::expression::method;
 use crate::query::spec::refuse_aggregate;
 use crate::signals::is_interrupted;
-use crate::values::{bytes, path};
+use crate::values::{bytes, equal, path};
 
 /// The node of an `Expression` object.
 ///
@@ -155,7 +155,7 @@ fn literal_of_own(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         done => return done,
     };
     // No record has an instance of a subclass of str or int, but it may have an equal value.
-    if let Some(value) = base_of(object)? {
+    if let Some(value) = value_of_base(object)? {
         return Ok(value);
     }
     if !object.is_callable() {
@@ -188,20 +188,14 @@ fn elements_of(tuple: &Bound<'_, PyTuple>) -> PyResult<Option<Vec<Value>>> {
     elements.into_iter().map(value).collect::<PyResult<_>>().map(Some)
 }
 
-/// The number, text or bytes of an instance of a subclass.
-fn base_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
-    let py = object.py();
-    let base = if let Ok(text) = object.cast::<PyString>() {
-        let Ok(text) = text.to_str() else { return Ok(None) };
-        PyString::new(py, text).into_any()
-    } else if object.is_instance_of::<PyInt>() {
-        py.get_type::<PyInt>().call_method1("__add__", (object, 0))?
-    } else if let Ok(number) = object.cast::<PyFloat>() {
-        PyFloat::new(py, number.value()).into_any()
-    } else if let Ok(bytes) = object.cast::<PyBytes>() {
-        PyBytes::new(py, bytes.as_bytes()).into_any()
-    } else {
-        return Ok(None);
+/// The value of an instance of a subclass of a number, text or bytes, or of a tuple of such.
+fn value_of_base(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    let base = match equal::base_of(object)? {
+        Some(base) => base,
+        None => match equal::plain_key(object)? {
+            Some(plain) => plain,
+            None => return Ok(None),
+        },
     };
     match plain(&base) {
         Some(value) => Ok(Some(value)),

@@ -20,7 +20,7 @@ use crate::values::home::Home;
 use crate::values::large::{Large, Reference};
 use crate::values::node::is_dict;
 use crate::values::row::Row;
-use crate::values::{path, row_errors};
+use crate::values::{equal, path, row_errors};
 
 /// `table.buffer(key, path)`.
 ///
@@ -137,7 +137,8 @@ fn step_of(step: &Bound<'_, PyAny>, place: &Container) -> PyResult<Option<OwnedS
     if is_dict(place.kind) {
         return path::field_step(step);
     }
-    let Ok(index) = step.cast::<PyInt>() else { return Ok(None) };
+    let plain = equal::plain_key(step)?;
+    let Ok(index) = plain.as_ref().unwrap_or(step).cast::<PyInt>() else { return Ok(None) };
     // An int that does not fit is too large for any list.
     let Ok(index) = index.extract::<i64>() else { return Ok(None) };
     Ok(Some(OwnedStep::Index(index)))

@@ -24,7 +24,7 @@ use crate::values::handles::Record;
 use crate::values::names::{Names, Source};
 use crate::values::node::{Node, is_dict};
 use crate::values::row::Row;
-use crate::values::{path, row_errors};
+use crate::values::{path, record, row_errors};
 
 /// The action at the end of a path; values are indexes into the encoded values beside it.
 #[derive(Clone, Copy)]
@@ -354,7 +354,7 @@ pub fn set_field(
     value: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = record.py();
-    let Some(step) = path::field_step(key)? else {
+    let Some(step) = record::step_to(record, key)? else {
         return Err(errors::raise(
             py,
             "UnsupportedValue",
@@ -373,10 +373,10 @@ pub fn set_field(
 /// `del rec[key]`.
 pub fn delete_field(record: &Bound<'_, Record>, key: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = record.py();
-    if crate::values::record::get_item(record, key)?.is_none() {
+    if record::get_item(record, key)?.is_none() {
         return Err(errors::missing(key));
     }
-    let Some(step) = path::field_step(key)? else { return Err(errors::missing(key)) };
+    let Some(step) = record::step_to(record, key)? else { return Err(errors::missing(key)) };
     change(py, &record.get().node, Some(step), Action::Delete, &[])
 }
 

@@ -11,7 +11,7 @@ use crate::errors;
 use crate::hot::gil::{self, GilCell};
 use crate::hot::modules::{is_instance_of, loaded};
 use crate::hot::text;
-use crate::values::dates;
+use crate::values::{dates, equal};
 use pellucid_record::calendar::ordinal_of;
 
 /// A key in the form that the store takes.
@@ -176,6 +176,16 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
             return Ok(());
         }
     }
+    equal::refuse(object)?;
+    if let Some(plain) = equal::plain_of(object)? {
+        return push(encoder, &plain);
+    }
+    refuse(no_key(object)?)
+}
+
+/// Why an object of another class is no key, and what to use instead.
+#[cold]
+fn no_key(object: &Bound<'_, PyAny>) -> PyResult<String> {
     // With its module, since NumPy's bool is not Python's.
     let kind = object.get_type().fully_qualified_name()?;
     let kind = kind.to_str()?;
@@ -200,7 +210,7 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
     } else {
         ""
     };
-    refuse(format!(
+    Ok(format!(
         "is of type {kind}; keys are str, bytes, int, float, bool, None, date, datetime, UUID, Decimal and tuples of \
          these{instead}"
     ))

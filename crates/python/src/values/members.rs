@@ -9,15 +9,15 @@ use pellucid_record::layout::{Kind, tag};
 use pellucid_record::shape::Shapes;
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
-use crate::values::bytes;
 use crate::values::encode::{Manner, Outcome, Reason, fail};
 use crate::values::hooks::PicklePolicy;
+use crate::values::{bytes, equal};
 
 const UNHASHABLE: &str = "is stored as a dict, list or set, and could not be a key or a member when it is read \
                           again; use a str, a number or a plain tuple";
-const SAME: &str = "is stored as the same key or member as another one beside it, and one of the two would be \
+/// Why two keys or members beside each other are refused.
+pub const SAME: &str = "is stored as the same key or member as another one beside it, and one of the two would be \
                     lost; make their values differ";
 
 /// Refuses objects that would not be hashable when read back, and objects that would be equal.
@@ -26,7 +26,7 @@ pub fn check(
     manner: Manner,
     members: &[Bound<'_, PyAny>],
 ) -> Result<(), (usize, Box<crate::values::encode::Failure>)> {
-    if members.iter().all(is_plain) {
+    if members.iter().all(equal::is_plain) {
         return Ok(());
     }
     let mut seen = std::collections::HashSet::with_capacity(members.len());
@@ -46,16 +46,6 @@ pub fn check(
         }
     }
     Ok(())
-}
-
-/// Whether objects of this class have equal stored forms exactly if they are equal.
-fn is_plain(member: &Bound<'_, PyAny>) -> bool {
-    member.is_exact_instance_of::<PyString>()
-        || member.is_exact_instance_of::<PyInt>()
-        || member.is_exact_instance_of::<PyFloat>()
-        || member.is_exact_instance_of::<PyBool>()
-        || member.is_exact_instance_of::<PyBytes>()
-        || member.is_none()
 }
 
 /// The canonical bytes of a key's record; None if it cannot be a key.

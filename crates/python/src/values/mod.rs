@@ -18,6 +18,7 @@ pub mod dates;
 pub mod decode;
 pub mod dicts;
 pub mod encode;
+pub mod equal;
 pub mod field;
 pub mod functions;
 pub mod handles;

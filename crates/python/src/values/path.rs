@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::errors;
+use crate::values::equal::is_plain;
+use crate::values::{bytes, equal};
 
 /// Splits a path into steps: `"address.city"` at its dots; a tuple is taken as it is.
 ///
@@ -84,15 +86,31 @@ fn refuse_steps(path: &str) -> PyResult<()> {
 ///
 /// # Errors
 /// What the key's own code raises; `TypeError` for an object that no dict can have as a key, such
-/// as a list.
+/// as a list, and for one that only looks like a key.
 pub fn field_step(key: &Bound<'_, PyAny>) -> PyResult<Option<OwnedStep>> {
     if let Ok(name) = key.cast_exact::<PyString>()
         && let Ok(name) = name.to_str()
     {
         return Ok(Some(OwnedStep::Field(name.into())));
     }
+    if is_plain(key) {
+        return step_as_stored(key);
+    }
+    equal::refuse(key)?;
     key.hash()?;
-    Ok(crate::values::bytes::key_record(key)?.map(|key| OwnedStep::Key(key.into_boxed_slice())))
+    match equal::plain_key(key)? {
+        Some(plain) => field_step(&plain),
+        None => step_as_stored(key),
+    }
+}
+
+/// As `field_step`, for a key that keeps its class. A record that was written for a shelf, or by
+/// an earlier version, may have such a key.
+///
+/// # Errors
+/// What the key's own code raises.
+pub fn step_as_stored(key: &Bound<'_, PyAny>) -> PyResult<Option<OwnedStep>> {
+    Ok(bytes::key_record(key)?.map(|key| OwnedStep::Key(key.into_boxed_slice())))
 }
 
 /// A path as a person reads it: `['a'][3]`.
@@ -103,8 +121,7 @@ pub fn show(py: Python<'_>, steps: &[OwnedStep]) -> String {
             OwnedStep::Field(name) => format!("[{name:?}]"),
             OwnedStep::Index(index) => format!("[{index}]"),
             OwnedStep::Key(key) => {
-                let key =
-                    crate::values::bytes::key_object(py, key).and_then(|key| Ok(key.repr()?.to_string()));
+                let key = bytes::key_object(py, key).and_then(|key| Ok(key.repr()?.to_string()));
                 format!("[{}]", key.unwrap_or_else(|_| "?".to_owned()))
             }
         })

@@ -15,6 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::errors;
 use crate::hot::gil::GilValue;
 use crate::hot::modules;
+use crate::values::equal::is_plain;
 use crate::values::handles::Record;
 use crate::values::names::ShapeNames;
 use crate::values::reading::{Held, Reading};
@@ -54,12 +55,34 @@ pub fn get_item<'py>(
     let node = &record.get().node;
     node.check_open(py)?;
     // Before the place is looked up, since the key's own code may change the record.
-    let Some(step) = path::field_step(key)? else { return Ok(None) };
+    let Some(step) = step_to(record, key)? else { return Ok(None) };
     let place = node.container(py)?;
     let reading = Reading::new(&node.row);
     match field::slot_at(py, &node.row, reading.bytes(), &place, &step)? {
         Some(slot) => decode::handle(record.as_any(), &reading, slot, || step).map(Some),
         None => Ok(None),
+    }
+}
+
+/// The step to the field of a key, or to where it would be; None if no record can have such a key.
+///
+/// # Errors
+/// As [`path::field_step`].
+pub fn step_to(record: &Bound<'_, Record>, key: &Bound<'_, PyAny>) -> PyResult<Option<OwnedStep>> {
+    let step = path::field_step(key)?;
+    if is_plain(key) {
+        return Ok(step);
+    }
+    let Some(as_stored) = path::step_as_stored(key)? else { return Ok(step) };
+    let node = &record.get().node;
+    let place = node.container(record.py())?;
+    let reading = Reading::new(&node.row);
+    let has = |step| -> PyResult<bool> {
+        Ok(field::slot_at(record.py(), &node.row, reading.bytes(), &place, step)?.is_some())
+    };
+    match step {
+        Some(step) if has(&step)? || !has(&as_stored)? => Ok(Some(step)),
+        _ => Ok(Some(as_stored)),
     }
 }
 
@@ -419,7 +442,7 @@ impl FieldIterator {
         };
         // What makes a value may run Python code, which may ask for the next one.
         self.next.set(Some(walker));
-        let step = if key.is_exact_instance_of::<PyString>() { None } else { path::field_step(&key)? };
+        let step = if key.is_exact_instance_of::<PyString>() { None } else { path::step_as_stored(&key)? };
         let name = || OwnedStep::Field(key.extract::<&str>().unwrap_or_default().into());
         let value = decode::handle(record.as_any(), &reading, slot, || step.unwrap_or_else(name))?;
         Ok(Some(match self.shows {

@@ -11,12 +11,13 @@ use pellucid_record::layout::{ENVELOPE_SHAPE_COUNT_MAX, Kind};
 use pellucid_record::shape::{Shape, Sighting};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 
 use crate::counters;
 use crate::hot::item::{Held, Item, Object, simple};
-use crate::values::encode::{APART_SIZE_MIN, Encoding, Mark, Outcome, PROVISIONAL_ID, Target};
+use crate::values::encode::{APART_SIZE_MIN, Encoding, Mark, Outcome, PROVISIONAL_ID, Reason, Target, fail};
 use crate::values::names::{Names, ShapeNames, is_same_name};
+use crate::values::{equal, members};
 
 /// Dicts with more items than this are not gathered.
 const FEW: usize = 24;
@@ -94,6 +95,15 @@ impl<'py> Encoding<'_, 'py> {
         // SAFETY: an exact dict, live during the call.
         unsafe {
             self.see(dict)?;
+            self.dict_seen(dict, depth)
+        }
+    }
+
+    /// As `dict`, for one that was noted and counted already.
+    #[inline]
+    unsafe fn dict_seen(&mut self, dict: Object, depth: u32) -> Outcome {
+        // SAFETY: an exact dict, live during the call.
+        unsafe {
             let count = (*dict.cast::<ffi::PyDictObject>()).ma_used as usize;
             if count == 0 {
                 self.encoder.begin(Kind::Keyed, 0, 0)?;
@@ -429,17 +439,57 @@ impl<'py> Encoding<'_, 'py> {
     }
 
     unsafe fn keyed(&mut self, dict: Object, count: usize, depth: u32) -> Outcome {
-        // SAFETY: an exact dict; no code runs before all keys are held.
-        let keys = unsafe {
-            let mut keys = Vec::with_capacity(count);
-            let mut item = Item::before_first();
+        // SAFETY: an exact dict; no code runs before all items are held.
+        let keys = unsafe { self.keys_of(dict, count) };
+        if self.manner.is_exact || keys.iter().all(equal::is_plain) {
+            // SAFETY: as promised by the caller.
+            return unsafe { self.keyed_as_is(dict, &keys, depth) };
+        }
+        // SAFETY: a live dict; nothing has run since its keys were gathered.
+        let dict = unsafe { Bound::from_borrowed_ptr(self.py, dict).cast_into_unchecked::<PyDict>() };
+        let values: Vec<_> = dict.values().iter().collect();
+        let plain = keys.iter().map(|key| Ok(equal::plain_key(key)?.unwrap_or_else(|| key.clone())));
+        let plain = plain.collect::<PyResult<Vec<_>>>()?;
+        if plain.iter().zip(&keys).all(|(plain, key)| plain.is(key)) {
+            // SAFETY: as promised by the caller.
+            return unsafe { self.keyed_as_is(dict.as_ptr(), &keys, depth) };
+        }
+        let made = PyDict::new(self.py);
+        for (key, value) in plain.iter().zip(values) {
+            if made.contains(key)? {
+                return fail(Reason::Member(key.clone().unbind(), members::SAME));
+            }
+            made.set_item(key, value)?;
+        }
+        // SAFETY: an exact dict of our own, held during the call.
+        unsafe {
+            if plain.iter().all(PyAnyMethods::is_exact_instance_of::<PyString>) {
+                return self.dict_seen(made.as_ptr(), depth);
+            }
+            self.keyed_as_is(made.as_ptr(), &plain, depth)
+        }
+    }
+
+    /// The keys of a dict.
+    ///
+    /// # Safety
+    /// `dict` is a live exact dict.
+    unsafe fn keys_of(&self, dict: Object, count: usize) -> Vec<Bound<'py, PyAny>> {
+        let mut keys = Vec::with_capacity(count);
+        let mut item = Item::before_first();
+        // SAFETY: as promised by the caller; what the dict holds is live.
+        unsafe {
             while item.advance(dict) {
                 keys.push(Bound::from_borrowed_ptr(self.py, item.key));
             }
-            keys
-        };
-        self.check_members(&keys)?;
-        self.encoder.begin(Kind::Keyed, count as u32 * 2, 0)?;
+        }
+        keys
+    }
+
+    /// Writes a dict as a keyed map, with its keys as they are.
+    unsafe fn keyed_as_is(&mut self, dict: Object, keys: &[Bound<'py, PyAny>], depth: u32) -> Outcome {
+        self.check_members(keys)?;
+        self.encoder.begin(Kind::Keyed, keys.len() as u32 * 2, 0)?;
         let mut item = Item::before_first();
         // SAFETY: as in `shaped`; keys of other types may run user code, so both are held.
         unsafe {
