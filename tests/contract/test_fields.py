@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import fractions
 from typing import Any
 
 import pellucid
@@ -92,3 +93,28 @@ def test_what_is_no_path_is_refused_by_all(rows: Any, where: Any) -> None:
     for function in (rows.sum, rows.min, rows.max, rows.mean, rows.column):
         with pytest.raises(TypeError, match="path"):
             function(where)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2**63, -(2**63 - 1), 0.5],
+        [-(2**63 - 1), 0.5, 2**63],
+        [2**200, 0.5, -(2**200), 2**64, -(2**64) + 1],
+        [2**1000, 1e-300, -(2**1000)],
+        [-(2**70), 2**53 + 1, 0.5, 0.5],
+    ],
+)
+def test_a_sum_with_large_ints_and_floats_is_rounded_once(db: Database, values: list[Any]) -> None:
+    db.extend([{"n": value, "group": "one"} for value in values])
+    exact = float(sum(map(fractions.Fraction, values)))
+    assert db.sum("n") == db.agg(s=F.n.sum())["s"] == exact
+    assert db.group_by("group").agg(s=F.n.sum()) == [{"group": "one", "s": exact}]
+    assert db.mean("n") == db.agg(m=F.n.mean())["m"] == exact / len(values)
+
+
+def test_a_sum_too_large_for_a_float_raises_as_in_python(db: Database) -> None:
+    db.extend([{"n": 10**400}, {"n": 0.5}])
+    for total in (lambda: db.sum("n"), lambda: db.agg(s=F.n.sum())):
+        with pytest.raises(OverflowError, match="int too large to convert to float"):
+            total()

@@ -26,7 +26,7 @@ use crate::query::group;
 use crate::signals::{Signals, is_interrupted_at_turn};
 use crate::table::reading::Rows;
 use crate::values::home::Home;
-use crate::values::{decode, path, row_errors, scalars};
+use crate::values::{decode, equal, path, row_errors, scalars};
 use crate::work::plain;
 use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 
@@ -34,6 +34,7 @@ use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<OwnedStep>> {
     let mut steps = Vec::new();
     for step in crate::expression::operand::field_path(argument)? {
+        let step = equal::plain_key(&step)?.unwrap_or(step);
         // A bool is an int, too.
         if let Ok(index) = step.cast::<PyInt>()
             && let Ok(index) = index.extract()
@@ -109,7 +110,7 @@ fn by_python<'py>(
     let py = of.py();
     let builtin = py.import("builtins")?.getattr("sum")?;
     let total = match of_ints_and_floats(values)? {
-        Some((sum, large)) => of_sum(py, &sum)?.add(builtin.call1((large,))?),
+        Some((sum, large)) => with_large(&sum, builtin.call1((large,))?.cast_into::<PyInt>()?),
         None => builtin.call1((values,)),
     };
     total.map_err(|error| {
@@ -152,6 +153,24 @@ pub fn of_sum<'py>(py: Python<'py>, sum: &Sum) -> PyResult<Bound<'py, PyAny>> {
         Some(value) => value.into_pyobject(py)?.into_any(),
         None => PyFloat::new(py, sum.float()).into_any(),
     })
+}
+
+/// A sum and an int of any size as Python's int or float; rounded once, if there are floats.
+///
+/// # Errors
+/// `OverflowError` if there are floats, and the int or the sum is too large for one.
+pub fn with_large<'py>(sum: &Sum, large: Bound<'py, PyInt>) -> PyResult<Bound<'py, PyAny>> {
+    let py = large.py();
+    if sum.int().is_none() && large.is_truthy()? {
+        let is_negative = large.lt(0)?;
+        let size = large.call_method0("__abs__")?;
+        let size_bits: usize = size.call_method0("bit_length")?.extract()?;
+        let bytes: Vec<u8> = size.call_method1("to_bytes", (size_bits.div_ceil(8), "little"))?.extract()?;
+        if let Some(float) = sum.float_with(is_negative, &bytes) {
+            return Ok(PyFloat::new(py, float).into_any());
+        }
+    }
+    of_sum(py, sum)?.add(large)
 }
 
 /// Adds to Python's own exception which values have no sum or no mean.

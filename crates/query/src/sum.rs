@@ -95,16 +95,27 @@ impl Sum {
         if self.wide.is_none() && self.ints == 0 {
             return self.high + self.low;
         }
+        self.whole().float()
+    }
+
+    /// The float that is nearest to the sum of this and of a larger int: its sign, and the
+    /// little-endian bytes of its size. None if that int or the result is too large for a float.
+    #[must_use]
+    pub fn float_with(&self, is_negative: bool, size: &[u8]) -> Option<f64> {
+        if size.len() > FLOAT_SIZE_MAX {
+            return None;
+        }
+        let mut whole = self.whole();
+        whole.add_int(is_negative, size);
+        let float = whole.float();
+        (float.is_finite() || whole.special.is_some()).then_some(float)
+    }
+
+    fn whole(&self) -> Wide {
         let mut whole = self.clone();
         let wide = whole.widen();
-        let (mut rest, sign) = (self.ints.unsigned_abs(), if self.ints < 0 { -1.0 } else { 1.0 });
-        let mut unit = sign;
-        while rest > 0 {
-            wide.add(f64::from((rest & u128::from(u32::MAX)) as u32) * unit);
-            rest >>= LIMB_BITS;
-            unit *= f64::from(2).powi(LIMB_BITS);
-        }
-        wide.float()
+        wide.add_int(self.ints < 0, &self.ints.unsigned_abs().to_le_bytes());
+        wide.clone()
     }
 }
 
@@ -124,6 +135,8 @@ const LIMB_COUNT: usize = 69;
 /// An i64 holds this many summands of 32 bits, and a carry.
 const PENDING_MAX: u32 = 1 << 30;
 const FRACTION_BITS: usize = 52;
+/// The bytes of the greatest int that may be a float.
+const FLOAT_SIZE_MAX: usize = 1024 / 8;
 
 /// A fixed-point number with a place for each bit that a float may have: limbs of 32 bits from
 /// 2^-1074 on, each in 64 bits, so that carries need not be propagated with each number.
@@ -170,6 +183,16 @@ impl Wide {
         self.pending += 1;
         if self.pending >= PENDING_MAX {
             self.carry();
+        }
+    }
+
+    /// Adds an int of at most `FLOAT_SIZE_MAX` little-endian bytes.
+    fn add_int(&mut self, is_negative: bool, size: &[u8]) {
+        let mut unit = if is_negative { -1.0 } else { 1.0 };
+        for bytes in size.chunks(LIMB_BITS as usize / 8) {
+            let limb = bytes.iter().rev().fold(0, |limb, byte| limb << 8 | u32::from(*byte));
+            self.add(f64::from(limb) * unit);
+            unit *= f64::from(2).powi(LIMB_BITS);
         }
     }
 
@@ -247,7 +270,7 @@ impl Wide {
 
 #[cfg(test)]
 mod tests {
-    use num_bigint::BigInt;
+    use num_bigint::{BigInt, Sign};
     use num_traits::Signed;
 
     use super::*;
@@ -318,6 +341,30 @@ mod tests {
             assert!(found.iter().all(|bits| *bits == found[0]), "{values:?} {found:?}");
             assert!(is_nearest(f64::from_bits(found[0]), &expected), "{values:?}");
         }
+    }
+
+    #[test]
+    fn a_sum_with_a_large_int_is_the_nearest_float() {
+        let mut state = 3_141_592_653_589_793;
+        for _ in 0..2000 {
+            let mut sum = Sum::default();
+            let float = f64::from_bits(random(&mut state) >> 2 | 1 << 61);
+            let int = random(&mut state).cast_signed();
+            sum.add_float(float);
+            sum.add_int(int);
+            let size: Vec<u8> =
+                (0..random(&mut state) % 128).map(|_| random(&mut state).to_le_bytes()[0]).collect();
+            let sign = if random(&mut state) & 1 == 0 { Sign::Plus } else { Sign::Minus };
+            let large = BigInt::from_bytes_le(sign, &size);
+            let expected = exact(float) + (BigInt::from(int) + &large << 1074);
+            assert!(is_nearest(sum.float_with(sign == Sign::Minus, &size).unwrap(), &expected));
+        }
+        let mut sum = Sum::default();
+        sum.add_float(0.5);
+        assert_eq!(sum.float_with(false, &[255; 128]), None, "the nearest float is beyond the greatest");
+        assert_eq!(sum.float_with(false, &[0; 129]), None);
+        sum.add_float(f64::INFINITY);
+        assert_eq!(sum.float_with(true, &[255; 128]), Some(f64::INFINITY));
     }
 
     #[test]

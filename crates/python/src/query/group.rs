@@ -9,9 +9,9 @@ use pellucid_query::{Column, DecimalSum, Extremes, Fault, Sum, Walk};
 use pellucid_record::{Shapes, Value};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 
-use crate::column::{column_of, node_of, of_sum};
+use crate::column::{column_of, node_of, with_large};
 use crate::errors;
 use crate::expression::aggregate::{Aggregate, Kind};
 use crate::expression::handle::Expression;
@@ -425,13 +425,11 @@ fn object_of_total<'py>(
         for int in large {
             ints = ints.add(object_of(py, home, int)?)?;
         }
-        let add = |one: Bound<'py, PyAny>, other: Bound<'py, PyAny>| {
-            one.add(other).map_err(|error| unlike(py, home, shown, error))
-        };
-        let mut total = add(of_sum(py, sum)?, ints)?;
+        let unlike = |error| unlike(py, home, shown, error);
+        let mut total = with_large(sum, ints.cast_into::<PyInt>()?).map_err(unlike)?;
         let decimals = decimals.sum().map(DecimalSum::value);
         for other in decimals.iter().chain(others) {
-            total = add(total, object_of(py, home, other)?)?;
+            total = total.add(object_of(py, home, other)?).map_err(unlike)?;
         }
         Ok(total)
     };
