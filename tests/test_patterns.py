@@ -88,6 +88,7 @@ TEXTS = [
 ]
 
 PATTERNS = [
+    *(r"(?a)\B", r"(?a)A\B.", r"(?a)\BK", r"(?a)\B\w", r"(?a)A\b.\bK", r"(?a).\B.\B.", r"(?a)\B$"),
     *(
         r"x\Z",
         r"c\Z",
@@ -399,7 +400,39 @@ def expected(pattern: str, texts: list[str]) -> list[bool]:
         warnings.simplefilter("ignore", FutureWarning)
         compiled = re.compile(pattern)
     # Python before 3.14 finds no \B in an empty text.
-    return [compiled.search(text) is not None or (text == "" and pattern == r"\B") for text in texts]
+    return [
+        compiled.search(text) is not None or (text == "" and pattern in (r"\B", r"(?a)\B", r"(?a)\B$"))
+        for text in texts
+    ]
+
+
+@pytest.mark.parametrize("text", ["A\u00e9K", "A\u20acK", "A\U0001f600K", "\u00e9", "\u00e9\u00e9", "\u20ac"])
+@pytest.mark.parametrize("pattern", [r"(?a)\B", r"(?a)A\B.", r"(?a)\BK", r"(?a).\B.\B.", r"(?a)\B$"])
+def test_no_place_within_a_character_is_a_place(pattern: str, text: str) -> None:
+    assert found(pattern, [text]) == expected(pattern, [text])
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        (r"'\bcat\b'", r"\bcat\b"),
+        (r"'\\bcat\\b'", r"\bcat\b"),
+        (r"r'\bcat\b'", r"\bcat\b"),
+        (r"'\d+ [\w.]\.'", r"\d+ [\w.]\."),
+        (r"'it\'s \"'", "it's \""),
+        (r"'\\\\'", r"\\"),
+        (r"'\x2e\x20\u005b\x41\n'", "\\.\\ \\[A\n"),
+        (r"'[\b]'", r"[\b]"),
+        (r"'\012'", r"\012"),
+    ],
+)
+def test_a_backslash_in_the_text_of_a_pattern_is_the_patterns_own(text: str, pattern: str) -> None:
+    parsed = pellucid.parse(f"x MATCHES {text}")
+    assert str(parsed) == str(F.x.matches(pattern))
+    assert str(pellucid.parse(str(parsed))) == str(parsed)
+    assert str(pellucid.parse(f"x not matches {text}")) == str(~F.x.matches(pattern))
+    with pytest.raises(ValueError, match="no such escape"):
+        pellucid.parse(r"x == '\d'")
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

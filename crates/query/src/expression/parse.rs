@@ -6,7 +6,7 @@
 //!             | sum "between" sum "and" sum
 //!             | sum "in" (list | tuple | set | sum)
 //!             | sum ("startswith" | "endswith" | "contains") sum
-//!             | sum "matches" string
+//!             | sum "matches" string; a backslash is left to the pattern, a doubled one is one
 //!             | sum "exists" | sum "is" ["not"] "none"
 //! sum        := sum ("+" | "-") sum | sum ("*" | "/" | "%") sum | "-" sum | literal | path | call | "(" expression ")"
 //! call       := ("length" | "lower" | "upper" | "abs" | "year" | "month" | "day") "(" expression ")"

@@ -55,11 +55,24 @@ const FOREIGN: [(&str, &str); 9] = [
 pub struct Tokens<'a> {
     text: &'a str,
     offset: usize,
+    /// Whether the last token was `matches`, so that a string is a pattern.
+    is_pattern: bool,
+}
+
+/// What a backslash means in a quoted literal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Backslash {
+    /// It begins an escape of Python's strings.
+    Escape,
+    /// Nothing, in `r'...'`.
+    Itself,
+    /// It begins an escape of regular expressions, which is left to them.
+    Pattern,
 }
 
 impl<'a> Tokens<'a> {
     pub fn new(text: &'a str) -> Self {
-        Self { text, offset: 0 }
+        Self { text, offset: 0, is_pattern: false }
     }
 
     /// The offset where the last token ends.
@@ -79,14 +92,16 @@ impl<'a> Tokens<'a> {
         let mut characters = rest.chars();
         let Some(first) = characters.next() else { return Ok((Token::End, start)) };
         let second = characters.next();
+        let is_pattern = std::mem::take(&mut self.is_pattern);
         let token = if is_name_start(first) {
             self.word()?
         } else if first.is_ascii_digit() || first == '.' && second.is_some_and(|next| next.is_ascii_digit()) {
             self.number()?
         } else if first == '`' {
-            Token::Quoted(text_of(self.quoted(first, false, false)?, start)?)
+            Token::Quoted(text_of(self.quoted(first, false, Backslash::Escape)?, start)?)
         } else if matches!(first, '\'' | '"') {
-            Token::Text(string(self.quoted(first, false, false)?))
+            let backslash = if is_pattern { Backslash::Pattern } else { Backslash::Escape };
+            Token::Text(string(self.quoted(first, false, backslash)?))
         } else if first == '.' {
             self.offset += 1;
             Token::Sign(".")
@@ -110,12 +125,14 @@ impl<'a> Tokens<'a> {
             let is_bytes = ["b", "br", "rb"].iter().any(|prefix| word.eq_ignore_ascii_case(prefix));
             let is_raw = ["r", "br", "rb"].iter().any(|prefix| word.eq_ignore_ascii_case(prefix));
             if is_bytes {
-                return Ok(Token::Text(Value::Bytes(self.quoted(quote, true, is_raw)?)));
+                let backslash = if is_raw { Backslash::Itself } else { Backslash::Escape };
+                return Ok(Token::Text(Value::Bytes(self.quoted(quote, true, backslash)?)));
             }
             if is_raw {
-                return Ok(Token::Text(string(self.quoted(quote, false, true)?)));
+                return Ok(Token::Text(string(self.quoted(quote, false, Backslash::Itself)?)));
             }
         }
+        self.is_pattern = word.eq_ignore_ascii_case("matches");
         Ok(Token::Word(word))
     }
 
@@ -179,7 +196,7 @@ impl<'a> Tokens<'a> {
 
     /// Reads a quoted literal; the opening quote is next. A string is UTF-8 in which lone
     /// surrogates are encoded like characters. The alternative is bytes.
-    fn quoted(&mut self, quote: char, is_bytes: bool, is_raw: bool) -> Result<Vec<u8>, Fault> {
+    fn quoted(&mut self, quote: char, is_bytes: bool, backslash: Backslash) -> Result<Vec<u8>, Fault> {
         let start = self.offset;
         self.offset += 1;
         let mut out = Vec::new();
@@ -191,7 +208,8 @@ impl<'a> Tokens<'a> {
             self.offset += character.len_utf8();
             match character {
                 _ if character == quote => return Ok(out),
-                '\\' if !is_raw => self.escape(at, is_bytes, &mut out)?,
+                '\\' if backslash == Backslash::Escape => self.escape(at, is_bytes, &mut out)?,
+                '\\' if backslash == Backslash::Pattern => self.escape_of_pattern(at, &mut out)?,
                 _ if is_bytes && !character.is_ascii() => {
                     return Err(Fault::new(
                         at,
@@ -199,6 +217,29 @@ impl<'a> Tokens<'a> {
                     ));
                 }
                 _ => push_character(character as u32, &mut out),
+            }
+        }
+    }
+
+    /// Reads one escape of a pattern; its backslash is at `at`. A doubled backslash is one, and the
+    /// code of a character stands for it alone, as in a regular expression. All else is the
+    /// pattern's own: `\b` is no backspace.
+    fn escape_of_pattern(&mut self, at: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self.rest().chars().next() {
+            Some('\\' | '\'' | '"' | 'n' | 'r' | 't') => self.escape(at, false, out),
+            Some('x' | 'u' | 'U') => {
+                let mut character = Vec::new();
+                self.escape(at, false, &mut character)?;
+                if matches!(&character[..], [code] if code.is_ascii_punctuation() || *code == b' ') {
+                    out.push(b'\\');
+                }
+                out.append(&mut character);
+                Ok(())
+            }
+            // What follows is read as any character of the string, which it is.
+            _ => {
+                out.push(b'\\');
+                Ok(())
             }
         }
     }

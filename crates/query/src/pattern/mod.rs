@@ -95,7 +95,8 @@ fn regex(pattern: &str) -> Result<Regex, BadPattern> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Lacks {
     Nothing,
-    /// Word boundaries by Python's `\w`. In ASCII texts they are the same as the crate's.
+    /// Word boundaries by Python's `\w`, and places that are none. In ASCII texts they are the same
+    /// as the crate's; in other texts, the crate finds an ASCII `\B` within a character.
     Words,
     /// `$` before a part that has to match something.
     All,
@@ -115,8 +116,8 @@ impl Writer {
         match ast {
             Ast::One(class) => self.out.push_str(class),
             Ast::At(place) => self.out.push_str(place),
-            Ast::Word(is_end) => {
-                self.out.push_str(if *is_end { r"\b" } else { r"\B" });
+            Ast::Word(place) => {
+                self.out.push_str(place);
                 self.lacks = self.lacks.max(Lacks::Words);
             }
             Ast::End if self.is_exact => self.out.push_str(exact::END),

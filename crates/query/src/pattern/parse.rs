@@ -17,8 +17,8 @@ pub enum Ast {
     One(String),
     /// An assertion that the regex crate has, too.
     At(&'static str),
-    /// A word boundary if true, anything but a word boundary if false.
-    Word(bool),
+    /// A word boundary, or a place that is none, which the regex crate knows in ASCII texts alone.
+    Word(&'static str),
     /// The end of the text, or before a newline at the end.
     End,
     Group(Box<Ast>),
@@ -355,8 +355,10 @@ impl Parser<'_> {
         Ok(match character {
             'A' => Ast::At(r"\A"),
             'Z' | 'z' => Ast::At(r"\z"),
-            'b' | 'B' if flags.is_ascii => Ast::At(if character == 'b' { r"(?-u:\b)" } else { r"(?-u:\B)" }),
-            'b' | 'B' => Ast::Word(character == 'b'),
+            'b' if flags.is_ascii => Ast::At(r"(?-u:\b)"),
+            'B' if flags.is_ascii => Ast::Word(r"(?-u:\B)"),
+            'b' => Ast::Word(r"\b"),
+            'B' => Ast::Word(r"\B"),
             '0' => {
                 let code = self.octal(character, 3);
                 literal(char::from_u32(code).unwrap_or_default(), flags)
