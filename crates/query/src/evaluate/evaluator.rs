@@ -155,6 +155,9 @@ impl Operator {
             Kind::Not(part) => Self::Not(one(part)?),
             Kind::Arithmetic(operation, left, right) => Self::Arithmetic(*operation, two(left, right)?),
             Kind::Negative(part) => Self::Negative(one(part)?),
+            Kind::Between(value, least, greatest) if Kind::only_value(least, greatest).is_some() => {
+                Self::Compare(Comparison::Equal, two(value, least)?)
+            }
             Kind::Between(value, least, greatest) => {
                 Self::Between(Box::new([Self::of(value)?, Self::of(least)?, Self::of(greatest)?]))
             }
@@ -282,20 +285,26 @@ impl Operator {
     ) -> Result<bool, Corrupt> {
         let [value, least, greatest] = parts;
         if value.branches() && (least.branches() || greatest.branches()) {
-            let least = Others::of(Comparison::GreaterOrEqual, least, row, shapes)?;
-            let greatest = Others::of(Comparison::LessOrEqual, greatest, row, shapes)?;
+            let bounds = |comparison, part: &mut Operator| -> Result<[Others; 2], Corrupt> {
+                let equal = Others::of(Comparison::Equal, part, row, shapes)?;
+                Ok([Others::of(comparison, part, row, shapes)?, equal])
+            };
+            let least = bounds(Comparison::GreaterOrEqual, least)?;
+            let greatest = bounds(Comparison::LessOrEqual, greatest)?;
             return value.visit(row, shapes, &mut |value| {
-                Ok(least.hold(&value, shapes)? && greatest.hold(&value, shapes)?)
+                let holds = |[beyond, equal]: &[Others; 2]| -> Result<bool, Corrupt> {
+                    Ok(beyond.hold(&value, shapes)? || equal.hold(&value, shapes)?)
+                };
+                Ok(holds(&least)? && holds(&greatest)?)
             });
         }
         value.visit(row, shapes, &mut |value| {
-            let is_behind = least.visit(row, shapes, &mut |least| {
-                Ok(value.order(&least, shapes)?.is_some_and(Ordering::is_ge))
-            })?;
-            Ok(is_behind
-                && greatest.visit(row, shapes, &mut |greatest| {
-                    Ok(value.order(&greatest, shapes)?.is_some_and(Ordering::is_le))
-                })?)
+            let holds = |bound: &Found<'_>, holds: fn(Ordering) -> bool| match value.order(bound, shapes)? {
+                Some(order) => Ok(holds(order)),
+                None => value.equals(bound, shapes),
+            };
+            let is_behind = least.visit(row, shapes, &mut |least| holds(&least, Ordering::is_ge))?;
+            Ok(is_behind && greatest.visit(row, shapes, &mut |greatest| holds(&greatest, Ordering::is_le))?)
         })
     }
 

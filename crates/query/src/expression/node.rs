@@ -14,6 +14,7 @@ use pellucid_record::value::{NoShapes, encode_value};
 use super::chain::Chain;
 use super::constant::{in_order, is_key};
 use crate::in_list::InList;
+use crate::order::equal;
 
 /// Maximum depth of nested expressions, and maximum number of steps in a path. A chain of `and` or
 /// `or` is one level, whatever its length.
@@ -49,7 +50,8 @@ pub enum Kind {
     Arithmetic(Operation, Node, Node),
     /// The number with the other sign.
     Negative(Node),
-    /// True if the first value lies between the second and the third, or equals one of them.
+    /// True if the first value is greater than or equal to the second, and less than or equal to
+    /// the third. A value without an order may be equal to both.
     Between(Node, Node, Node),
     /// True if the value equals one of these.
     IsIn(Node, InList),
@@ -290,6 +292,15 @@ impl Expression {
 }
 
 impl Kind {
+    /// The value that the bounds of a `between` leave if they are one value.
+    #[must_use]
+    pub fn only_value<'a>(least: &'a Node, greatest: &Node) -> Option<&'a Value> {
+        match (least.kind(), greatest.kind()) {
+            (Kind::Literal(least), Kind::Literal(greatest)) if equal(least, greatest) => Some(least),
+            _ => None,
+        }
+    }
+
     /// An `and` of these parts.
     #[must_use]
     pub fn all(parts: Vec<Node>) -> Self {

@@ -138,6 +138,9 @@ pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
             _ => None,
         },
         Kind::Between(_, least, greatest) => match (least.kind(), greatest.kind()) {
+            (Kind::Literal(value), _) if Kind::only_value(least, greatest).is_some() => {
+                compared(Comparison::Equal, value)
+            }
             (Kind::Literal(least), Kind::Literal(greatest)) => {
                 let least = compared(Comparison::GreaterOrEqual, least)?;
                 Some(least.and(&compared(Comparison::LessOrEqual, greatest)?))
@@ -165,7 +168,11 @@ pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
 /// Whether a condition tests equality, and not an order.
 #[must_use]
 pub fn is_equality(condition: &Node) -> bool {
-    matches!(condition.kind(), Kind::Compare(Comparison::Equal, ..) | Kind::IsIn(..) | Kind::IsNone(_))
+    match condition.kind() {
+        Kind::Compare(Comparison::Equal, ..) | Kind::IsIn(..) | Kind::IsNone(_) => true,
+        Kind::Between(_, least, greatest) => Kind::only_value(least, greatest).is_some(),
+        _ => false,
+    }
 }
 
 /// The operand that a condition compares with literal values.
