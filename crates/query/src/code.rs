@@ -70,7 +70,8 @@ impl Code {
         self.push_as(found, shapes, false)
     }
 
-    /// Adds bytes that are the same only for equal values, also for values without an order.
+    /// Adds bytes that are the same only for equal values, also for values without an order. None
+    /// and a missing value are one.
     ///
     /// # Errors
     /// Damage.
@@ -86,9 +87,11 @@ impl Code {
     ) -> Result<(), Corrupt> {
         let encoder = &mut self.encoder;
         encoder.clear();
-        self.bytes.push(if found.is_missing() { MISSING } else { PRESENT });
+        // Both are shown as None, so that they are one group.
+        let is_missing = found.is_missing() || is_group && found.is_none();
+        self.bytes.push(if is_missing { MISSING } else { PRESENT });
         match found {
-            Found::Missing => return Ok(()),
+            _ if is_missing => return Ok(()),
             Found::Slot(Slot::Int(value), _) => encoder.int(*value),
             Found::Slot(Slot::Str(text), _) => encoder.str(text),
             Found::Slot(Slot::Float(value), _) if encoder.float(*value).is_ok() => {}
