@@ -300,7 +300,8 @@ impl Table {
     /// Read all rows, and return a list of those that cannot be read: pairs of key and exception.
     ///
     /// Such a row has an object whose class has moved or is not registered (`rename_classes`,
-    /// `register`), a pickle that the policy does not allow, or damage.
+    /// `register`), a pickle that the policy does not allow, or damage; or it makes no instance of
+    /// the class that the table was opened with (`type=`).
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:", pickle=["builtins.range"])

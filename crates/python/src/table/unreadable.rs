@@ -62,7 +62,10 @@ pub fn of_table<'py>(slf: &Bound<'py, Table>) -> PyResult<Bound<'py, PyList>> {
                 let row = Row::owned(row.record, row.key, names, gate, table, this.why_frozen());
                 let stored = GilRc::new(row);
                 stored.attach(py, snapshot.clone());
-                bytes::plain_of_row(py, &stored).map(drop)
+                match &this.class {
+                    None => bytes::plain_of_row(py, &stored).map(drop),
+                    Some(class) => class.instance(py, &stored).map(drop),
+                }
             }
             // A packed record that is damaged, or its dictionary.
             Err(error @ StoreError::Corrupt { .. }) => Err(store_errors::of_store(py, error)),
