@@ -127,14 +127,14 @@ class Querying(Standing):
         is_given: Sequence[bool],
         computed: Sequence[tuple[Any, ...]],
     ) -> int:
-        """Set fields of rows, in the transaction that runs; return how many rows there were.
+        """Set fields of rows, in the transaction that runs; return in how many a field was set.
 
         `computed` has, for each row, two values for each path without one: whether the row has it, and it.
         """
         self._check_writable()
         done = 0
         for (_key, record), values in zip(list(items), computed, strict=True):
-            rest = iter(values)
+            rest, is_set = iter(values), False
             for path, value, is_constant in zip(paths, given, is_given, strict=True):
                 has_value = is_constant or next(rest)
                 new = value if is_constant else next(rest)
@@ -143,7 +143,8 @@ class Querying(Standing):
                     for step in path[:-1]:
                         holder = holder[step]
                     holder[path[-1]] = new
-            done += 1
+                    is_set = True
+            done += is_set
         return done
 
     def _delete_rows(self, found: Iterable[Any]) -> int:

@@ -31,6 +31,7 @@ use crate::query::handle::Query;
 use crate::query::of::Of;
 use crate::query::served_change;
 use crate::query::spec::changes_of;
+use crate::query::words;
 use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
@@ -40,7 +41,7 @@ use crate::values::keys::Key;
 use crate::values::row_errors;
 use crate::work::walks::{Queried, Stop, Walked, Work, of_fault, over};
 
-/// Implements `query.update(...)`: returns how many rows there were.
+/// Implements `query.update(...)`: returns in how many rows a field was set.
 pub fn update(
     query: &Bound<'_, Query>,
     changes: Option<&Bound<'_, PyAny>>,
@@ -51,6 +52,7 @@ pub fn update(
         Of::Table(table) => table.bind(py),
         Of::Server(table) => return served_change::update(query, table.bind(py), changes, fields),
     };
+    words::refuse_double_underscores(fields)?;
     let changes = changes.map(changes_of).transpose()?;
     let (mut paths, mut values) = (Vec::new(), Vec::new());
     for (place, value) in changes.iter().chain(fields).flatten() {
@@ -267,7 +269,7 @@ fn check_class(table: &Bound<'_, Table>, keys: &Keys, some: Range<usize>) -> PyR
 }
 
 /// Calls `work` for each row and `after` with the keys of some rows, in one transaction. Returns
-/// how many rows still existed.
+/// how many rows it changed.
 fn in_each(
     (query, table): (&Bound<'_, Query>, &Bound<'_, Table>),
     mut work: impl FnMut(&mut Transaction, TableId, KeyOf<'_>) -> Result<Result<bool, Unfit>, StoreError>,
@@ -287,7 +289,8 @@ fn in_each(
                 let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
                 for key in keys.some(batch.clone()) {
                     match work(transaction, id, key)? {
-                        // A row that a filter deleted meanwhile does not count as changed.
+                        // A row that a filter deleted meanwhile does not count, and one without a
+                        // new value neither.
                         Ok(is_done) => done += u64::from(is_done),
                         Err(error) => return Ok(Some(Broken::Row(key, error))),
                     }
@@ -464,6 +467,7 @@ impl Edits<'_> {
         // This is cleared when the closure is called. If it is not called, the record is not in the
         // expected state, and `patch_row` reports why.
         let mut is_rest = true;
+        let mut is_set = false;
         let mut outcome = Ok(());
         // The fast path: all changes at once, if each is a scalar that fits its slot.
         let found = transaction.rewrite_within(id, key.code, 0, record, |record, shapes| {
@@ -497,11 +501,12 @@ impl Edits<'_> {
                     is_rest = true;
                     return Ok(false);
                 }
+                is_set = true;
             }
-            Ok(true)
+            Ok(is_set)
         })?;
         if found.is_none() || !is_rest {
-            return Ok(outcome.map(|()| found.is_some()));
+            return Ok(outcome.map(|()| found.is_some() && is_set));
         }
         self.patch_row(who, transaction, id, key)
     }
@@ -539,6 +544,7 @@ impl Edits<'_> {
                 }
             });
         }
+        let is_set = records.iter().any(Option::is_some);
         for (index, (path, record)) in self.paths.iter().zip(records).enumerate() {
             let Some((record, blobs)) = record else { continue };
             let patched = transaction.patch(id, key.code, path, Change::Set(&record), &blobs)?;
@@ -547,6 +553,6 @@ impl Edits<'_> {
                 return Ok(Err(error));
             }
         }
-        Ok(Ok(true))
+        Ok(Ok(is_set))
     }
 }

@@ -295,7 +295,8 @@ impl Query {
     }
 
     /// Change the rows, in one transaction: set each field to a value, or to an expression computed
-    /// from the row as it was. Returns how many rows there were.
+    /// from the row as it was. Returns in how many rows a field was set, be it to the value that it
+    /// had.
     ///
     /// If an expression gives no value, since something in it is missing, the field stays as it is.
     /// A dict as the one argument names fields by their paths: `{"address.city": "York"}`, or

@@ -15,10 +15,11 @@ use crate::hot::callbacks;
 use crate::query::handle::Query;
 use crate::query::spec::changes_of;
 use crate::query::terminals::iterate;
+use crate::query::words;
 use crate::server::table::ServerTable;
 use crate::values::views::Shows;
 
-/// Implements `query.update(...)`: returns how many rows there were.
+/// Implements `query.update(...)`: returns in how many rows a field was set.
 pub fn update(
     query: &Bound<'_, Query>,
     table: &Bound<'_, ServerTable>,
@@ -26,6 +27,7 @@ pub fn update(
     fields: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<u64> {
     let py = query.py();
+    words::refuse_double_underscores(fields)?;
     let changes = changes.map(changes_of).transpose()?;
     let (mut paths, mut values) = (Vec::new(), Vec::new());
     let (mut steps, mut nodes) = (Vec::new(), Vec::new());

@@ -81,6 +81,23 @@ pub fn refuse_fields(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     }
 }
 
+/// Refuses a keyword of `update` that other libraries take for a field of a field: it would write a
+/// field of that very name into every row.
+pub fn refuse_double_underscores(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    for name in fields.map(PyDictMethods::keys).into_iter().flatten() {
+        let name = name.to_string();
+        let names: Vec<&str> = name.split("__").collect();
+        if names.len() > 1 && names.iter().all(|name| !name.is_empty()) {
+            return Err(errors::type_error(format!(
+                "update() takes fields by name, and {name} would be a field of that very name; a field of a field is \
+                 update({{{:?}: ...}}), and a field named {name} is update({{{name:?}: ...}})",
+                names.join(".")
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses arguments that other libraries order by: keywords, a function, a list.
 pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     const SHOWN: &str = "order_by(F.city, F.age.desc())";
