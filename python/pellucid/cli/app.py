@@ -23,7 +23,7 @@ import pellucid
 NARROW = 60
 NARROW_COLUMN = 8
 
-__all__ = ["Refused", "command", "message_of", "say", "with_options"]
+__all__ = ["Refused", "command", "escaped", "message_of", "say", "with_options", "write"]
 
 # Each subcommand, with its module and what it does.
 SUBCOMMANDS = {
@@ -80,6 +80,9 @@ OPTIONS = (
     (r'pickle="allow"(?! in open)', "--pickle allow"),
     (r"pickle=\['?([\w.*]+?)'?\](?! in open)", r"--pickle \1"),
     (r"\boverwrite=True\b", "--overwrite"),
+    (r"\bspreadsheet=True\b", "--spreadsheet"),
+    (r'types="(\w+)"', r"--type \1"),
+    (r'types=\{"(\w+)": "(\w+)"\}', r"--type \1=\2"),
     (r"\b(encoding|format|key|table|batch|fields)=(?=[\s:;,.]|$)", r"--\1"),
     (r'existing="replace", "merge" or "resume"', "--existing replace, merge or resume"),
     (r'drop_index\("(.*?)"\) first', r"pellucid index FILE TABLE \1 --drop first"),
@@ -166,9 +169,25 @@ class Refused(Exception):
     """What was asked for is not there, or cannot be done; the message says why."""
 
 
+def escaped(text: str, kept: str = "") -> str:
+    """A text without characters that would control the terminal, or turn the order of others around.
+
+    Names and values are those of a file, which a stranger may have made. All that is written for people goes
+    through here.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in kept else repr(sign)[1:-1] for sign in text)
+
+
+def write(text: str, err: bool = False) -> None:
+    """Write a text and a line break, for people. It may have lines and tabs."""
+    click.echo(escaped(text, "\n\t"), err=err)
+
+
 def say(message: str) -> None:
     """Write a line to stderr."""
-    click.echo(f"pellucid: {message}", err=True)
+    write(f"pellucid: {message}", err=True)
 
 
 def message_of(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import click
 
 import pellucid
 from pellucid.cli import show
-from pellucid.cli.app import Refused
+from pellucid.cli.app import Refused, write
 from pellucid.cli.parameters import database_argument, is_url, opened, policy, progress_line, the_table
 from pellucid.transfer.copying import copy_tables, shown
 
@@ -66,7 +66,7 @@ def info_command(file: str, is_json: bool) -> None:
                     version,
                 ]
             )
-        click.echo("")
+        write("")
         show.rows(
             ["table", "rows", "indexes"],
             [
@@ -119,7 +119,7 @@ def copy_command(file: str, target: str, tables: tuple[str, ...], existing: str,
         raise Refused(str(error)) from error
     count = len(report.tables)
     end = ", and compared them" if verify else ""
-    click.echo(f"copied {report.rows:,} rows in {count} table{'s' * (count != 1)} to {report.name}{end}")
+    write(f"copied {report.rows:,} rows in {count} table{'s' * (count != 1)} to {report.name}{end}")
 
 
 @click.command("check")
@@ -134,10 +134,10 @@ def check_command(file: str) -> None:
             # A server does not say how many entries it has read.
             problems = database.check() if is_url(file) else database.check(progress=progress)
         for problem in problems:
-            click.echo(problem)
+            write(problem)
         if problems:
             raise Refused(f"{file} has {len(problems):,} problem{'s' * (len(problems) != 1)}")
-        click.echo(f"{file} is sound: {database.stats()['rows']:,} rows")
+        write(f"{file} is sound: {database.stats()['rows']:,} rows")
 
 
 @click.command("compact")
@@ -156,7 +156,7 @@ def compact_command(file: str, online: bool) -> None:
             else:
                 database.compact(online=online, progress=progress)
         after = database.stats()["file_size"]
-    click.echo(f"{file}: {show.human_size(before)} before, {show.human_size(after)} now")
+    write(f"{file}: {show.human_size(before)} before, {show.human_size(after)} now")
 
 
 @click.command("backup")
@@ -171,7 +171,7 @@ def backup_command(file: str, target: str) -> None:
     """
     with opened(file, on_servers=BACKUP) as database, progress_line("entries") as progress:
         database.backup(target, progress=progress)
-    click.echo(f"{target}: {show.human_size(os.path.getsize(target))}")
+    write(f"{target}: {show.human_size(os.path.getsize(target))}")
 
 
 @click.command("restore")
@@ -210,4 +210,4 @@ def restore_command(backup: str, file: str, replace: bool) -> None:
                         database.drop_table(name)
                     copy_tables(state, database, names)
         rows = source.stats()["rows"]
-    click.echo(f"restored {rows:,} rows of {backup} to {file}")
+    write(f"restored {rows:,} rows of {backup} to {file}")

@@ -6,6 +6,7 @@ import click
 
 import pellucid
 from pellucid.cli import show
+from pellucid.cli.app import write
 from pellucid.cli.parameters import (
     database_argument,
     opened,
@@ -66,7 +67,7 @@ def index_command(
         rows = the_table(database, table)
         if is_drop:
             rows.drop_index(name)
-            click.echo(f"dropped index {name}")
+            write(f"dropped index {name}")
             return
         with progress_line("rows") as progress:
             if is_rebuild:
@@ -80,7 +81,7 @@ def index_command(
                     progress=progress,
                 )
         entries = next(index.entries for index in rows.indexes() if index.name == name)
-    click.echo(f"index {name} has {entries:,} entries")
+    write(f"index {name} has {entries:,} entries")
 
 
 def _list(rows: pellucid.Table[object], is_json: bool) -> None:

@@ -37,7 +37,7 @@ BRACKETS = {"(": ")", "[": "]", "{": "}"}
 def _tables_for_completion(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The tables of the database that is on the command line already; none if it cannot be opened."""
     with suppress(pellucid.Error, OSError), pellucid.open(ctx.params.get("file") or "", "r") as database:
-        return [name for name in database.tables() if name.startswith(incomplete)]
+        return [name for name in database.tables() if name.startswith(incomplete) and name.isprintable()]
     return []
 
 

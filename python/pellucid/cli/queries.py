@@ -11,7 +11,7 @@ import click
 
 import pellucid
 from pellucid.cli import show
-from pellucid.cli.app import Refused
+from pellucid.cli.app import Refused, write
 from pellucid.cli.parameters import (
     database_argument,
     named,
@@ -70,7 +70,7 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
         matching = query
         selected = list(map(named, pieces(options["select"]))) if options["select"] else []
         if options["is_explain"] and options["group"]:
-            click.echo(query.explain())
+            write(query.explain())
             return
         if options["group"] or any(AGGREGATE.match(text) for text, _ in selected):
             query = _grouped(query, options["group"], selected)
@@ -81,9 +81,9 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
         if options["offset"]:
             query = query.offset(options["offset"])
         if options["is_explain"]:
-            click.echo(query.explain())
+            write(query.explain())
         elif options["is_count"]:
-            click.echo(str((query.limit(options["limit"]) if options["limit"] else query).count()))
+            write(str((query.limit(options["limit"]) if options["limit"] else query).count()))
         elif output is not None:
             if options["limit"]:
                 query = query.limit(options["limit"])
@@ -91,7 +91,7 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
         else:
             is_whole = bool(options["group"] or selected)
             if not _for_people(query, LIMIT if options["limit"] is None else options["limit"], is_whole):
-                click.echo("no rows", err=True)
+                write("no rows", err=True)
                 _say_notes(matching, options["conditions"])
 
 
@@ -140,7 +140,7 @@ def _say_notes(query: Any, conditions: Sequence[str] = ()) -> None:
             line += f"; if it is a text, quote it: '{missing[1]}'"
         elif missing and missing[1] == "key":
             line += "; key() is the key of a row"
-        click.echo(line, err=True)
+        write(line, err=True)
 
 
 def _for_people(query: Any, limit: int, is_whole: bool) -> bool:
@@ -160,7 +160,7 @@ def _for_people(query: Any, limit: int, is_whole: bool) -> bool:
         _say_notes(query)
     total = query.count() if limit and len(found) == limit else len(found)
     if total > len(found):
-        click.echo(f"{len(found):,} of {total:,} rows; --limit N shows more, --limit 0 all", err=True)
+        write(f"{len(found):,} of {total:,} rows; --limit N shows more, --limit 0 all", err=True)
     return True
 
 
@@ -199,7 +199,7 @@ def fields_command(file: str, table: str | None, sample: int, is_json: bool) -> 
         ],
     )
     if total > read:
-        click.echo(f"of the first {read:,} of {total:,} rows; --sample 0 reads all", err=True)
+        write(f"of the first {read:,} of {total:,} rows; --sample 0 reads all", err=True)
 
 
 class _Field:

@@ -10,7 +10,7 @@ import click
 
 import pellucid
 from pellucid.cli import show
-from pellucid.cli.app import Refused
+from pellucid.cli.app import Refused, write
 from pellucid.cli.parameters import database_argument, opened, read_key, table_argument, the_table
 from pellucid.transfer.outgoing import plain
 from pellucid.transfer.sources.jsonl import fast_loads, reason_of
@@ -35,7 +35,7 @@ def show_rows(pairs: Any, limit: int, total: int) -> None:
         ],
     )
     if total > len(found):
-        click.echo(f"{len(found):,} of {total:,} rows; --limit N shows more, --limit 0 all", err=True)
+        write(f"{len(found):,} of {total:,} rows; --limit N shows more, --limit 0 all", err=True)
 
 
 @click.command("ls")
@@ -76,7 +76,7 @@ def ls_command(
                 if is_json:
                     show.as_json({"table": name, "rows": len(database.table(name))})
                 else:
-                    click.echo(f"{show.cell(name)}\t{len(database.table(name)):,}")
+                    write(f"{show.cell(name)}\t{len(database.table(name)):,}")
             return
         ends = {"start": start, "stop": stop, "prefix": prefix}
         chosen: Any = {name: read_key(text) for name, text in ends.items() if text is not None}
@@ -125,7 +125,7 @@ def get_command(file: str, table: str, key: str, path: str | None, is_json: bool
         elif isinstance(value, dict):
             show.lines((str(name), part) for name, part in value.items())
         else:
-            click.echo(show.cell(value))
+            write(show.cell(value))
 
 
 @click.command("put")
@@ -190,4 +190,4 @@ def del_command(file: str, table: str, keys: tuple[str, ...], where: str | None,
                         )
                     del rows[key]
             count = len(keys)
-    click.echo(f"deleted {count:,} row{'s' * (count != 1)}")
+    write(f"deleted {count:,} row{'s' * (count != 1)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import sys
 from contextlib import suppress
 from typing import Any
@@ -20,7 +22,8 @@ __all__ = ["shell_command"]
 def shell_command(file: str, read_only: bool) -> None:
     """Open a Python prompt with the tables of FILE by their names.
 
-    It also has db, pellucid, F, KEY and count. If stdin is not a terminal, what it says is run as a program.
+    It also has db, pellucid, F, KEY and count. A table whose name means something else in Python, such as
+    list, is db.table("list"). If stdin is not a terminal, what it says is run as a program.
 
     \b
     Examples:
@@ -36,12 +39,18 @@ def shell_command(file: str, read_only: bool) -> None:
             "KEY": pellucid.KEY,
             "count": pellucid.count,
         }
-        bound = [name for name in database.tables() if name.isidentifier() and name not in names]
+        bound = [name for name in database.tables() if _is_free(name) and name not in names]
         names.update({name: database.table(name) for name in bound})
         if not sys.stdin.isatty():
             _run(sys.stdin.read(), names)
             return
         _prompt(names, file, bound)
+
+
+def _is_free(name: str) -> bool:
+    """Whether a table may have this name in the prompt: `print` and `__builtins__` keep their meaning."""
+    is_taken = hasattr(builtins, name) or name.startswith("__") or name == "_"
+    return name.isidentifier() and not keyword.iskeyword(name) and not is_taken
 
 
 def _run(program: str, names: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import pellucid
-from pellucid.cli.app import Refused
+from pellucid.cli.app import Refused, escaped
 
 __all__ = ["as_json", "cell", "human_size", "lines", "rows", "write_for_programs"]
 
@@ -33,12 +33,7 @@ def cell(value: Any) -> str:
     if value is None:
         return "-"
     is_plain = isinstance(value, str) or type(value).__module__ in ("datetime", "decimal", "uuid")
-    text = (str(value) if is_plain else repr(value))[:CELL_MAX]
-    return (
-        text
-        if text.isprintable()
-        else "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-    )
+    return escaped((str(value) if is_plain else repr(value))[:CELL_MAX])
 
 
 def as_json(value: Any) -> None:
@@ -50,6 +45,7 @@ def as_json(value: Any) -> None:
 
 def rows(columns: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
     """Write a table for people; in a narrow terminal, a block of lines for each row."""
+    columns = list(map(cell, columns))
     found = [[cell(value) for value in row] for row in values]
     natural = [max(len(name), *(len(row[index]) for row in found), 1) for index, name in enumerate(columns)]
     room = width() - len(GAP) * (len(columns) - 1)
@@ -68,7 +64,7 @@ def rows(columns: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
     for index, name in enumerate(columns):
         is_number = bool(found) and all(_is_number(row[index]) for row in found)
         table.add_column(
-            Text(cell(name)),
+            Text(name),
             overflow="ellipsis",
             no_wrap=True,
             width=widths[index],
@@ -101,7 +97,7 @@ def _is_number(text: str) -> bool:
 
 def lines(pairs: Iterable[tuple[str, Any]]) -> None:
     """Write names and values, one pair a line; a value that is too long goes on below."""
-    found = [(name, cell(value)) for name, value in pairs]
+    found = [(cell(name), cell(value)) for name, value in pairs]
     indent = min(max((len(name) for name, _ in found), default=0) + 2, max(8, width() // 3))
     room = max(8, width() - indent)
     for name, value in found:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from pellucid.cli import show
+from pellucid.cli.app import write
 from pellucid.cli.parameters import database_argument, is_url, opened, read_key, table_argument, the_table
 from pellucid.transfer.outgoing import plain
 
@@ -32,7 +33,7 @@ def drop_command(file: str, table: str, yes: bool) -> None:
                 raise click.UsageError("without a terminal, drop needs --yes")
             click.confirm(f"drop table {table!r} with {rows}?", abort=True, err=True)
         database.drop_table(table)
-    click.echo(f"dropped table {table} with {rows}")
+    write(f"dropped table {table} with {rows}")
 
 
 @click.command("rename")
@@ -49,7 +50,7 @@ def rename_command(file: str, table: str, name: str) -> None:
     with opened(file, "w") as database:
         the_table(database, table)
         database.rename_table(table, name)
-    click.echo(f"renamed table {table} to {name}")
+    write(f"renamed table {table} to {name}")
 
 
 @click.command("watch")
