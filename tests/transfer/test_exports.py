@@ -228,3 +228,53 @@ def test_a_missing_folder_is_named(name: str, tmp_path: Path, table: pellucid.Ta
     with pytest.raises(FileNotFoundError, match="no such folder; create it first") as failed:
         pellucid.export_to(table, target)
     assert failed.value.filename == str(target)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "sqlite", "shelf", "arrow"])
+def test_what_is_there_under_the_name_of_an_unfinished_file_is_left_alone(
+    suffix: str, tmp_path: Path, table: pellucid.Table[Any]
+) -> None:
+    # The names that unfinished files had: a link into another file, as anybody may make in a shared folder.
+    target = tmp_path / f"out.{suffix}"
+    part = tmp_path / f"out.{suffix}.part-{os.getpid()}"
+    (tmp_path / "other").write_bytes(b"precious")
+    part.symlink_to(tmp_path / "other")
+    assert pellucid.export_to(table, target).rows == len(table)
+    assert (part.is_symlink(), (tmp_path / "other").read_bytes()) == (True, b"precious")
+    part.unlink()
+    part.write_bytes(b"of another export")
+    pellucid.export_to(table, target, overwrite=True, **({"table": "second"} if suffix == "sqlite" else {}))
+    assert part.read_bytes() == b"of another export"
+    rest = {"other", part.name}
+    assert {
+        file.name for file in tmp_path.iterdir() if not file.name.startswith("out.") or ".part-" in file.name
+    } == rest
+
+
+def test_a_target_that_is_a_link_to_nothing_is_not_followed(
+    tmp_path: Path, table: pellucid.Table[Any]
+) -> None:
+    for suffix in ("csv", "sqlite"):
+        (tmp_path / f"out.{suffix}").symlink_to(tmp_path / "nothing")
+        with pytest.raises(FileExistsError):
+            pellucid.export_to(table, tmp_path / f"out.{suffix}")
+        assert not (tmp_path / "nothing").exists()
+
+
+def test_csv_for_spreadsheets_has_no_formulas(tmp_path: Path) -> None:
+    table = pellucid.open(":memory:").table("t")
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "plain", "a=b", ""]
+    table.extend({"=name": text, "n": -5} for text in texts)
+    pellucid.export_to(table, tmp_path / "plain.csv")
+    pellucid.export_to(table, tmp_path / "safe.csv", spreadsheet=True)
+    with (tmp_path / "plain.csv").open(newline="") as file:
+        plain = list(csv.reader(file))
+    with (tmp_path / "safe.csv").open(newline="") as file:
+        safe = list(csv.reader(file))
+    assert plain == [["=name", "n"], *([text, "-5"] for text in texts)]
+    assert safe == [
+        ["'=name", "n"],
+        *([f"'{text}" if place < 6 else text, "-5"] for place, text in enumerate(texts)),
+    ]
+    with pytest.raises(ValueError, match="spreadsheet=True is for CSV"):
+        pellucid.export_to(table, tmp_path / "a.jsonl", spreadsheet=True)

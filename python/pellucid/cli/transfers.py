@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import pellucid
-from pellucid.cli.app import Refused, message_of, say, with_options
+from pellucid.cli.app import Refused, message_of, say, with_options, write
 from pellucid.cli.parameters import database_argument, opened, table_argument, the_table
 from pellucid.transfer.detect import FORMATS as SOURCES
 from pellucid.transfer.outgoing import FORMATS as TARGETS
@@ -113,7 +113,7 @@ def import_command(
             if number == 0:
                 raise
             raise Refused("; ".join([message_of(error), *_rest(sources, number)])) from error
-        click.echo(with_options(str(report)), err=bool(report.skipped_count))
+        write(with_options(str(report)), err=bool(report.skipped_count))
         skipped += report.skipped_count
     if skipped:
         ctx.exit(SKIPPED)
@@ -167,6 +167,9 @@ def _imported(file: str, source: str, types: tuple[str, ...], options: dict[str,
 @click.option("--key", metavar="FIELD", help="Write the keys as this field. Without it, they are left out.")
 @click.option("--where", help="Only rows for which this condition is true.")
 @click.option("--overwrite", is_flag=True, help="Replace a TARGET that is there.")
+@click.option(
+    "--spreadsheet", is_flag=True, help="In CSV, write an apostrophe before texts that look like formulas."
+)
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.pass_context
 def export_command(
@@ -178,6 +181,7 @@ def export_command(
     key: str | None,
     where: str | None,
     overwrite: bool,
+    spreadsheet: bool,
     quiet: bool,
 ) -> None:
     """Write TABLE to TARGET: JSON Lines, CSV, Parquet, Arrow, SQLite or a shelf. `-` writes to stdout.
@@ -206,11 +210,12 @@ def export_command(
             table=table,
             key=key,
             overwrite=overwrite,
+            spreadsheet=spreadsheet,
             progress=not quiet,
         )
     if target != "-" or report.skipped_count:
-        click.echo(str(report), err=True)
+        write(str(report), err=True)
     if key is None and report.format != "shelve" and first is not None and not isinstance(first[0], int):
-        click.echo("the keys were left out; --key FIELD writes them as a field", err=True)
+        write("the keys were left out; --key FIELD writes them as a field", err=True)
     if report.skipped_count:
         ctx.exit(SKIPPED)

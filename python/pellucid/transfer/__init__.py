@@ -87,6 +87,7 @@ def export_to(
     key: str | None = None,
     fields: Iterable[str] | None = None,
     overwrite: bool = False,
+    spreadsheet: bool = False,
     progress: bool | Callable[[int, float | None], object] = False,
 ) -> ExportReport:
     """Write the rows of a table or a query to a file for other programs, and return a report.
@@ -94,7 +95,8 @@ def export_to(
     `target` is a path or a binary file. Its suffix decides the format; `format` overrides that: "jsonl",
     "csv", "parquet", "arrow", "sqlite" or "shelve". With `key`, the key of each row becomes a field of that
     name; without it, keys are not written, except to a shelf. `fields` chooses the fields of CSV. `table` is
-    the name of the table in SQLite.
+    the name of the table in SQLite. With `spreadsheet=True`, a text in CSV that a spreadsheet would run as a
+    formula gets an apostrophe before it.
 
     The file is complete or not there: it gets its name at the end. A file that is there already raises
     `FileExistsError`; `overwrite=True` replaces it.
@@ -109,7 +111,7 @@ def export_to(
     """
     from pellucid.transfer import outgoing
 
-    return outgoing.run(rows, target, format, table, key, fields, overwrite, progress)
+    return outgoing.run(rows, target, format, table, key, fields, overwrite, spreadsheet, progress)
 
 
 def copy(

@@ -6,7 +6,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import pellucid
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import ExportReport
 
-__all__ = ["FORMATS", "Export", "give_name", "plain", "run"]
+__all__ = ["FORMATS", "Export", "exists_already", "give_name", "own_folder", "plain", "run"]
 
 FORMATS = ("jsonl", "csv", "parquet", "arrow", "sqlite", "shelve")
 SUFFIXES = {
@@ -33,6 +33,8 @@ WRITERS = {"parquet": "arrow"}
 # Rows are written in chunks that stay in the cache of the processor.
 CHUNK_ROWS = 100
 # These are folders or files that their own libraries write, so they need a path.
+# How much of the target's name its unfinished folder has: the name of a file may have 255 bytes.
+NAME_SHOWN = 40
 NEED_A_PATH = ("sqlite", "shelve")
 
 
@@ -45,6 +47,7 @@ class Export(NamedTuple):
     table: str
     format: str
     is_stream: bool
+    is_for_spreadsheets: bool
     skip: Callable[[str, str], None]
     step: Callable[[int], None]
 
@@ -103,6 +106,7 @@ def run(
     key: str | None,
     fields: Iterable[str] | None,
     overwrite: bool,
+    spreadsheet: bool,
     progress: Any,
 ) -> ExportReport:
     """Export rows, as `export_to` says."""
@@ -115,6 +119,8 @@ def run(
         raise ValueError(f"{format} needs a path, and cannot be written to a stream")
     if fields is not None and format != "csv":
         raise ValueError("fields= is for CSV; choose the fields with query.select() for other formats")
+    if spreadsheet and format != "csv":
+        raise ValueError("spreadsheet=True is for CSV: no other format is read as formulas")
     if format == "shelve" and key is not None:
         raise ValueError("a shelf has the keys of the rows; leave out key=")
     path = "" if is_stream else os.fsdecode(target)
@@ -134,6 +140,7 @@ def run(
         table or getattr(rows, "name", None) or "rows",
         format,
         is_stream,
+        spreadsheet,
         report.skip,
         lambda done: pace.step(done, min(1.0, done / total) if total else None),
     )
@@ -184,6 +191,8 @@ def give_name(part: str, path: str, overwrite: bool) -> None:
         raise exists_already(path) from None
     except OSError:
         # This file system has no links.
+        if os.path.lexists(path):
+            raise exists_already(path) from None
         os.rename(part, path)
         return
     os.remove(part)
@@ -192,50 +201,56 @@ def give_name(part: str, path: str, overwrite: bool) -> None:
 @contextmanager
 def _part(path: str, overwrite: bool, is_shelf: bool) -> Iterator[Any]:
     """A file, or for a shelf a path, that gets its name when it is complete."""
-    if not overwrite and os.path.exists(path):
+    if not overwrite and os.path.lexists(path):
         raise exists_already(path)
-    if is_shelf:
-        with _part_of_shelf(path, overwrite) as part:
+    with own_folder(path) as part:
+        if is_shelf:
             yield part
-        return
-    part = f"{path}.part-{os.getpid()}"
-    try:
-        file = open(part, "xb")  # noqa: SIM115 - only this call removes it
-    except PermissionError as error:
-        # The caller does not know the part.
-        error.filename = path
-        raise
-    try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        give_name(part, path, overwrite)
-    except BaseException as error:
-        with suppress(FileNotFoundError):
-            os.remove(part)
-        if isinstance(error, OSError) and error.filename is None and error.strerror is not None:
-            # A write does not say where: the message of a full disk does. Exceptions of pellucid say where
-            # in their text.
-            error.filename = path
-        raise
+            _move_all(os.path.dirname(part), path, overwrite)
+            return
+        try:
+            with open(part, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            give_name(part, path, overwrite)
+        except OSError as error:
+            if error.filename is None and error.strerror is not None:
+                # A write does not say where: the message of a full disk does. Exceptions of pellucid say
+                # where in their text.
+                error.filename = path
+            raise
+
+
+def _move_all(part: str, path: str, overwrite: bool) -> None:
+    """Move the files of a shelf out of the folder in which they were made."""
+    folder = os.path.dirname(path)
+    made = sorted(os.listdir(part))
+    there = [file for file in made if os.path.lexists(os.path.join(folder, file))]
+    if there and not overwrite:
+        raise exists_already(os.path.join(folder, there[0]))
+    for file in made:
+        give_name(os.path.join(part, file), os.path.join(folder, file), overwrite)
 
 
 @contextmanager
-def _part_of_shelf(path: str, overwrite: bool) -> Iterator[str]:
-    """A path in a folder beside the target, whose files are moved to the target at the end."""
+def own_folder(path: str) -> Iterator[str]:
+    """A path for the unfinished file, in a new folder beside the target that is removed at the end.
+
+    No other program knows the name of the folder or may write in it, so that a link or the file of another
+    export cannot be there, also not under a name that a library chooses by itself.
+    """
     import shutil
     import tempfile
 
     folder, name = os.path.split(path)
-    part = tempfile.mkdtemp(prefix=f"{name}.part-", dir=folder or ".")
+    try:
+        part = tempfile.mkdtemp(prefix=f"{name[:NAME_SHOWN]}.part-", dir=folder or ".")
+    except OSError as error:
+        # The caller does not know the part.
+        error.filename = path
+        raise
     try:
         yield os.path.join(part, name)
-        made = sorted(os.listdir(part))
-        there = [file for file in made if os.path.exists(os.path.join(folder, file))]
-        if there and not overwrite:
-            raise exists_already(os.path.join(folder, there[0]))
-        for file in made:
-            os.replace(os.path.join(part, file), os.path.join(folder, file))
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -12,6 +12,10 @@ from pellucid.transfer.targets.plain_text import as_text, encoder
 
 __all__ = ["columns", "write"]
 
+# With what a formula begins, in one spreadsheet or another. A spreadsheet may take away spaces before it.
+FORMULA = frozenset("=+-@\t\r\n|%\uff0b\uff0d\uff1d\uff20")
+SPACES = " \u00a0\u3000"
+
 
 def columns(export: Export) -> list[str]:
     """The names of all fields, in the order in which they are met; this reads all rows."""
@@ -34,11 +38,13 @@ def write(export: Export, target: BinaryIO) -> int:
     text = io.TextIOWrapper(target, "utf-8", errors="surrogatepass", newline="", write_through=False)
     try:
         rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(names)
+        rows.writerow(map(_no_formula, names) if export.is_for_spreadsheets else names)
         count = 0
         for number, row in enumerate(chain.from_iterable(export.values())):
             try:
                 cells = _cells(export, row, names, to_json)
+                if export.is_for_spreadsheets:
+                    cells = list(map(_no_formula, cells))
                 if "" in cells:
                     text.write(_line_with_empty(cells))
                 else:
@@ -52,6 +58,11 @@ def write(export: Export, target: BinaryIO) -> int:
         # The file belongs to the caller: closing the text would close it.
         _detach(text)
     return count
+
+
+def _no_formula(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula. A number is one already, also with a minus."""
+    return f"'{cell}" if isinstance(cell, str) and cell.lstrip(SPACES)[:1] in FORMULA else cell
 
 
 def _detach(text: io.TextIOWrapper) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
-from pellucid.transfer.outgoing import Export, give_name
+from pellucid.transfer.outgoing import Export, give_name, own_folder
 from pellucid.transfer.sources.sqlite import quoted
 from pellucid.transfer.targets.plain_text import as_text, encoder
 
@@ -18,21 +18,16 @@ __all__ = ["write"]
 def write(export: Export, path: str, overwrite: bool) -> int:
     """Write the rows in one transaction, and return their number; an error leaves no new file."""
     if os.path.exists(path):
-        return _write_file(export, path, overwrite)
-    part = f"{path}.part-{os.getpid()}"
-    try:
-        count = _write_file(export, part, overwrite)
+        return _write_file(export, path, path, overwrite)
+    with own_folder(path) as part:
+        count = _write_file(export, part, path, overwrite)
         give_name(part, path, overwrite)
-    finally:
-        for name in (part, f"{part}-journal"):
-            with suppress(FileNotFoundError):
-                os.remove(name)
     return count
 
 
-def _write_file(export: Export, path: str, overwrite: bool) -> int:
+def _write_file(export: Export, file: str, path: str, overwrite: bool) -> int:
     try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             count = _write(export, connection, overwrite)
             connection.execute("COMMIT")
