@@ -350,3 +350,21 @@ def test_an_import_in_a_transaction_of_the_caller_ends_with_it(tmp_path: Path, d
         assert len(db) == 2
         raise RuntimeError
     assert dict(db) == {"kept": 1}
+
+
+@pytest.mark.parametrize("kind", ["text", "bytes", "int", "pickle"])
+@pytest.mark.parametrize(("name", "data"), [("a.csv", "z,n\n01,1e5\n"), ("a.jsonl", '5\n{"z": "01"}\n')])
+def test_one_type_for_whole_values_is_refused_for_rows_of_fields(
+    kind: str, name: str, data: str, tmp_path: Path, db: pellucid.Database
+) -> None:
+    (tmp_path / name).write_text(data)
+    with pytest.raises(TypeError, match="name the type of a field, as in types="):
+        pellucid.import_from(tmp_path / name, db, types=kind)
+    assert dict(db) == {"kept": 1}
+
+
+def test_a_list_is_no_text(tmp_path: Path, db: pellucid.Database) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": [1]}\n{"a": 1}\n')
+    report = pellucid.import_from(tmp_path / "a.jsonl", db, table="t", types={"a": "text"})
+    assert db.table("t").to_list() == [{"a": "1"}]
+    assert "[1] is not of type text" in str(report)

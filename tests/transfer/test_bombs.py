@@ -7,7 +7,10 @@ process alone.
 from __future__ import annotations
 
 import datetime
+import os
 import pickle
+import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter, OrderedDict
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pellucid
 import pytest
 
 # An address space that has room for libraries, and not for what these files come to.
@@ -120,3 +124,137 @@ def test_a_uuid_comes_back(protocol: int) -> None:
 
     value = UUID(int=(1 << 128) - 1)
     assert safe_pickles.load(pickle.dumps(value, protocol), "deny") == value
+
+
+GENERATED = {
+    "cells that are longer than the file": "zeroblob(300000000)",
+    "rows that come to far more than the file": "zeroblob(900000)",
+}
+
+
+@pytest.mark.parametrize("case", GENERATED)
+def test_computed_columns_of_sqlite_are_bounded(case: str, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+        connection.execute(
+            f"CREATE TABLE t (a INTEGER PRIMARY KEY, b GENERATED ALWAYS AS ({GENERATED[case]}))"
+        )
+        connection.executemany("INSERT INTO t (a) VALUES (?)", [(number,) for number in range(50)])
+    connection.close()
+    assert "SourceError: a.sqlite cannot be read: " in imported(tmp_path / "a.sqlite")
+
+
+def test_ordinary_computed_columns_of_sqlite_are_read(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+        connection.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b AS (a || '!'), c AS (printf('%9d', a)))")
+        connection.executemany("INSERT INTO t (a) VALUES (?)", [(number,) for number in range(20_000)])
+    connection.close()
+    with pellucid.open(":memory:") as db:
+        assert pellucid.import_from(tmp_path / "a.sqlite", db).rows == 20_000
+        assert db.table("t")[7] == {"a": 7, "b": "7!", "c": "        7"}
+
+
+ENDLESS = "AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS key, 1 AS raw, "
+ENDLESS += "NULL AS expire_time, 1 AS mode, NULL AS filename, x AS value, x AS rowid FROM c"
+
+
+@pytest.mark.parametrize(("name", "form"), [("Cache", "diskcache"), ("Dict", "dbm"), ("Dict", "shelve")])
+def test_a_view_without_end_is_no_table(name: str, form: str, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "cache.db") as connection:
+        connection.execute("CREATE TABLE Settings (key, value)")
+        connection.execute(f"CREATE VIEW {name} {ENDLESS}")
+    connection.close()
+    path = tmp_path if form == "diskcache" else tmp_path / "cache.db"
+    assert f"it has no table '{name}'" in imported(path, form)
+
+
+def test_ctrl_c_ends_a_statement_of_sqlite(tmp_path: Path) -> None:
+    from pellucid.transfer.sources import sqlite
+
+    with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+        connection.execute("CREATE TABLE t (a)")
+    connection.close()
+
+    class Pressed(BaseException):
+        """What the handler of a signal raises."""
+
+    def press(*_: object) -> None:
+        raise Pressed
+
+    before = signal.signal(signal.SIGALRM, press)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(Pressed), sqlite.opened("a", str(tmp_path / "a.sqlite")) as reader:
+            # One step of Python, and steps of SQLite without end.
+            list(reader.rows(f"SELECT count(*) FROM ({ENDLESS.removeprefix('AS ')})"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_json_inside_sqlite_that_is_deep_stays_a_text(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+        connection.execute("CREATE TABLE t (a JSON)")
+        connection.execute("INSERT INTO t VALUES (?)", ["[" * 100_000])
+    connection.close()
+    with pellucid.open(":memory:") as db:
+        assert pellucid.import_from(tmp_path / "a.sqlite", db).rows == 1
+
+
+def test_a_file_of_a_cache_is_the_value_of_one_key(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "cache.db") as connection:
+        connection.execute("CREATE TABLE Settings (key, value)")
+        connection.execute("CREATE TABLE Cache (key, raw, expire_time, mode, filename, value)")
+        rows = [("a", "1.val"), ("b", "1.val"), ("c", "pipe")]
+        connection.executemany("INSERT INTO Cache VALUES (?, 1, NULL, 2, ?, NULL)", rows)
+    connection.close()
+    (tmp_path / "1.val").write_bytes(b"one")
+    os.mkfifo(tmp_path / "pipe")
+    with pellucid.open(":memory:") as db:
+        report = pellucid.import_from(tmp_path, db)
+        assert dict(db) == {"a": b"one"}
+    assert [skipped.reason for skipped in report.skipped] == [
+        "its file '1.val' is that of another key",
+        "its file 'pipe' is no ordinary file",
+    ]
+
+
+@pytest.mark.parametrize("part", [2, 3, 100])
+def test_a_file_of_lmdb_that_is_cut_off_is_refused(part: int, tmp_path: Path) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    with (
+        lmdb.open(str(tmp_path / "lm"), map_size=1 << 26) as environment,
+        environment.begin(write=True) as put,
+    ):
+        for number in range(3000):
+            put.put(b"%08d" % number, os.urandom(100))
+    os.truncate(tmp_path / "lm/data.mdb", os.path.getsize(tmp_path / "lm/data.mdb") // part)
+    assert "SourceError: lm cannot be read: " in imported(tmp_path / "lm")
+
+
+def test_a_large_file_of_lmdb_is_read(tmp_path: Path) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    with (
+        lmdb.open(str(tmp_path / "lm"), map_size=1 << 28) as environment,
+        environment.begin(write=True) as put,
+    ):
+        for number in range(30):
+            put.put(b"%08d" % number, bytes(1 << 20))
+    with pellucid.open(":memory:") as db:
+        assert pellucid.import_from(tmp_path / "lm", db).rows == 30
+
+
+INDEXES = {
+    "a place that is no number": "'a', ('x', 'y')\n",
+    "a place behind the end": "'a', (0, 1000000000000)\n",
+    "no place": "'a', 5\n",
+    "a key that is no text": "5, (0, 1)\n",
+    "brackets without end": "(" * 100_000,
+    "places that are the same bytes": "".join(f"'{number}', (0, 100000)\n" for number in range(100_000)),
+}
+
+
+@pytest.mark.parametrize("case", INDEXES)
+def test_the_index_of_a_dumb_dbm_is_checked(case: str, tmp_path: Path) -> None:
+    (tmp_path / "d.dir").write_text(INDEXES[case])
+    (tmp_path / "d.dat").write_bytes(b"x" * 100_000)
+    assert imported(tmp_path / "d", "dbm").startswith("SourceError: ")

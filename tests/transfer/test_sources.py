@@ -386,3 +386,47 @@ def test_a_large_file_goes_in_batches(tmp_path: Path, db: pellucid.Database) -> 
     assert (report.rows, db.sum("n"), steps[-1]) == (5000, sum(range(5000)), (5000, 1.0))
     assert pellucid.import_from(path, db, batch=1500, dry_run=True).rows == 5000
     assert len(db) == 5000
+
+
+# As Python 2 wrote them: pickles of protocol 0, whose texts are bytes.
+OF_PYTHON_2 = {
+    b"int": b"I5\n.",
+    b"d": b"(dp1\nS'a'\np2\n(lp3\nI1\naI2\nas.",
+    b"l": b"(lp1\nI1\naF2.5\naNaI01\na.",
+}
+DATE_OF_PYTHON_2 = (
+    b"cdatetime\ndatetime\np1\n(S'\\x07\\xe4\\x01\\x02\\x00\\x00\\x00\\x00\\x00\\x00'\np2\ntp3\nRp4\n."
+)
+
+
+def test_a_shelf_of_python_2_is_one(tmp_path: Path, db: pellucid.Database) -> None:
+    dumb = importlib.import_module("dbm.dumb")
+    with dumb.open(str(tmp_path / "two"), "c") as file:
+        for key, value in OF_PYTHON_2.items():
+            file[key] = value
+    assert pellucid.import_from(tmp_path / "two", db).format == "shelve"
+    assert dict(db) == {"int": 5, "d": {"a": [1, 2]}, "l": [1, 2.5, None, True]}
+    with dumb.open(str(tmp_path / "two"), "c") as file:
+        file[b"dt"] = DATE_OF_PYTHON_2
+    report = pellucid.import_from(tmp_path / "two", db, table="ascii")
+    assert (report.format, report.rows, report.skipped_count) == ("shelve", 3, 1)
+    assert 'pass encoding="latin1"' in str(report)
+    assert pellucid.import_from(tmp_path / "two", db, table="t", encoding="latin1").skipped_count == 0
+    assert db.table("t")["dt"] == datetime.datetime(2020, 1, 2)
+
+
+@pytest.mark.parametrize("values", [[b"text."], [b"Ann."], [b"N."], [b"5 apples."], [b"I5\n.", b"plain"]])
+def test_texts_are_no_pickles(values: list[bytes], tmp_path: Path, db: pellucid.Database) -> None:
+    with importlib.import_module("dbm.dumb").open(str(tmp_path / "d"), "c") as file:
+        for number, value in enumerate(values):
+            file[str(number)] = value
+    assert pellucid.import_from(tmp_path / "d", db).format == "dbm"
+
+
+@pytest.mark.parametrize("suffix", ["", ".dat", ".dir"])
+def test_each_file_of_a_dumb_dbm_names_it(suffix: str, tmp_path: Path, db: pellucid.Database) -> None:
+    # The first value begins as a pickle file does.
+    with shelve.Shelf(importlib.import_module("dbm.dumb").open(str(tmp_path / "old"), "c")) as shelf:
+        shelf.update({"int": 5, "d": {"a": [1, 2]}})
+    assert pellucid.import_from(f"{tmp_path / 'old'}{suffix}", db).format == "shelve"
+    assert dict(db) == {"int": 5, "d": {"a": [1, 2]}}

@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["TYPES", "converter", "from_cell", "number", "with_dicts"]
+__all__ = ["TYPES", "NoWholeValue", "converter", "from_cell", "number", "with_dicts"]
 
 Convert = Callable[[Any], Any]
 
@@ -21,6 +21,10 @@ FLOAT = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z", re.ASCII)
 CONTAINERS = (dict, list, tuple, Counter, OrderedDict, defaultdict)
 SPECIAL_FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 BOOLS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+class NoWholeValue(TypeError):
+    """One type for whole values, and rows of fields: the import ends, and does not skip all rows."""
 
 
 def converter(types: str | Mapping[str, str] | None, dates: bool, unpickle: Convert) -> Convert | None:
@@ -37,7 +41,7 @@ def converter(types: str | Mapping[str, str] | None, dates: bool, unpickle: Conv
 
     steps: list[Convert] = []
     if isinstance(types, str):
-        steps.append(reader(types))
+        steps.append(_of_whole(types, reader(types)))
     elif types:
         steps.append(_of_fields({name: reader(kind) for name, kind in types.items()}))
     if dates:
@@ -102,6 +106,18 @@ def _optional(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
+def _of_whole(kind: str, read: Convert) -> Convert:
+    def convert(value: Any) -> Any:
+        if isinstance(value, CONTAINERS) and kind != "json":
+            raise NoWholeValue(
+                f'types="{kind}" is for sources of single values, such as dbm and LMDB, and not for rows '
+                'with fields; name the type of a field, as in types={"zip": "text"}'
+            )
+        return read(value)
+
+    return convert
+
+
 def _of_fields(by_name: dict[str, Convert]) -> Convert:
     def convert(row: Any) -> Any:
         if not isinstance(row, dict):
@@ -139,7 +155,7 @@ def _with_dates(value: Any) -> Any:
 def _when(text: Any) -> Any:
     import datetime
 
-    text = _text(text)
+    text = _text(text, "date")
     if DATE.match(text):
         return datetime.date.fromisoformat(text)
     if DATETIME.match(text):
@@ -155,24 +171,28 @@ def _when(text: Any) -> Any:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, kind: str = "text") -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8")
-    return value if isinstance(value, str) else str(value)
+    if isinstance(value, (str, int, float)) or type(value).__module__ in ("datetime", "decimal", "uuid"):
+        return str(value)
+    # What Python shows of a list is no text that anybody wants back.
+    found: str = _refuse(value, kind)
+    return found
 
 
 def _int(value: Any) -> int:
     if isinstance(value, (int, float)):
         return int(value) if value == value // 1 else _refuse(value, "int")
-    return int(_text(value))
+    return int(_text(value, "int"))
 
 
 def _float(value: Any) -> float:
-    return float(_text(value))
+    return float(_text(value, "float"))
 
 
 def _bool(value: Any) -> bool:
-    found = BOOLS.get(_text(value).lower())
+    found = BOOLS.get(_text(value, "bool").lower())
     return _refuse(value, "bool") if found is None else found
 
 
@@ -180,7 +200,7 @@ def _decimal(value: Any) -> Any:
     from decimal import Decimal, InvalidOperation
 
     try:
-        return Decimal(_text(value))
+        return Decimal(_text(value, "decimal"))
     except InvalidOperation:
         return _refuse(value, "decimal")
 
@@ -188,7 +208,7 @@ def _decimal(value: Any) -> Any:
 def _uuid(value: Any) -> Any:
     from uuid import UUID
 
-    return UUID(bytes=value) if isinstance(value, bytes) and len(value) == 16 else UUID(_text(value))
+    return UUID(bytes=value) if isinstance(value, bytes) and len(value) == 16 else UUID(_text(value, "uuid"))
 
 
 def _json(value: Any) -> Any:
@@ -196,7 +216,7 @@ def _json(value: Any) -> Any:
 
 
 def _bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else _text(value).encode("utf-8")
+    return value if isinstance(value, bytes) else _text(value, "bytes").encode("utf-8")
 
 
 def _refuse(value: Any, kind: str) -> Any:

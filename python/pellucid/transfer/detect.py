@@ -24,11 +24,16 @@ PICKLES = (".pickle", ".pkl", ".p")
 
 def detect(source: Input) -> str:
     """The format of a source, as one of `FORMATS`; raises `SourceError` if it is none of them."""
+    from pellucid.transfer.sources import dbm_file
+
     if source.stream is None and not source.head:
         return _of_path(source)
     head = source.head
     if not head:
         raise SourceError(f"{source.name} is empty")
+    if source.stream is None and dbm_file.is_part_of_dumb(source.path):
+        # Its values begin like files of their own.
+        return _of_dbm(source.path) or "dbm"
     found = _of_magic(source, head)
     if found is None and source.stream is None:
         found = _of_dbm(source.path)

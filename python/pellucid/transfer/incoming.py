@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pellucid
 from pellucid import errors
-from pellucid.transfer.convert import converter, with_dicts
+from pellucid.transfer.convert import NoWholeValue, converter, with_dicts
 from pellucid.transfer.copying import is_new_file, opened_target
 from pellucid.transfer.detect import FORMATS, detect
 from pellucid.transfer.job import Chunk, Input, Job, Part
@@ -399,11 +399,15 @@ def _each(chunk: Chunk, change: Callable[[Any], Any], skip: Callable[[str, str],
     """The chunk with each row changed, without those for which that fails."""
     try:
         return chunk._replace(rows=list(map(change, chunk.rows)))
+    except NoWholeValue:
+        raise
     except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError):
         rows, places = [], []
     for position, row in enumerate(chunk.rows):
         try:
             rows.append(change(row))
+        except NoWholeValue:
+            raise
         except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
             skip(chunk.place(position), str(error))
         else:

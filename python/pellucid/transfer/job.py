@@ -12,11 +12,13 @@ from typing import Any, BinaryIO, NamedTuple
 from pellucid.errors import SourceError
 from pellucid.transfer import safe_pickles
 
-__all__ = ["CHUNK_ROWS", "CHUNK_SIZE", "HEAD_SIZE", "Chunk", "Input", "Job", "Part", "in_chunks"]
+__all__ = ["CHUNK_ROWS", "CHUNK_SIZE", "HEAD_SIZE", "Allowance", "Chunk", "Input", "Job", "Part", "in_chunks"]
 
 # Rows are stored in chunks: large enough to make the cost of a call small, small enough for the cache.
 CHUNK_ROWS = 500
 CHUNK_SIZE = 1 << 15
+# Large values make a chunk shorter.
+CHUNK_BYTES = 1 << 25
 HEAD_SIZE = 1 << 16
 
 
@@ -168,16 +170,52 @@ class Job(NamedTuple):
         return SourceError(f"{self.input.name} cannot be read: {what}")
 
 
+class Allowance:
+    """How much the rows of a file may come to. A file made to fill memory claims far more than it holds."""
+
+    # What is computed, or stands in many rows and once in the file, comes to more than the file.
+    BASE = 1 << 20
+    PER_BYTE = 8
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+        self.left = self.BASE + self.PER_BYTE * size
+
+    def take(self, row: Sequence[object]) -> None:
+        """Count a row, with the bytes and texts in its cells; raise `SourceError` if that is too much."""
+        self.left -= 4 + len(row) + weight(row)
+        if self.left < 0:
+            raise SourceError(
+                f"{self.name} cannot be read: its rows come to far more than its {self.size:,} bytes; it is "
+                "damaged, or has computed columns that are longer than it: import a copy without them"
+            )
+
+
+def weight(row: Any) -> int:
+    """The bytes and texts in a row, or in a pair of key and row."""
+    kind = type(row)
+    if kind is bytes or kind is str:
+        return len(row)
+    if kind is dict:
+        row = row.values()
+    elif kind is not tuple and kind is not list:
+        return 0
+    return sum(len(cell) for cell in row if type(cell) is bytes or type(cell) is str)
+
+
 def in_chunks(rows: Iterator[tuple[object, Any]], word: str, total: int | None = None) -> Iterator[Chunk]:
     """Chunks of rows that come one by one, each with its place."""
     done = 0
     while True:
         places: list[object] = []
         values: list[Any] = []
+        size = 0
         for place, value in rows:
             places.append(place)
             values.append(value)
-            if len(values) == CHUNK_ROWS:
+            size += weight(value)
+            if len(values) == CHUNK_ROWS or size >= CHUNK_BYTES:
                 break
         if not values:
             return

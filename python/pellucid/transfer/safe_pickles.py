@@ -5,11 +5,17 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from pellucid.errors import CorruptRecord, PickleDenied
 
-__all__ = ["load", "load_all"]
+__all__ = ["is_pickle", "load", "load_all"]
+
+
+# Of bytes that are longer, only so many instructions are read to say whether they are a pickle.
+CHECKED_MAX = 1 << 20
+OPERATIONS_MAX = 10_000
 
 
 def load(data: bytes, policy: Any, encoding: str | None = None) -> Any:
@@ -45,6 +51,31 @@ def load_all(data: bytes, policy: Any, encoding: str | None = None) -> Iterator[
             ) from error
         if file.tell() == len(data):
             return
+
+
+def is_pickle(data: bytes) -> bool:
+    """Whether bytes look like a pickle of protocol 2 or newer, or of protocol 0 or 1, which Python 2 wrote.
+
+    Those have no mark. So it is checked whether their instructions fit together; nothing is done.
+    """
+    if data[-1:] != b".":
+        return False
+    if data[:1] == b"\x80":
+        return True
+    import pickletools
+
+    try:
+        if len(data) < CHECKED_MAX:
+            pickletools.dis(data, io.StringIO())
+        else:
+            next(islice(pickletools.genops(data), OPERATIONS_MAX, None), None)
+    except UnicodeDecodeError:
+        # It came to a quoted str with bytes, as Python 2 wrote dates.
+        return True
+    except Exception:  # Whatever it says: these are other bytes.
+        return False
+    # A shorter text may be a pickle by chance.
+    return len(data) > 2
 
 
 def _in_short(error: PickleDenied) -> PickleDenied:

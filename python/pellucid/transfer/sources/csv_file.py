@@ -114,6 +114,6 @@ def _may_be_text(types: Any, name: str) -> bool:
 
 
 def _reader(types: Any, name: str) -> Any:
-    if types == "text" or (isinstance(types, dict) and name in types):
+    if isinstance(types, dict) and name in types:
         return str
     return from_cell

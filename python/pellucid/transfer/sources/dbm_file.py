@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from pellucid.errors import SourceError
-from pellucid.transfer.job import Job, Part, in_chunks
+from pellucid.transfer.job import Allowance, Job, Part, in_chunks
+from pellucid.transfer.safe_pickles import is_pickle
 
-__all__ = ["locate", "looks_like_a_shelf", "parts", "parts_of_shelf"]
+__all__ = ["is_part_of_dumb", "locate", "looks_like_a_shelf", "parts", "parts_of_shelf"]
 
+# What opening a damaged dbm raises: dbm.dumb evaluates literals in its index.
+DAMAGES = (OSError, ValueError, SyntaxError, TypeError, AttributeError, MemoryError, RecursionError)
 SUFFIXES = ("", ".db", ".dat", ".dir", ".pag", ".bak")
 
 
@@ -42,16 +45,38 @@ def _open(path: str) -> Any:
             "has it: shelve or dbm.open the file there, and store its items in dbm.dumb"
         ) from None
     try:
-        return backend.open(name, "r")
-    except (OSError, ValueError, SyntaxError) as error:
-        raise SourceError(f"{path} cannot be read: {error}") from error
+        file = backend.open(name, "r")
+        if module == "dbm.dumb":
+            _check_dumb(name, file)
+    except DAMAGES as error:
+        raise SourceError(f"{path} cannot be read: {error or type(error).__name__}") from error
+    return file
+
+
+def _check_dumb(name: str, file: Any) -> None:
+    """Raise `ValueError` if the index of a dbm.dumb has a place outside of its values.
+
+    It is a text of Python literals, and its places and lengths are used as they are.
+    """
+    size = os.path.getsize(f"{name}.dat")
+    for key, found in file._index.items():
+        begin, length = found if type(found) is tuple and len(found) == 2 else (None, None)
+        if type(begin) is not int or type(length) is not int or not 0 <= begin <= begin + length <= size:
+            index = f"{os.path.basename(name)}.dir"
+            raise ValueError(f"{index} is damaged: {_shown(key)} has the place {found!r:.40}")
 
 
 def looks_like_a_shelf(path: str) -> bool:
     """Whether the first values of a dbm are pickles."""
     with _open(path) as file:
         values = [file[key] for key in itertools.islice(_keys(file), 8)]
-    return bool(values) and all(value[:1] == b"\x80" and value[-1:] == b"." for value in values)
+    return bool(values) and all(map(is_pickle, values))
+
+
+def is_part_of_dumb(path: str) -> bool:
+    """Whether a file is one of the three of a dbm.dumb."""
+    stem, suffix = os.path.splitext(path)
+    return suffix in (".dat", ".dir", ".bak") and dbm.whichdb(stem) == "dbm.dumb"
 
 
 def parts(job: Job) -> Iterator[Part]:
@@ -75,7 +100,7 @@ def _parts(job: Job, read: Any) -> Iterator[Part]:
     name = (locate(job.input.path) or (job.input.path,))[0]
     job.input.watch(*(name + suffix for suffix in SUFFIXES))
     with _open(job.input.path) as file:
-        yield Part(None, "pairs", in_chunks(_pairs(job, file, read), "key", len(file)))
+        yield Part(None, "pairs", in_chunks(_pairs(job, name, file, read), "key", len(file)))
 
 
 def _keys(file: Any) -> Iterator[bytes]:
@@ -89,11 +114,16 @@ def _keys(file: Any) -> Iterator[bytes]:
         yield from file.keys()
 
 
-def _pairs(job: Job, file: Any, read: Any) -> Iterator[tuple[object, Any]]:
+def _pairs(job: Job, name: str, file: Any, read: Any) -> Iterator[tuple[object, Any]]:
+    files = filter(os.path.exists, (name + suffix for suffix in SUFFIXES))
+    # The places of several keys may be the same bytes.
+    allowance = Allowance(job.input.name, sum(map(os.path.getsize, files)))
     try:
         for key in _keys(file):
+            value = file[key]
+            allowance.take((key, value))
             try:
-                pair = read(key, file[key])
+                pair = read(key, value)
             except (ValueError, ImportError, AttributeError) as error:
                 job.skip(_shown(key), str(error))
                 continue

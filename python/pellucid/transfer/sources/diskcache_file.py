@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from pellucid.transfer.job import Job, Part, in_chunks
-from pellucid.transfer.sources.sqlite import opened
+from pellucid.transfer.sources.sqlite import check_table, opened
 
 __all__ = ["parts"]
 
@@ -30,9 +31,12 @@ def parts(job: Job) -> Iterator[Part]:
 
 def _pairs(job: Job, shards: list[str]) -> Iterator[tuple[object, Any]]:
     now = time.time()
+    # A file has the value of one key.
+    taken: set[str] = set()
     for folder in shards:
-        with opened(job.input.name, os.path.join(folder, "cache.db")) as connection:
-            rows = connection.execute(
+        with opened(job.input.name, os.path.join(folder, "cache.db")) as reader:
+            check_table(reader, "Cache")
+            rows = reader.rows(
                 "SELECT key, raw, expire_time, mode, filename, value FROM Cache ORDER BY rowid"
             )
             for key, is_raw, expires, mode, filename, value in rows:
@@ -40,19 +44,25 @@ def _pairs(job: Job, shards: list[str]) -> Iterator[tuple[object, Any]]:
                     job.skip(f"key {key!r}", "it has expired")
                     continue
                 try:
-                    pair = (key if is_raw else job.unpickle(key), _value(job, folder, mode, filename, value))
-                except (ValueError, OSError, ImportError, AttributeError) as error:
+                    found = _value(job, taken, folder, mode, filename, value)
+                    pair = (key if is_raw else job.unpickle(key), found)
+                except (ValueError, TypeError, OSError, ImportError, AttributeError) as error:
                     job.skip(f"key {key!r}", str(error))
                     continue
                 yield pair[0], pair
 
 
-def _value(job: Job, folder: str, mode: int, filename: str | None, value: Any) -> Any:
+def _value(job: Job, taken: set[str], folder: str, mode: int, filename: str | None, value: Any) -> Any:
     if filename is not None:
         root = os.path.realpath(folder)
         path = os.path.realpath(os.path.join(root, filename))
         if os.path.commonpath([root, path]) != root:
             raise ValueError(f"its file {filename!r} is not inside the folder of the cache")
+        if path in taken:
+            raise ValueError(f"its file {filename!r} is that of another key")
+        taken.add(path)
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ValueError(f"its file {filename!r} is no ordinary file")
         with open(path, "rb") as file:
             value = file.read()
     if mode == PICKLE:

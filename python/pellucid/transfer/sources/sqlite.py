@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import sqlite3
 from collections.abc import Iterator
@@ -10,45 +11,118 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from pellucid.errors import SourceError
-from pellucid.transfer.job import CHUNK_ROWS, Chunk, Input, Job, Part
+from pellucid.transfer.job import Allowance, Input, Job, Part, in_chunks
+from pellucid.transfer.safe_pickles import is_pickle
 
-__all__ = ["errors_of", "kind_of", "opened", "parts", "quoted"]
+__all__ = ["Reader", "check_table", "kind_of", "opened", "parts", "quoted", "tables"]
+
+# How many steps SQLite does before it looks whether Ctrl-C was pressed: some milliseconds.
+STEPS = 100_000
+# No cell may be longer than the file; this is for small files.
+CELL_MIN = 1 << 20
+# LIKE and GLOB with long patterns take very long, and computed columns may have them.
+PATTERN_MAX = 100
+
+
+class Reader:
+    """A SQLite file, as far as an import reads it: what it does ends, is bounded, and hears Ctrl-C."""
+
+    def __init__(self, name: str, path: str, connection: sqlite3.Connection) -> None:
+        self.name = name
+        self.connection = connection
+        size = sum(os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file))
+        self.allowance = Allowance(name, size)
+        self.caught: list[BaseException] = []
+        # A function would notice a signal before its first line, and SQLite would drop the exception.
+        watch = self._watch()
+        next(watch)
+        connection.set_progress_handler(watch.__next__, STEPS)
+        if hasattr(connection, "setlimit"):  # from Python 3.11 on
+            # The names are those of SQLite's header.
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(size, CELL_MIN))
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, PATTERN_MAX)
+        # Functions with effects do not run for computed columns.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("BEGIN")
+
+    def _watch(self) -> Iterator[int]:
+        while True:
+            try:
+                while True:
+                    yield 0
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                self.caught.append(error)
+                yield 1
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Make what SQLite raises a `SourceError`."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{self.name} cannot be read: a text is not {error.encoding}") from error
+        except sqlite3.Error as error:
+            if self.caught:
+                raise self.caught.pop() from None
+            advice = "; pass encoding= of its texts" if "decode to UTF-8" in str(error) else ""
+            raise SourceError(f"{self.name} cannot be read: {error}{advice}") from error
+
+    def rows(self, statement: str) -> Iterator[Any]:
+        """The rows of a statement."""
+        with self.errors():
+            for row in self.connection.execute(statement):
+                self.allowance.take(row)
+                yield row
+
+    def names(self, statement: str) -> list[str]:
+        """The names of the columns of a statement."""
+        with self.errors():
+            return [column[0] for column in self.connection.execute(statement).description]
+
+    def count(self, table: str) -> int | None:
+        """About how many rows a table has, at most: a count would read all of it."""
+        name = quoted(table)
+        ends = f"(SELECT max(rowid) FROM {name}) - (SELECT min(rowid) FROM {name})"
+        try:
+            ((found,),) = self.connection.execute(f"SELECT {ends} + 1")
+        except sqlite3.Error:
+            # A table without such numbers.
+            return None
+        return found if isinstance(found, int) else None
 
 
 @contextmanager
-def opened(name: str, path: str, encoding: str | None = None) -> Iterator[sqlite3.Connection]:
-    """A connection that only reads, in one transaction: it sees one state, whatever others write."""
+def opened(name: str, path: str, encoding: str | None = None) -> Iterator[Reader]:
+    """A reader, in one transaction: it sees one state, whatever others write."""
     uri = pathlib.Path(path).absolute().as_uri() + "?mode=ro"
-    with errors_of(name), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+    try:
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    except sqlite3.Error as error:
+        raise SourceError(f"{name} cannot be read: {error}") from error
+    with closing(connection):
         if encoding is not None:
             connection.text_factory = lambda data: data.decode(encoding)
-        connection.execute("BEGIN")
-        yield connection
-
-
-@contextmanager
-def errors_of(name: str) -> Iterator[None]:
-    """Make what SQLite raises a `SourceError`. A generator of rows needs this too: it runs elsewhere."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{name} cannot be read: a text is not {error.encoding}") from error
-    except sqlite3.Error as error:
-        advice = "; pass encoding= of its texts" if "decode to UTF-8" in str(error) else ""
-        raise SourceError(f"{name} cannot be read: {error}{advice}") from error
+        try:
+            reader = Reader(name, path, connection)
+        except sqlite3.Error as error:
+            raise SourceError(f"{name} cannot be read: {error}") from error
+        with reader.errors():
+            yield reader
 
 
 def kind_of(source: Input) -> str:
     """The format of a SQLite file: "sqlite", or that of the library that keeps its own tables in it."""
     if source.stream is not None:
         raise SourceError("SQLite cannot be read from a pipe; store it in a file first")
-    with opened(source.name, source.path) as connection:
-        names = tables(connection)
+    with opened(source.name, source.path) as reader:
+        names = tables(reader)
         if {"Cache", "Settings"} <= set(names):
             return "diskcache"
-        columns = {name: _columns(connection, name) for name in names}
+        columns = {name: _columns(reader, name) for name in names}
         if names == ["Dict"] and list(columns["Dict"]) == ["key", "value"]:
-            return "shelve" if _has_pickles(connection, "Dict") else "dbm"
+            return "shelve" if _has_pickles(reader, "Dict") else "dbm"
         if names and all(
             list(columns[name]) == ["key", "value"]
             and columns[name]["key"] == "TEXT"
@@ -59,11 +133,9 @@ def kind_of(source: Input) -> str:
     return "sqlite"
 
 
-def _has_pickles(connection: sqlite3.Connection, table: str) -> bool:
-    values = [value for (value,) in connection.execute(f"SELECT value FROM {quoted(table)} LIMIT 8")]
-    return bool(values) and all(
-        isinstance(value, bytes) and value[:1] == b"\x80" and value[-1:] == b"." for value in values
-    )
+def _has_pickles(reader: Reader, table: str) -> bool:
+    values = [value for (value,) in reader.rows(f"SELECT value FROM {quoted(table)} LIMIT 8")]
+    return bool(values) and all(isinstance(value, bytes) and is_pickle(value) for value in values)
 
 
 def quoted(name: str) -> str:
@@ -71,59 +143,60 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def tables(connection: sqlite3.Connection) -> list[str]:
-    """The names of the ordinary tables, without those that SQLite and its extensions keep for themselves."""
-    try:
-        kinds = connection.execute("PRAGMA table_list").fetchall()
-    except sqlite3.Error:
-        kinds = []
+def tables(reader: Reader) -> list[str]:
+    """The names of the ordinary tables, without those that SQLite and its extensions keep for themselves.
+
+    A view is no table: it may have rows without end.
+    """
+    kinds = list(reader.rows("PRAGMA table_list"))
     if kinds:
         names = [row[1] for row in kinds if row[0] == "main" and row[2] == "table"]
     else:
         # SQLite before 3.37 has no list with the kinds of tables.
-        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        names = [
+            name
+            for name, statement in reader.rows("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+            if not str(statement).upper().startswith("CREATE VIRTUAL")
+        ]
     return sorted(name for name in names if not name.startswith("sqlite_"))
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    return {row[1]: str(row[2]).upper() for row in connection.execute(f"PRAGMA table_info({quoted(table)})")}
+def check_table(reader: Reader, table: str) -> None:
+    """Raise `SourceError` if a file has no such table."""
+    if table not in tables(reader):
+        raise SourceError(f"{reader.name} cannot be read: it has no table {table!r}")
+
+
+def _columns(reader: Reader, table: str) -> dict[str, str]:
+    return {row[1]: str(row[2]).upper() for row in reader.rows(f"PRAGMA table_info({quoted(table)})")}
 
 
 def parts(job: Job) -> Iterator[Part]:
     """The tables of the file; a primary key becomes the key of the rows."""
-    with opened(job.input.name, job.input.path, job.encoding) as connection:
-        for table in tables(connection):
-            found = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
+    with opened(job.input.name, job.input.path, job.encoding) as reader:
+        for table in tables(reader):
+            found = list(reader.rows(f"PRAGMA table_info({quoted(table)})"))
             key = tuple(row[1] for row in sorted(found, key=lambda row: row[5]) if row[5])
-            yield Part(table, "rows", _chunks(job.input.name, connection, table), key)
+            chunks = in_chunks(enumerate(_rows(reader, table)), f"{table} row", reader.count(table))
+            yield Part(table, "rows", chunks, key)
 
 
-def _chunks(name: str, connection: sqlite3.Connection, table: str) -> Iterator[Chunk]:
-    with errors_of(name):
-        yield from _chunks_of(connection, table)
-
-
-def _chunks_of(connection: sqlite3.Connection, table: str) -> Iterator[Chunk]:
-    count = connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0]
-    cursor = connection.execute(f"SELECT * FROM {quoted(table)}")
-    names = [column[0] for column in cursor.description]
-    declared = _columns(connection, table)
+def _rows(reader: Reader, table: str) -> Iterator[dict[str, Any]]:
+    statement = f"SELECT * FROM {quoted(table)}"
+    names = reader.names(statement)
+    declared = _columns(reader, table)
     with_json = [name for name in names if declared.get(name) in ("JSON", "JSONB")]
-    done = 0
-    while rows := cursor.fetchmany(CHUNK_ROWS):
-        values = [dict(zip(names, row, strict=False)) for row in rows]
+    for cells in reader.rows(statement):
+        row = dict(zip(names, cells, strict=False))
         for name in with_json:
-            for value in values:
-                value[name] = _from_json(value[name])
-        places = range(done, done + len(rows))
-        done += len(rows)
-        yield Chunk(values, places, f"{table} row", done / count if count else None)
+            row[name] = _from_json(row[name])
+        yield row
 
 
 def _from_json(value: Any) -> Any:
     if isinstance(value, str):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return value

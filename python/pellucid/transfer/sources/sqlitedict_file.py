@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
 from pellucid.transfer.job import Job, Part, in_chunks
-from pellucid.transfer.sources.sqlite import errors_of, opened, quoted, tables
+from pellucid.transfer.sources.sqlite import Reader, check_table, opened, quoted, tables
 
 __all__ = ["parts", "parts_of_dbm", "parts_of_shelf"]
 
@@ -21,23 +20,25 @@ def parts(job: Job) -> Iterator[Part]:
     def read(key: Any, value: Any) -> Any:
         return key, job.unpickle(value) if isinstance(value, bytes) and value[:1] == b"\x80" else value
 
-    with opened(job.input.name, job.input.path) as connection:
-        for name in tables(connection):
-            yield _part(job, connection, name, "default" if name == UNNAMED else name, read)
+    with opened(job.input.name, job.input.path) as reader:
+        for name in tables(reader):
+            yield _part(job, reader, name, "default" if name == UNNAMED else name, read)
 
 
 def parts_of_dbm(job: Job) -> Iterator[Part]:
     """The one table of a dbm.sqlite3."""
-    with opened(job.input.name, job.input.path) as connection:
-        yield _part(job, connection, "Dict", None, lambda key, value: (_blob(key), _blob(value)))
+    with opened(job.input.name, job.input.path) as reader:
+        check_table(reader, "Dict")
+        yield _part(job, reader, "Dict", None, lambda key, value: (_blob(key), _blob(value)))
 
 
 def parts_of_shelf(job: Job) -> Iterator[Part]:
     """The one table of a shelf in a dbm.sqlite3."""
-    with opened(job.input.name, job.input.path) as connection:
+    with opened(job.input.name, job.input.path) as reader:
+        check_table(reader, "Dict")
         yield _part(
             job,
-            connection,
+            reader,
             "Dict",
             None,
             lambda key, value: (_blob(key).decode("utf-8"), job.unpickle(_blob(value))),
@@ -50,17 +51,15 @@ def _blob(value: Any) -> bytes:
     return value
 
 
-def _part(job: Job, connection: sqlite3.Connection, table: str, name: str | None, read: Any) -> Part:
-    count = connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0]
-    return Part(name, "pairs", in_chunks(_pairs(job, connection, table, read), "key", count))
+def _part(job: Job, reader: Reader, table: str, name: str | None, read: Any) -> Part:
+    return Part(name, "pairs", in_chunks(_pairs(job, reader, table, read), "key", reader.count(table)))
 
 
-def _pairs(job: Job, connection: sqlite3.Connection, table: str, read: Any) -> Iterator[tuple[object, Any]]:
-    with errors_of(job.input.name):
-        for key, value in connection.execute(f"SELECT key, value FROM {quoted(table)} ORDER BY rowid"):
-            try:
-                pair = read(key, value)
-            except (ValueError, ImportError, AttributeError) as error:
-                job.skip(f"key {key!r}", str(error))
-                continue
-            yield pair[0], pair
+def _pairs(job: Job, reader: Reader, table: str, read: Any) -> Iterator[tuple[object, Any]]:
+    for key, value in reader.rows(f"SELECT key, value FROM {quoted(table)} ORDER BY rowid"):
+        try:
+            pair = read(key, value)
+        except (ValueError, ImportError, AttributeError) as error:
+            job.skip(f"key {key!r}", str(error))
+            continue
+        yield pair[0], pair
