@@ -220,7 +220,8 @@ def test_a_file_of_a_cache_is_the_value_of_one_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", [2, 3, 100])
 def test_a_file_of_lmdb_that_is_cut_off_is_refused(part: int, tmp_path: Path) -> None:
-    lmdb = pytest.importorskip("lmdb")
+    import lmdb
+
     with (
         lmdb.open(str(tmp_path / "lm"), map_size=1 << 26) as environment,
         environment.begin(write=True) as put,
@@ -232,7 +233,8 @@ def test_a_file_of_lmdb_that_is_cut_off_is_refused(part: int, tmp_path: Path) ->
 
 
 def test_a_large_file_of_lmdb_is_read(tmp_path: Path) -> None:
-    lmdb = pytest.importorskip("lmdb")
+    import lmdb
+
     with (
         lmdb.open(str(tmp_path / "lm"), map_size=1 << 28) as environment,
         environment.begin(write=True) as put,

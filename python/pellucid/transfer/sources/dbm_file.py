@@ -49,7 +49,7 @@ def _open(path: str) -> Any:
         if module == "dbm.dumb":
             _check_dumb(name, file)
     except DAMAGES as error:
-        raise SourceError(f"{path} cannot be read: {error or type(error).__name__}") from error
+        raise SourceError(f"{path} cannot be read: {str(error) or type(error).__name__}") from error
     return file
 
 

@@ -22,6 +22,8 @@ STEPS = 100_000
 CELL_MIN = 1 << 20
 # LIKE and GLOB with long patterns take very long, and computed columns may have them.
 PATTERN_MAX = 100
+# What SQLite's header calls SQLITE_LIMIT_LENGTH and SQLITE_LIMIT_LIKE_PATTERN_LENGTH.
+LIMIT_LENGTH, LIMIT_PATTERN = 0, 8
 
 
 class Reader:
@@ -38,9 +40,8 @@ class Reader:
         next(watch)
         connection.set_progress_handler(watch.__next__, STEPS)
         if hasattr(connection, "setlimit"):  # from Python 3.11 on
-            # The names are those of SQLite's header.
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(size, CELL_MIN))
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, PATTERN_MAX)
+            connection.setlimit(LIMIT_LENGTH, max(size, CELL_MIN))
+            connection.setlimit(LIMIT_PATTERN, PATTERN_MAX)
         # Functions with effects do not run for computed columns.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("BEGIN")
