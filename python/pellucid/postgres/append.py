@@ -21,7 +21,6 @@ from pellucid.postgres.numbers import INT_MAX, Block
 from pellucid.postgres.saving import BATCH_COUNT_MAX, BATCH_SIZE_MAX, Saving
 from pellucid.postgres.transactions import Running
 
-BLOCK_MAX = 1024
 EXTEND_COUNT = 2000
 
 
@@ -30,19 +29,23 @@ class Appending(Saving):
 
     def _block(self) -> Block:
         self._for_writing()
-        return self._source._blocks.setdefault(self._found, Block())
+        blocks = self._source._blocks
+        block = blocks.get(self._found)
+        if block is None or block.is_foreign:
+            block = blocks[self._found] = Block()
+        return block
 
     def _numbers(self, count: int) -> list[int]:
         """Take `count` numbers, in ascending order."""
         block = self._block()
-        numbers = list(range(block.next, min(block.stop, block.next + count)))
+        numbers, behind = block.taken(count)
         missing = count - len(numbers)
         if missing:
-            first, taken = self._taken_numbers(max(missing, block.size), missing, block.stop)
+            # Not while the block is locked: the server may have another transaction wait, that of a thread
+            # which comes here next.
+            first, taken = self._taken_numbers(max(missing, block.size), missing, behind)
             numbers += range(first, first + missing)
-            block.stop = first + taken
-            block.size = min(block.size * 2, BLOCK_MAX)
-        block.next = numbers[-1] + 1
+            block.put(first + missing, first + taken)
         return numbers
 
     def _behind_keys(self) -> int:
@@ -63,9 +66,7 @@ class Appending(Saving):
 
     def _raise_next_int(self, number: int) -> None:
         """Let `append` give no number before this one."""
-        block = self._block()
-        block.next = block.stop = 0
-        block.size = 1
+        self._block().begin_at(0)
         self._source._next_ints(self._for_writing().layout, number, 0, 0)
 
     def _taken_numbers(self, wanted: int, needed: int, least: int) -> tuple[int, int]:
@@ -104,8 +105,7 @@ class Appending(Saving):
                 return number
             # Another client has put a row there itself.
             self._forget_large(code, [identity for identity, _ in large])
-            block = self._block()
-            block.next = block.stop
+            self._block().skip()
 
     def _extend(self, values: Iterable[Any]) -> int:
         self._check_writable()
