@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,22 @@ def fork() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
+
+
+def in_child(work: Callable[[], object]) -> None:
+    """Do work in a forked child, which fails the test if it raises or does not end."""
+    child = fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(60)
+            work()
+            status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 # Reads a line with a piece of code, does it, answers with a line. What it defines stays for the next piece.

@@ -324,9 +324,10 @@ class Adopted(collections.abc.Mapping[Any, Any]):
             raise failures.of_lost(lost.args[0], own.place, was_sent=False) from lost.args[0]
         finally:
             if session is None:
-                if not own.is_broken and not own.is_idle:
-                    own.execute(b"ROLLBACK")
-                self._connections.give(own)
+                try:
+                    own.roll_back()
+                finally:
+                    self._connections.give(own)
 
     def _scan(self, start: Any, stop: Any, reverse: bool, with_values: bool) -> tuple[str, list[Any]]:
         given: list[Any] = []
@@ -458,9 +459,10 @@ class _Migration:
         except failures.LayoutChanged as error:
             raise DatabaseError(f"table {source.name!r} was dropped or changed meanwhile: {error}") from error
         finally:
-            if not session.is_broken and not session.is_idle:
-                session.execute(b"ROLLBACK")
-            source._connections.give(session)
+            try:
+                session.roll_back()
+            finally:
+                source._connections.give(session)
 
     def _stored(self, session: Session, total: int) -> int:
         """Store the rows that differ; return their number."""

@@ -86,8 +86,7 @@ class Builder:
                     raise
                 time.sleep(PAUSE_SECONDS)
             finally:
-                if not session.is_broken and not session.is_idle:
-                    session.execute(b"ROLLBACK")
+                session.roll_back()
 
     def _renamed(self, session: Session, work: Callable[[Layout], None]) -> Layout:
         number = self.table._for_writing().layout.id

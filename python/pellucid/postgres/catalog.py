@@ -283,8 +283,7 @@ class Catalog:
         try:
             return again(session, create)
         finally:
-            if not session.is_broken and not session.is_idle:
-                session.execute(b"ROLLBACK")
+            session.roll_back()
 
     def _created(self, session: Session, name: str, making: Making) -> Layout:
         made = session.rows(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import functools
 import os
 import random
 import select
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import Busy
-from pellucid.postgres import failures
+from pellucid.postgres import ahead, failures
 from pellucid.postgres.driver import psycopg
 from pellucid.postgres.url import Place
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 Parameters = Sequence[Any]
 Rows = list[tuple[Any, ...]]
 Statement = tuple[bytes, Parameters]
-# Runs work in a thread.
-Threads = Callable[[Callable[[], None]], "concurrent.futures.Future[None]"]
 # A connection that was idle for this long may have ended without our noticing.
 IDLE_SECONDS_TRUSTED = 0.5
 # What stands before and after the rows of a COPY in binary form: a signature, no flags, no extension; -1.
@@ -62,10 +60,15 @@ def array_dumper() -> Any:
 
 
 class Session:
-    """One connection, and the cursor that its statements go through."""
+    """One connection, and the cursor that its statements go through.
+
+    It belongs to the process that made it: a forked child has the same socket, and a statement or an end that
+    it sent would come in between those of its parent.
+    """
 
     def __init__(self, place: Place, setup: bytes) -> None:
         self.place = place
+        self._process = os.getpid()
         driver = psycopg()
         try:
             self.connection: Any = driver.connect(
@@ -83,7 +86,7 @@ class Session:
         self._pgconn: Any = self.connection.pgconn
         self.idle_since = 0.0
         # A COPY that a thread runs, before the next statement.
-        self._behind: concurrent.futures.Future[None] | None = None
+        self._behind: ahead.Ahead[None] | None = None
         # Whether statements may run on other servers, whose failures come as internal errors.
         self.has_citus = False
         try:
@@ -113,8 +116,7 @@ class Session:
 
     def rows(self, statement: bytes, parameters: Parameters = ()) -> Rows:
         """Run a statement, and return its rows."""
-        if self._behind is not None:
-            self.settle()
+        self.settle()
         cursor = self.cursor
         try:
             cursor.execute(statement, parameters)
@@ -153,20 +155,28 @@ class Session:
         self.settle()
         self._copy(statement, rows)
 
-    def copy_behind(self, threads: Threads, statement: bytes, rows: bytes) -> None:
-        """Begin a COPY; the next statement waits for its end, and raises what it has raised."""
+    def copy_behind(self, statement: bytes, rows: bytes) -> None:
+        """Begin a COPY in a thread; the next statement waits for its end, and raises what it has raised."""
         self.settle()
-        self._behind = threads(lambda: self._copy(statement, rows))
+        self._behind = ahead.begun(lambda: self._copy(statement, rows))
+        if self._behind is None:
+            self._copy(statement, rows)
 
     def settle(self, *, is_asked: bool = True) -> None:
-        """Wait for the end of a COPY that was begun; unless it is asked for, raise nothing of it."""
-        behind, self._behind = self._behind, None
+        """Wait for the end of a COPY that was begun; unless it is asked for, raise nothing of it.
+
+        Raises `TransactionError` in a forked child.
+        """
+        if self.is_foreign:
+            raise ahead.of_parent()
+        behind = self._behind
         if behind is None:
             return
+        # An interrupt ends the waiting, and not the COPY: the next statement waits again.
+        behind.wait()
+        self._behind = None
         if is_asked:
             behind.result()
-        else:
-            concurrent.futures.wait([behind])
 
     def _copy(self, statement: bytes, rows: bytes) -> None:
         try:
@@ -195,29 +205,77 @@ class Session:
         return str(self.connection.info.user)
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether it belongs to the parent of this process."""
+        return self._process != os.getpid()
+
+    @property
     def is_broken(self) -> bool:
-        """Whether the connection has ended."""
-        return bool(self.connection.closed or self.connection.broken)
+        """Whether the connection has ended for this process."""
+        return self.is_foreign or bool(self.connection.closed or self.connection.broken)
 
     @property
     def is_idle(self) -> bool:
         """Whether the connection is alive and in no transaction."""
         # That of a connection that has ended is unknown.
-        return bool(self._pgconn.transaction_status == self._is_idle)
+        return bool(self._pgconn.transaction_status == self._is_idle) and not self.is_foreign
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a statement runs, perhaps in the calling thread, which must not wait for it then."""
+        return bool(self.connection.lock.locked())
 
     def has_ended(self) -> bool:
         """Return whether the server has ended the connection while it was idle."""
         # Without a statement the server says nothing, except that it ends.
+        return self.is_readable(0)
+
+    def is_readable(self, seconds: float) -> bool:
+        """Wait for something to read; return whether there is, or the connection has ended."""
         try:
-            readable, _, _ = select.select([self.connection.fileno()], [], [], 0)
-        except (OSError, ValueError, psycopg().Error):
+            descriptor = self.connection.fileno()
+        except (OSError, psycopg().Error):
             return True
-        return bool(readable)
+        return is_readable(descriptor, seconds)
+
+    def roll_back(self) -> None:
+        """Roll back what is not committed; where that fails, end the connection, and the server does it."""
+        if self.is_broken or self.is_idle:
+            return
+        try:
+            self.settle(is_asked=False)
+            self.execute(b"ROLLBACK")
+        except Exception:
+            self.close()
+        except BaseException:
+            # The answer is still to come.
+            self.close()
+            raise
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection, unless it is the parent's."""
+        if self.is_foreign:
+            # Kept, since its finalizer would warn of it.
+            OF_PARENT.append(self)
+            return
         with contextlib.suppress(psycopg().Error, OSError):
             self.connection.close()
+
+
+# The connections of the parent process, in a forked child.
+OF_PARENT: list[Session] = []
+# Held while a forked child sets them aside: several of its threads may be the first.
+NOTICING = threading.Lock()
+
+
+def is_readable(descriptor: int, seconds: float) -> bool:
+    """Wait for something to read; return whether there is, or the other side has ended."""
+    if sys.platform == "win32":
+        # It has no poll, and its select takes any number of a descriptor.
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 class Lost(Exception):
@@ -244,8 +302,7 @@ class Connections:
 
         Raises `Busy` if all are in use for longer than the timeout, and `DatabaseError` if none can be made.
         """
-        if os.getpid() != self._process:
-            self._forget()
+        self._notice_fork()
         while True:
             session: Session | None = None
             with contextlib.suppress(IndexError):
@@ -296,12 +353,20 @@ class Connections:
 
     def give(self, session: Session) -> None:
         """Take a connection back, for the next one who needs it."""
-        if self._is_closed or not session.is_idle:
+        self._notice_fork()
+        if session.is_foreign:
+            # It is not one of those that are counted.
+            session.close()
+            return
+        if not session.is_idle:
             self._drop(session)
             return
         session.idle_since = time.monotonic()
         self._idle.append(session)
-        if self._waiting:
+        # Only now: `close` in another thread ends those that it finds, and says so before.
+        if self._is_closed:
+            self._end_idle()
+        elif self._waiting:
             with self._changed:
                 self._changed.notify()
 
@@ -344,23 +409,31 @@ class Connections:
         finally:
             self.give(session)
 
-    def _forget(self) -> None:
-        # After a fork, the connections are the parent's: to close them would end them there, too.
-        self._process = os.getpid()
-        self._changed = threading.Condition()
-        self._left_behind = self._idle
-        self._idle = []
-        self._count = self._waiting = 0
+    def _notice_fork(self) -> None:
+        if os.getpid() == self._process:
+            return
+        with NOTICING:
+            if os.getpid() != self._process:
+                # A thread of the parent may have had the lock.
+                self._changed = threading.Condition()
+                OF_PARENT.extend(self._idle)
+                self._idle = []
+                self._count = self._waiting = 0
+                self._process = os.getpid()
 
     def close(self) -> None:
         """End all connections; those in use end when they are given back."""
+        self._notice_fork()
+        self._is_closed = True
+        self._end_idle()
+
+    def _end_idle(self) -> None:
         with self._changed:
-            self._is_closed = True
             idle, self._idle = self._idle, []
             self._count -= len(idle)
-        if os.getpid() == self._process:
-            for session in idle:
-                session.close()
+            self._changed.notify_all()
+        for session in idle:
+            session.close()
 
 
 def pause(attempt: int) -> None:

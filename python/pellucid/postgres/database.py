@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -69,7 +68,6 @@ class Database(Mapping, Source):
         self._epoch = 0
         self._snapshots: weakref.WeakValueDictionary[int, Snapshot] = weakref.WeakValueDictionary()
         self._blocks: dict[int | None, Block] = {}
-        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         try:
             with self._connections.lent() as session:
                 self._identity = self._catalog.open(session, mode)
@@ -116,8 +114,6 @@ class Database(Mapping, Source):
         self._open_gate.close()
         for snapshot in list(self._snapshots.values()):
             snapshot.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False)
         running = self._running()
         if running is not None:
             self._roll_back(running)
@@ -436,18 +432,15 @@ class Database(Mapping, Source):
                 self._layouts[number] = layout
 
     def _roll_back(self, running: Running) -> None:
-        if not running.session.is_broken and not running.session.is_idle:
-            try:
-                running.session.execute(b"ROLLBACK")
-            except Exception:
-                # The server rolls back what is not committed when its connection ends.
-                running.session.close()
-        self._leave(running)
-        if running.has_changed_tables:
-            self._names_changed += 1
-            self._epoch += 1
-        for gate in (gate for gates in running.gates for gate in gates):
-            gate.take_back()
+        try:
+            running.session.roll_back()
+        finally:
+            self._leave(running)
+            if running.has_changed_tables:
+                self._names_changed += 1
+                self._epoch += 1
+            for gate in (gate for gates in running.gates for gate in gates):
+                gate.take_back()
 
     def _leave(self, running: Running) -> None:
         running.has_ended = True
@@ -541,11 +534,6 @@ class Database(Mapping, Source):
         if first is None and running is not None and is_own:
             first, count = take(running.ready(), layout, big_int(least), big_int(needed)), needed
         return None if first is None else (first, count)
-
-    def _fetch_ahead(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
-        if self._threads is None:
-            self._threads = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="pellucid")
-        return self._threads.submit(work)
 
     # Care
 

@@ -8,12 +8,12 @@ rows once for their order, and looks up those that are wanted in the same state.
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import DatabaseError, TransactionError
 from pellucid.postgres import failures, keys
+from pellucid.postgres.ahead import begun
 from pellucid.postgres.connections import Lost, Parameters, Rows, Statement
 from pellucid.postgres.queries import (
     Column,
@@ -260,7 +260,7 @@ class Reading(Pages):
         if self._session is None or not self._is_own:
             return self._source._read(statement, parameters)
         if self._ahead is not None:
-            concurrent.futures.wait([self._ahead])
+            self._ahead.wait()
         try:
             return self._session.rows(statement, parameters)
         except Lost as lost:
@@ -313,7 +313,7 @@ class Reading(Pages):
             page = self._next_page()
             self._size_up(page)
             if self._is_own and not self._is_at_end:
-                self._ahead = self._source._fetch_ahead(self._fetched)
+                self._ahead = begun(self._fetched)
             return self._arranged(page)
         except BaseException:
             self.end()

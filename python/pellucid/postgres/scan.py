@@ -8,7 +8,6 @@ before. Inside a transaction the cursor is the transaction's.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import CorruptRecord, TransactionError
 from pellucid.postgres import failures, keys
+from pellucid.postgres.ahead import Ahead, begun
 from pellucid.postgres.connections import Lost, Rows, Session, Statement
 from pellucid.postgres.failures import LayoutChanged
 from pellucid.postgres.statements import Statements
@@ -120,7 +120,7 @@ class Pages:
         self._lock = self._source._lock if self._source._is_snapshot else contextlib.nullcontext()
         self._is_at_end = False
         self._count = FIRST_COUNT
-        self._ahead: concurrent.futures.Future[Rows] | None = None
+        self._ahead: Ahead[Rows] | None = None
         self._held: Rows = []
         self._is_own = False
         # Where pages are statements of their own: these, and the last key.
@@ -217,7 +217,7 @@ class Pages:
                 self._size_up(page)
                 is_alone = self._is_own or (self._paged is not None and self._source._running() is None)
                 if is_alone and not self._is_at_end:
-                    self._ahead = self._source._fetch_ahead(self._fetched)
+                    self._ahead = begun(self._fetched)
                 arranged = self._arranged(page)
                 if arranged:
                     yield arranged
@@ -225,9 +225,13 @@ class Pages:
             self._end()
 
     def _next_page(self) -> Rows:
-        ahead, self._ahead = self._ahead, None
         try:
-            return self._fetched() if ahead is None else ahead.result()
+            if self._ahead is None:
+                return self._fetched()
+            # An interrupt ends the waiting, and not the work.
+            self._ahead.wait()
+            ahead, self._ahead = self._ahead, None
+            return ahead.result()
         except Lost as lost:
             raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
 
@@ -245,16 +249,12 @@ class Pages:
         if session is None:
             return
         ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            concurrent.futures.wait([ahead])
         if not self._is_own:
             return
         try:
-            if not session.is_broken and not session.is_idle:
-                session.execute(b"ROLLBACK")
-        except Exception:
-            # What only reads has nothing to lose.
-            session.close()
+            if ahead is not None and not session.is_foreign:
+                ahead.wait()
+            session.roll_back()
         finally:
             self._source._connections.give(session)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pellucid._native import ServerGate
 from pellucid.errors import Closed, ReadOnly, TransactionError
 from pellucid.postgres import failures
+from pellucid.postgres.ahead import of_parent
 from pellucid.postgres.connections import Lost, Parameters, Rows, Session
 from pellucid.postgres.scan import BEGIN
 from pellucid.postgres.source import FROZEN, Source
@@ -21,6 +23,25 @@ if TYPE_CHECKING:
     from pellucid.postgres.transactions import Running
 
 T = TypeVar("T")
+
+
+class SharedLock:
+    """A lock among the threads of one process.
+
+    A forked child gets none: a thread of its parent may have had the lock.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if self._process != os.getpid():
+            raise of_parent()
+        self._lock.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self._lock.release()
 
 
 class Snapshot(Mapping, Source):
@@ -39,22 +60,36 @@ class Snapshot(Mapping, Source):
         self._catalog = database._catalog
         self._connections = database._connections
         self._own_gate = ServerGate()
-        self._closed = False
+        # Until it has its connection.
+        self._closed = True
         # Threads may share a snapshot, and a connection runs one statement at a time.
-        self._lock = threading.RLock()
+        self._lock = SharedLock()
         self._layouts: dict[int, Layout] = {}
         self._names_changed = 0
         self._epoch = 0
         self._cursor_number = 0
-        self._session: Session = self._connections.take()
-        try:
-            # The first statement takes the snapshot, and BEGIN does not.
-            self._session.batch([(BEGIN, ()), (b"SELECT pg_current_snapshot()", ())])
-        except BaseException:
-            self._connections.give(self._session)
-            raise
+        self._session = self._begun()
+        self._closed = False
         self._default = Table(self, "default", stays_with_name=True)
         database._snapshots[id(self)] = self
+
+    def _begun(self) -> Session:
+        """Take a connection, and begin the transaction that only reads."""
+        for attempt in range(2):
+            session = self._connections.take()
+            is_begun = False
+            try:
+                # The first statement takes the snapshot, and BEGIN does not.
+                session.batch([(BEGIN, ()), (b"SELECT pg_current_snapshot()", ())])
+                is_begun = True
+                return session
+            except Lost as lost:
+                if attempt:
+                    raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+            finally:
+                if not is_begun:
+                    self._connections.give(session)
+        raise AssertionError
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
@@ -74,21 +109,22 @@ class Snapshot(Mapping, Source):
 
     def close(self) -> None:
         """Give the connection back; records of the snapshot raise `StaleRecord` from now on."""
+        if self._session.is_foreign:
+            # The parent's: the lock, too, which a thread of it may have.
+            self._closed = True
+            self._epoch += 1
+            self._own_gate.close()
+            return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             self._epoch += 1
             self._own_gate.close()
-            session = self._session
             try:
-                if not session.is_broken:
-                    session.execute(b"ROLLBACK")
-            except Exception:
-                # What only reads has nothing to lose.
-                session.close()
+                self._session.roll_back()
             finally:
-                self._connections.give(session)
+                self._connections.give(self._session)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):

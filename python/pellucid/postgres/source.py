@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pellucid._native import ServerCodec, ServerGate
 from pellucid.errors import ReadOnly
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from pellucid.postgres.numbers import Block
     from pellucid.postgres.standing import Standing
 
-T = TypeVar("T")
 FROZEN = "this belongs to a snapshot, which does not change; write through the database"
 
 
@@ -111,10 +108,6 @@ class Source:
 
     def _next_ints(self, layout: Layout, least: int, wanted: int, needed: int) -> tuple[int, int] | None:
         """Take numbers for rows; return the first one, and how many there are."""
-        raise ReadOnly(FROZEN)
-
-    def _fetch_ahead(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
-        """Run work in a thread."""
         raise ReadOnly(FROZEN)
 
     def transaction(self) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid._native import ServerGate
 from pellucid.errors import Closed, CommitUnknown, DatabaseError, TransactionError
 from pellucid.postgres import failures
+from pellucid.postgres.ahead import of_parent
 from pellucid.postgres.connections import Lost, Parameters, Rows, Session
 from pellucid.postgres.deferring import Backlog
 from pellucid.postgres.statements import Layout
@@ -68,6 +69,8 @@ class Running:
             raise TransactionError(
                 "this transaction has ended already; call db.transaction() for another one"
             )
+        if self.session.is_foreign:
+            raise of_parent()
         if self.failed is not None:
             raise TransactionError(failures.ENDED) from self.failed[1]
 
@@ -132,7 +135,7 @@ class Running:
         """Begin a COPY in it, which a thread runs."""
         session = self.ready()
         try:
-            session.copy_behind(self.database._fetch_ahead, statement, rows)
+            session.copy_behind(statement, rows)
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import select
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -118,8 +117,7 @@ def start(database: Database) -> None:
         try:
             again(session, lambda: create(session))
         finally:
-            if not session.is_broken and not session.is_idle:
-                session.execute(b"ROLLBACK")
+            session.roll_back()
 
 
 def forget(session: Session, schema: str) -> None:
@@ -283,6 +281,9 @@ class Watch:
             session.close()
 
     def _connected(self) -> Session:
+        if self._session is not None and self._session.is_foreign:
+            # A forked child goes on where its parent was.
+            self._let_go()
         if self._session is None:
             session = Session(self._database._place, self._database._connections._setup)
             session.connection.add_notify_handler(self._wake)
@@ -385,7 +386,7 @@ class Watch:
             if self._database.closed:
                 raise Closed("this database is closed; open it again with pellucid.open()")
             # In slices, so that Ctrl-C and close() are heard.
-            if select.select([session.connection.fileno()], [], [], min(left, SLICE_SECONDS))[0]:
+            if session.is_readable(min(left, SLICE_SECONDS)):
                 return
 
 
