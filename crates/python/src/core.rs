@@ -1,10 +1,12 @@
 //! The state that all handles of one open database share.
 //!
 //! It has the store, the names of its shapes, the pickle policy, and the running transaction, if
-//! there is one. A transaction belongs to the thread that opened it and, in asyncio, to the task;
-//! other threads and tasks wait for the writer lock. The owner is compared by identity. A context
-//! variable would not do, since a copied context (`asyncio.to_thread`, a child task) would carry it
-//! into another thread or task.
+//! there is one. A transaction belongs to the asyncio task that opened it, or, outside of tasks, to
+//! the whole thread with all its tasks; other threads and tasks wait for the writer lock. The owner
+//! is compared by identity. A context variable would not do, since a copied context
+//! (`asyncio.to_thread`, a child task) would carry it into another thread or task. Databases of a
+//! server have the same rule (`Owned` in `python/pellucid/postgres/transactions.py`), and
+//! `tests/contract/test_owners.py` holds both to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pellucid._native import ServerCodec, ServerGate
 from pellucid.errors import Busy, Closed, DatabaseError, ReadOnly, TransactionError
 from pellucid.postgres import care, catalog, connections, failures, transactions
+from pellucid.postgres.ahead import begun
 from pellucid.postgres.catalog import Catalog
 from pellucid.postgres.connections import Connections, Lost, Parameters, Rows, Session
 from pellucid.postgres.numbers import Block
@@ -19,7 +20,7 @@ from pellucid.postgres.source import Source
 from pellucid.postgres.standing import Standing
 from pellucid.postgres.statements import Layout, Making, big_int
 from pellucid.postgres.table import Mapping, Table
-from pellucid.postgres.transactions import Running, TransactionContext
+from pellucid.postgres.transactions import Owned, Running, TransactionContext
 from pellucid.postgres.url import Place, parse
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class Database(Mapping, Source):
         self._epoch = 0
         self._snapshots: weakref.WeakValueDictionary[int, Snapshot] = weakref.WeakValueDictionary()
         self._blocks: dict[int | None, Block] = {}
+        self._owned = Owned()
         try:
             with self._connections.lent() as session:
                 self._identity = self._catalog.open(session, mode)
@@ -392,10 +394,7 @@ class Database(Mapping, Source):
 
     def _running(self) -> Running | None:
         """Return the caller's transaction; None if it has none."""
-        for running in transactions.RUNNING.get():
-            if running.database is self and not running.has_ended and running.owner == transactions.owner():
-                return running
-        return None
+        return self._owned.mine()
 
     def _gate(self) -> ServerGate:
         running = self._running()
@@ -412,7 +411,7 @@ class Database(Mapping, Source):
             self._connections.give(session)
             raise
         running = Running(self, session)
-        transactions.RUNNING.set((*transactions.RUNNING.get(), running))
+        self._owned.add(running)
         return running
 
     def _commit(self, running: Running) -> None:
@@ -442,11 +441,17 @@ class Database(Mapping, Source):
             for gate in (gate for gates in running.gates for gate in gates):
                 gate.take_back()
 
+    def _abandon(self, running: Running) -> None:
+        """Roll back a transaction that no code is left to end, wherever the collector has found that."""
+        running.leave()
+        if running.session.is_in_use and begun(lambda: self._roll_back(running)) is not None:
+            return
+        self._roll_back(running)
+
     def _leave(self, running: Running) -> None:
         running.has_ended = True
         running.backlog.clear()
-        others = tuple(other for other in transactions.RUNNING.get() if other is not running)
-        transactions.RUNNING.set(others)
+        running.leave()
         self._connections.give(running.session)
 
     # Statements

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import sys
 import threading
 import time
+import warnings
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,30 +25,20 @@ BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ"
 NO_ANSWER_PAUSE_SECONDS = 0.05
 
 
-def owner() -> tuple[int, int]:
-    """Return an identity of this thread and of the task that runs in it."""
-    task: Any = None
-    if "asyncio" in sys.modules:
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:
-            task = None
-    return threading.get_ident(), id(task)
-
-
 class Running:
     """A transaction that has begun: its connection, and what it has changed in the catalog."""
 
     def __init__(self, database: Database, session: Session) -> None:
         self.database = database
         self.session = session
-        self.owner = owner()
         # The gates of the rows that each level has read, its own and those of savepoints that were released.
         self.gates: list[list[ServerGate]] = [[ServerGate()]]
         # What this transaction knows of tables; None for one that it has dropped.
         self.layouts: dict[int, Layout | None] = {}
         self.has_ended = False
         self.is_committed = False
+        # Takes it from its owner.
+        self.leave: Callable[[], object] = lambda: None
         # How often a savepoint was taken back that had changed tables.
         self.epoch = 0
         self.has_changed_tables = False
@@ -156,8 +146,42 @@ class Running:
         return f"pellucid_{self._cursor_number}".encode()
 
 
-# The transactions that this thread or task has begun, or one that it was made by: one for each database.
-RUNNING: contextvars.ContextVar[tuple[Running, ...]] = contextvars.ContextVar("running", default=())
+class Owned(threading.local):
+    """The transactions of one database that this thread has begun.
+
+    The rule is the one of a file (`Core::is_mine` in core.rs). A transaction that an asyncio task has begun
+    belongs to this task. One that was begun outside of any task belongs to the whole thread, with all tasks
+    that run in it meanwhile. A context variable would not do: a copy of the context carries it into other
+    threads and tasks, and a task that was made before the transaction does not have it.
+    """
+
+    def __init__(self) -> None:
+        # By their tasks, None for the whole thread. The tasks themselves: the id of one that has ended comes
+        # again.
+        self.by_task: dict[asyncio.Task[Any] | None, Running] = {}
+
+    def mine(self) -> Running | None:
+        """Return the transaction that the caller is in; None if it is in none."""
+        by_task = self.by_task
+        if not by_task:
+            return None
+        return by_task.get(current_task()) or by_task.get(None)
+
+    def add(self, running: Running) -> None:
+        """Make a transaction the caller's."""
+        by_task, task = self.by_task, current_task()
+        by_task[task] = running
+        # Another thread may end it, which has a dict of its own.
+        running.leave = lambda: by_task.pop(task, None)
+
+
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the asyncio task that runs in this thread; None outside of tasks."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        # No loop runs.
+        return None
 
 
 class TransactionContext:
@@ -199,13 +223,21 @@ class TransactionContext:
         if running is None or self._has_ended:
             what = "has ended already" if self._has_ended else "was not entered"
             raise TransactionError(f"this transaction {what}; call db.transaction() for another one")
-        if running.owner != owner():
+        if running.has_ended:
+            self._has_ended = True
+            if self._database._closed and kind is not None:
+                # The block has raised: nothing of it was to be stored.
+                return
+            raise self._why_ended()
+        if self._database._running() is not running:
             raise TransactionError(
                 "a transaction ends in the thread and task that began it; it goes on there"
             )
         self._has_ended = True
-        if running.has_ended:
-            raise Closed("the database of this transaction was closed; what it wrote is not stored")
+        if len(running.gates) < self._level:
+            raise TransactionError(
+                "the savepoint was released or rolled back before: the block around it has ended first"
+            )
         if self._level == 1:
             self._end(running, is_kept=kind is None)
         elif kind is None:
@@ -214,19 +246,53 @@ class TransactionContext:
             except BaseException:
                 self._take_back(running)
                 raise
-            inner = running.gates.pop()
-            running.gates[-1].extend(inner)
+            for inner in self._inner_gates(running):
+                running.gates[-1].extend(inner)
         else:
             self._take_back(running)
 
-    def _end(self, running: Running, *, is_kept: bool) -> None:
-        if is_kept:
-            self._database._commit(running)
+    def __del__(self) -> None:
+        running = self._running
+        if running is None or self._has_ended or running.has_ended:
+            return
+        if running.session.is_foreign:
+            # A forked child drops what its parent goes on with.
+            running.leave()
+            return
+        what, done = "a transaction", "it has been rolled back"
+        if self._level > 1:
+            what, done = "a transaction within another", "what it did belongs to the one around it"
         else:
-            self._database._roll_back(running)
+            self._database._abandon(running)
+        warnings.warn(
+            f"{what} of {self._database._place.shown} was dropped and never left: {done}; use it in a with "
+            "statement, or call __exit__",
+            ResourceWarning,
+            stacklevel=2,
+        )
+
+    def _why_ended(self) -> Exception:
+        if self._database._closed:
+            return Closed("the database of this transaction was closed; what it wrote is not stored")
+        return TransactionError("this transaction is over: the one around it has ended before it")
+
+    def _end(self, running: Running, *, is_kept: bool) -> None:
+        if is_kept and not self._database._closed:
+            self._database._commit(running)
+            return
+        self._database._roll_back(running)
+        if is_kept:
+            # By another thread.
+            raise self._why_ended()
+
+    def _inner_gates(self, running: Running) -> list[list[ServerGate]]:
+        """Take the gates of this savepoint, and of those in it that were not left."""
+        inner = running.gates[self._level - 1 :]
+        del running.gates[self._level - 1 :]
+        return inner
 
     def _take_back(self, running: Running) -> None:
-        gates = running.gates.pop()
+        gates = [gate for inner in self._inner_gates(running) for gate in inner]
         running.backlog.clear()
         # What ended an inner level before is undone with this one.
         if running.failed is not None and running.failed[0] > len(running.gates):
