@@ -252,3 +252,11 @@ def test_every_family_has_its_place(db: Database) -> None:
 class OddZone(dt.tzinfo):
     def utcoffset(self, moment: dt.datetime | None) -> dt.timedelta:
         return dt.timedelta(hours=1)
+
+
+def test_a_key_of_any_size_is_found(db: Database) -> None:
+    table = db.table("t")
+    for size in (*range(1995, 2005), *range(2020, 2027)):
+        key = "a" * size
+        assert table.setdefault(key, {"n": size}).n == table[key].n == size
+        assert table.pop(key) == {"n": size}

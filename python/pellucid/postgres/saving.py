@@ -29,7 +29,9 @@ class Saving(Numbering):
         found = self._fetched(code)
         if found is None:
             return None
-        return (self._value((code, None, *found), self._source._gate()),)
+        # The spelling that the caller has: the row is not asked for its own.
+        row = (*keys.stored_with(*self._key(key)), *found)
+        return (self._value(row, self._source._gate()),)
 
     def _fetched(self, code: bytes) -> tuple[bytes, int] | None:
         """Return the stored bytes and the version of a row; None if there is none."""

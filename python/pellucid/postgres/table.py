@@ -305,7 +305,7 @@ class Table(Mapping, Appending, Indexing):
             assert made is not None
             self._note_own_key(code, spelling)
             if made[-1]:
-                return self._value((code, spelling, data, made[-1][0][0]), self._source._gate())
+                return self._value((k, s, data, made[-1][0][0]), self._source._gate())
             self._forget_large(k, [number for number, _ in large])
             found = self._looked_up(key)
             if found is not None:
