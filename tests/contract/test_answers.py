@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -172,3 +174,46 @@ def test_rows_that_make_no_instance_are_unreadable(db: Database) -> None:
     assert (key, type(error)) == (1, pellucid.WrongClass)
     assert "'path'" in str(error)
     assert plain.unreadable() == db.table("runs", type=object).unreadable() == []
+
+
+# Rows that were deleted
+
+
+SPELLED: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "bool": (True, lambda table: table[True]),
+    "float": (1.0, lambda table: table[1.0]),
+    "tuple": ((True, 2.0), lambda table: table[True, 2.0]),
+    "values": (True, lambda table: next(iter(table.values()))),
+    "list": (-0.0, lambda table: table.to_list()[0]),
+    "query": (True, lambda table: table.where(F.a == 1).first()),
+    "order": (True, lambda table: table.order_by("a").to_list()[0]),
+}
+
+
+@pytest.mark.parametrize("way", SPELLED)
+def test_a_change_of_a_deleted_row_names_its_key_as_it_was_stored(db: Database, way: str) -> None:
+    key, read = SPELLED[way]
+    table = db.table("t")
+    table[key] = {"a": 1}
+    row = read(table)
+    with pytest.raises(pellucid.UnsupportedValue, match=rf"record {re.escape(repr(key))} of table"):
+        row.a = object()
+    del table[key]
+    with pytest.raises(KeyError) as missing:
+        row.a = 2
+    assert repr(missing.value.args[0]) == repr(key)
+
+
+def test_rows_of_a_scan_have_each_the_spelling_of_their_own_key(db: Database) -> None:
+    table = db.table("t")
+    table.update({key: {"a": 1} for key in (0, True, 2, 3.0, 4.5, (5, 6.0))})
+    kept = list(table.values())
+    for row in kept[:]:
+        with pytest.raises(pellucid.UnsupportedValue) as refused:
+            row.a = object()
+        kept[kept.index(row)] = str(refused.value)
+    shown = [re.search("record (.*) of table", text)[1] for text in kept]  # type: ignore[index]
+    assert shown == ["(5, 6.0)", "0", "True", "2", "3.0", "4.5"]
+    for row, key in zip(table.values(), list(table), strict=True):
+        with pytest.raises(pellucid.UnsupportedValue, match=rf"record {re.escape(repr(key))} of table"):
+            row.a = object()

@@ -226,7 +226,7 @@ impl WatchHandle {
                 key = keys::object_of(py, code, spelling)?.unbind();
                 let (names, gate) = (self.core.names.clone(), self.core.gate.clone());
                 let table = Some(Home::new(table.bind(py)));
-                let row = Row::owned(record, code, names, gate, table, Some(WATCHED));
+                let row = Row::owned(record, code, names, gate, table, Some(WATCHED)).spelled(py, spelling);
                 if !large.is_empty() {
                     row.attach_reported(py, self.core.snapshot(py)?, large.clone());
                 }

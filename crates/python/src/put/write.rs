@@ -478,10 +478,7 @@ fn encode_parts(
 
 /// `KeyError` for a row whose key has no record any more.
 fn missing_row(py: Python<'_>, row: &Row) -> PyErr {
-    // The key is copied: making an object may start the collector, whose finalizers may change the
-    // row.
-    let key = row.key().to_vec();
-    keys::object_of(py, &key, &[]).map_or_else(|error| error, |key| errors::missing(&key))
+    row.key_object(py).map_or_else(|error| error, |key| errors::missing(&key))
 }
 
 /// Why a change was not made.

@@ -28,7 +28,7 @@ use crate::values::change::{self, Edit, Fit};
 use crate::values::encode::{self, Encoded};
 use crate::values::home::{CopyOf, Home, LargeOf, TableCalls, Within};
 use crate::values::hooks::PicklePolicy;
-use crate::values::keys;
+
 use crate::values::large::Large;
 use crate::values::names::Names;
 use crate::values::row::Row;
@@ -297,8 +297,7 @@ fn add_part<'py>(
 
 /// `KeyError` for a row whose key has no record any more.
 fn missing_row(py: Python<'_>, row: &Row) -> PyErr {
-    let key = row.key().to_vec();
-    keys::object_of(py, &key, &[]).map_or_else(|error| error, |key| errors::missing(&key))
+    row.key_object(py).map_or_else(|error| error, |key| errors::missing(&key))
 }
 
 /// Makes a change in the stored record, and shows the result in `row`.

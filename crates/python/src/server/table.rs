@@ -126,24 +126,20 @@ impl ServerTable {
         Ok(value.into_any())
     }
 
-    fn row(
-        slf: &Bound<'_, Self>,
-        key: &Bound<'_, PyBytes>,
-        value: &Bound<'_, PyBytes>,
-        edition: i64,
-        gate: &ServerGate,
-    ) -> GilRc<Row> {
+    fn row<'py>(slf: &Bound<'py, Self>, fetched: &Fetched<'py>, gate: &ServerGate) -> GilRc<Row> {
         let this = slf.get();
-        GilRc::new(Row::fetched(
-            value,
+        let row = Row::fetched(
+            &fetched.value,
             stored::HEAD_SIZE,
-            key,
-            edition,
+            &fetched.key,
+            fetched.edition,
             this.codec.get().names.clone(),
             gate.gate.clone(),
             Home::new(slf),
             this.frozen,
-        ))
+        );
+        let spelling = fetched.spelling.as_ref().map(PyBytesMethods::as_bytes);
+        GilRc::new(row.spelled(slf.py(), spelling.unwrap_or_default()))
     }
 
     fn object<'py>(
@@ -152,7 +148,7 @@ impl ServerTable {
         gate: &ServerGate,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let row = Self::row(slf, &fetched.key, &fetched.value, fetched.edition, gate);
+        let row = Self::row(slf, &fetched, gate);
         match &slf.get().class {
             None => handle_of_row(py, row),
             Some(class) => class.instance(py, &row),
@@ -511,7 +507,7 @@ impl ServerTable {
         if slf.get().class.is_some() {
             return Self::object(slf, &fetched, gate.get());
         }
-        let row = Self::row(slf, &fetched.key, &fetched.value, fetched.edition, gate.get());
+        let row = Self::row(slf, &fetched, gate.get());
         plain_of_row(slf.py(), &row)
     }
 

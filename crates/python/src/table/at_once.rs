@@ -52,11 +52,13 @@ impl Table {
         Ok(None)
     }
 
-    /// The value of a key, or that it has none, if the short way is possible.
+    /// The value of a key, or that it has none, if the short way is possible. The store tells no
+    /// spelling there, so that the row gets that of the caller.
     #[inline]
     pub(super) fn value_at_once<'py>(
         slf: &Bound<'py, Self>,
         key: &[u8],
+        spelling: &[u8],
     ) -> PyResult<AtOnce<Option<Bound<'py, PyAny>>>> {
         let (py, this) = (slf.py(), slf.get());
         if this.builds() {
@@ -79,7 +81,9 @@ impl Table {
             (Some(_), _) if is_large => AtOnce::Unable,
             (Some(_), None) => AtOnce::Done(scalar),
             (Some(_), Some(row)) => {
-                match this.if_whole(py, super::typed::value_of_row(py, GilRc::new(row)))? {
+                match this
+                    .if_whole(py, super::typed::value_of_row(py, GilRc::new(row.spelled(py, spelling))))?
+                {
                     None => AtOnce::Unable,
                     value => AtOnce::Done(value),
                 }
@@ -96,7 +100,7 @@ impl Table {
             return Ok(None);
         }
         let Some(key) = short_key(text, &mut room) else { return Ok(None) };
-        match Self::value_at_once(slf, key)? {
+        match Self::value_at_once(slf, key, &[])? {
             AtOnce::Done(value) => Ok(value),
             AtOnce::Stale | AtOnce::Unable => Ok(None),
         }

@@ -81,20 +81,15 @@ impl Table {
         let py = slf.py();
         let this = slf.get();
         let gate = this.row_gate(py);
-        let own = |record: &[u8]| {
-            GilRc::new(Row::owned(
-                record,
-                &key.bytes,
-                this.core.names.clone(),
-                gate.clone(),
-                Some(Home::new(slf)),
-                this.why_frozen(),
-            ))
+        let own = |record: &[u8], spelling: &[u8]| {
+            let (names, table) = (this.core.names.clone(), Some(Home::new(slf)));
+            let row = Row::owned(record, &key.bytes, names, gate.clone(), table, this.why_frozen());
+            GilRc::new(row.spelled(py, spelling))
         };
         if this.is_in_transaction(py) {
             return this.core.in_running(py, |transaction| {
                 let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
-                Ok(transaction.get(id, &key.bytes)?.map(|cell| own(&cell.record)))
+                Ok(transaction.get(id, &key.bytes)?.map(|cell| own(&cell.record, cell.spelling)))
             });
         }
         let snapshot = this.snapshot(py)?;
@@ -118,12 +113,12 @@ impl Table {
             );
             if !is_packed {
                 let found = found.map_err(|error: StoreError| store_errors::of_store(py, error))?;
-                return Ok(found.map(GilRc::new));
+                return Ok(found.map(|row| GilRc::new(row.spelled(py, &key.spelling))));
             }
         }
         let cell = snapshot.get(id, &key.bytes).map_err(|error| store_errors::of_store(py, error))?;
         Ok(cell.map(|cell| {
-            let row = own(&cell.record);
+            let row = own(&cell.record, cell.spelling);
             if this.class.is_some() && cell.has_blobs() {
                 // The object is built whole at once, and another process may replace the large
                 // values meanwhile.
@@ -184,7 +179,7 @@ impl Table {
         let (names, gate) = (this.core.names.clone(), this.row_gate(py));
         let table = Some(Home::new(slf));
         let row = Row::owned(&cell.record, &key.bytes, names, gate, table, this.why_frozen());
-        value_of_row(py, GilRc::new(row)).map(Some)
+        value_of_row(py, GilRc::new(row.spelled(py, cell.spelling))).map(Some)
     }
 
     /// Raises if the snapshot or the database of the table was closed.
@@ -201,7 +196,7 @@ impl Table {
 
     fn value<'py>(slf: &Bound<'py, Self>, key: &Key) -> PyResult<Option<Bound<'py, PyAny>>> {
         slf.get().core.check_open(slf.py())?;
-        if let AtOnce::Done(found) = Self::value_at_once(slf, &key.bytes)? {
+        if let AtOnce::Done(found) = Self::value_at_once(slf, &key.bytes, &key.spelling)? {
             return Ok(found);
         }
         Self::row(slf, key)?.map(|row| value_of_row(slf.py(), row)).transpose()

@@ -601,7 +601,8 @@ impl RowSource {
 
     fn owned(&self, py: Python<'_>, row: StoredRow<'_>) -> Row {
         let table = Some(Home::new(&self.table.bind(py)));
-        Row::owned(row.record, row.key, self.names.clone(), self.gate.clone(), table, self.frozen)
+        let (names, gate) = (self.names.clone(), self.gate.clone());
+        Row::owned(row.record, row.key, names, gate, table, self.frozen).spelled(py, row.spelling)
     }
 
     /// # Safety
@@ -611,7 +612,8 @@ impl RowSource {
         let holder = Holder::Snapshot(snapshot);
         let (names, gate) = (self.names.clone(), self.gate.clone());
         // SAFETY: as promised by the caller.
-        unsafe { Row::borrowed(row.record, row.key, holder, names, gate, table, self.frozen) }
+        let made = unsafe { Row::borrowed(row.record, row.key, holder, names, gate, table, self.frozen) };
+        made.spelled(py, row.spelling)
     }
 }
 
@@ -630,6 +632,7 @@ fn reuse(py: Python<'_>, record: &Strong<Record>, row: StoredRow<'_>) -> bool {
     // SAFETY: the bytes lie in the snapshot that the row's holder pins, and the row has no other
     // owner.
     unsafe { node.row.move_to(row.record, row.key) };
+    node.row.spell(py, row.spelling);
     node.forget();
     true
 }

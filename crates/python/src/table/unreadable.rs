@@ -60,7 +60,7 @@ pub fn of_table<'py>(slf: &Bound<'py, Table>) -> PyResult<Bound<'py, PyList>> {
                 let (names, gate) = (this.core.names.clone(), this.row_gate(py));
                 let table = Some(Home::new(slf));
                 let row = Row::owned(row.record, row.key, names, gate, table, this.why_frozen());
-                let stored = GilRc::new(row);
+                let stored = GilRc::new(row.spelled(py, &spelling));
                 stored.attach(py, snapshot.clone());
                 match &this.class {
                     None => bytes::plain_of_row(py, &stored).map(drop),

@@ -38,4 +38,5 @@ pub mod row;
 pub mod row_errors;
 pub mod scalars;
 pub mod shortened;
+pub mod spelling;
 pub mod views;

@@ -165,7 +165,7 @@ pub struct Row {
     has_elements: GilValue<bool>,
     /// How many `Reading`s of the current bytes exist.
     readers: GilValue<u32>,
-    aside: GilCell<Option<Box<Aside>>>,
+    pub(super) aside: GilCell<Option<Box<Aside>>>,
     holder: GilCell<Holder>,
     /// The version that a server gave the stored row; 0 in a file.
     pub edition: GilValue<i64>,
@@ -664,7 +664,9 @@ impl Row {
 
 /// The fields that few rows need. Boxed, to keep the other rows small.
 #[derive(Default)]
-struct Aside {
+pub(super) struct Aside {
+    /// The details of the key that its bytes lack.
+    pub(super) spelling: Box<[u8]>,
     /// The moves in the lists of the row since it was read, recorded while handles on their
     /// elements exist.
     moves: Vec<Move>,

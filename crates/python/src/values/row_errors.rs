@@ -90,10 +90,8 @@ pub fn moved(py: Python<'_>, row: &Row, list: &[OwnedStep]) -> PyErr {
 /// `record 'ann' of table 'people'`, as far as that is known.
 pub fn describe(py: Python<'_>, row: &Row) -> String {
     let Some(table) = &row.table else { return "this record".to_owned() };
-    // The key is copied: making an object may start the collector, whose finalizers may change the
-    // row.
-    let key = row.key().to_vec();
-    let key = keys::object_of(py, &key, &[])
+    let key = row
+        .key_object(py)
         .and_then(|key| key.repr().map(|text| text.to_string()))
         .unwrap_or_else(|_| "?".to_owned());
     format!("record {key} of table {:?}", table.name(py))
