@@ -23,6 +23,7 @@ from typing import Any
 import files_of_others as others
 import pellucid
 import pytest
+from pellucid.transfer import incoming
 
 
 @pytest.fixture
@@ -368,3 +369,52 @@ def test_a_list_is_no_text(tmp_path: Path, db: pellucid.Database) -> None:
     report = pellucid.import_from(tmp_path / "a.jsonl", db, table="t", types={"a": "text"})
     assert db.table("t").to_list() == [{"a": "1"}]
     assert "[1] is not of type text" in str(report)
+
+
+def test_ctrl_c_does_not_take_commits_of_others_for_its_own(path: Path) -> None:
+    with pellucid.open(path) as db, pellucid.open(path) as other:
+
+        class Source(io.BytesIO):
+            """A stream whose second piece comes after the commit of another program."""
+
+            def readinto(self, buffer: Any) -> int:
+                if not self.tell():
+                    return super().readinto(memoryview(buffer)[:1000])
+                if self.tell() == 1000:
+                    other["other"] = 1
+                return super().readinto(buffer)
+
+        def press(rows: int, _share: float | None) -> None:
+            if rows > wanted:
+                raise KeyboardInterrupt
+
+        data = json.dumps([{"n": number} for number in range(20_000)]).encode()
+        for wanted, said in ((0, "nothing was imported"), (1000, "rows were stored already")):
+            with pytest.raises(KeyboardInterrupt, match=said):
+                pellucid.import_from(Source(data), db, table="t", format="json", batch=600, progress=press)
+            assert "other" in db
+            assert bool(len(db.table("t"))) == (wanted > 0)
+            del other["other"]
+
+
+def test_ctrl_c_in_the_middle_of_a_commit_says_what_became_of_it(tmp_path: Path, path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(lines(20))
+
+    class Pressed(incoming._Import):
+        """An import with a Ctrl-C after its commit, before anything else is done."""
+
+        def transaction(self) -> Any:
+            @contextlib.contextmanager
+            def pressed() -> Any:
+                with super(Pressed, self).transaction():
+                    yield
+                raise KeyboardInterrupt
+
+            return pressed()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(incoming, "_Import", Pressed)
+        with pytest.raises(KeyboardInterrupt, match="rows were stored already"):
+            pellucid.import_from(tmp_path / "rows.jsonl", path)
+    with pellucid.open(path) as db:
+        assert len(db) == 20

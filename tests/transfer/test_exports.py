@@ -243,7 +243,7 @@ def test_what_is_there_under_the_name_of_an_unfinished_file_is_left_alone(
     assert (part.is_symlink(), (tmp_path / "other").read_bytes()) == (True, b"precious")
     part.unlink()
     part.write_bytes(b"of another export")
-    pellucid.export_to(table, target, overwrite=True, **({"table": "second"} if suffix == "sqlite" else {}))
+    pellucid.export_to(table, target, overwrite=True, table="second")
     assert part.read_bytes() == b"of another export"
     rest = {"other", part.name}
     assert {

@@ -102,16 +102,15 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
 
 def _run_in(database: Any, found: Input, choices: Choices, report: ImportReport) -> None:
     pace = Pace(choices.progress)
-    # The commits of a server are those of all its clients.
-    version = database.stats()["version"] if isinstance(database, pellucid.Database) else None
+    work = _Import(database, found, choices, report, pace)
     try:
-        _Import(database, found, choices, report, pace).run()
+        work.run()
     except KeyboardInterrupt:
-        if version is None:
+        # The commits of a server are those of all its clients.
+        if not work.is_file:
             raise
-        # It may come after the commit, when it is too late to take it back.
-        is_same = database.stats()["version"] == version
-        raise KeyboardInterrupt("nothing was imported" if is_same else "rows were stored already") from None
+        said = "rows were stored already" if work.is_stored() else "nothing was imported"
+        raise KeyboardInterrupt(said) from None
     finally:
         pace.clear()
 
@@ -148,6 +147,9 @@ class _Import:
         self.convert = converter(types, choices.dates, self.job.unpickle)
         report.dry_run = choices.dry_run
         self.written: list[tuple[_Writer, str | None]] = []
+        # The transactions that were committed, and the version of the database before the first one was.
+        self.commits = 0
+        self.version: int | None = None
 
     def skip(self, place: str, reason: str) -> None:
         """Note a row that is left out, or raise if none may be."""
@@ -163,10 +165,26 @@ class _Import:
         try:
             with self.transaction():
                 self.all_tables()
-                if self.choices.dry_run:
-                    raise _DryRun
+                self.before_commit()
         except _DryRun:
             return
+        self.commits += 1
+
+    def before_commit(self) -> None:
+        """The last step of a transaction: end a dry run, or note the version for `is_stored`."""
+        if self.choices.dry_run:
+            raise _DryRun
+        if self.is_file and not self.commits:
+            self.version = self.database.stats()["version"]
+
+    def is_stored(self) -> bool:
+        """Whether rows were committed, after an exception that may have come in the middle of that.
+
+        No other process commits while a transaction runs. So a version that was read in it changes with the
+        commit of the transaction itself.
+        """
+        is_ending = self.version is not None and not self.commits
+        return self.commits > 0 or (is_ending and self.database.stats()["version"] != self.version)
 
     def transaction(self) -> AbstractContextManager[object]:
         """A transaction for the whole import. A file merges its rows at the end, and says how far it is."""
@@ -232,10 +250,10 @@ class _Import:
         try:
             with self.database.transaction():
                 more = self.store(writer, chunks, size)
-                if self.choices.dry_run:
-                    raise _DryRun
+                self.before_commit()
         except _DryRun:
-            pass
+            return more
+        self.commits += 1
         return more
 
     def store(self, writer: _Writer, chunks: Iterator[Chunk], size: int | None) -> bool:
