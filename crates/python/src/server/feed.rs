@@ -16,6 +16,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use crate::hot::callbacks;
 use crate::server::codec::ServerCodec;
 use crate::server::fetched_key::key_of_row;
+use crate::server::held::Held;
 use crate::server::stored;
 use crate::store_errors;
 
@@ -177,9 +178,8 @@ impl RowLarge {
     /// The same, of which the server may not have some yet.
     pub fn with(table: &Bound<'_, PyAny>, key: &[u8], some: Vec<(u64, PyBackedBytes)>) -> Self {
         let this = Self::new(table, key);
-        let mut place = &this.large.first;
         for (id, bytes) in some {
-            place = &place.get_or_init(|| Box::new(FetchedValue { id, bytes, next: OnceLock::new() })).next;
+            this.large.held.add(id, bytes);
         }
         this
     }
@@ -208,14 +208,8 @@ enum From {
 /// what it computes may refer to them.
 pub struct FedLarge {
     from: From,
-    first: OnceLock<Box<FetchedValue>>,
+    held: Held<PyBackedBytes>,
     failure: OnceLock<PyErr>,
-}
-
-struct FetchedValue {
-    id: u64,
-    bytes: PyBackedBytes,
-    next: OnceLock<Box<FetchedValue>>,
 }
 
 impl FedLarge {
@@ -225,7 +219,7 @@ impl FedLarge {
     }
 
     fn of(from: From) -> Self {
-        Self { from, first: OnceLock::new(), failure: OnceLock::new() }
+        Self { from, held: Held::default(), failure: OnceLock::new() }
     }
 
     /// Why a large value could not be fetched, if the server or the connection has failed.
@@ -236,12 +230,8 @@ impl FedLarge {
 
 impl Large for FedLarge {
     fn large(&self, id: u64) -> Result<&[u8], StoreError> {
-        let mut place = &self.first;
-        while let Some(held) = place.get() {
-            if held.id == id {
-                return Ok(&held.bytes);
-            }
-            place = &held.next;
+        if let Some(bytes) = self.held.get(id) {
+            return Ok(bytes);
         }
         let bytes = Python::attach(|py| -> PyResult<Option<PyBackedBytes>> {
             callbacks::code_may_run(py);
@@ -258,16 +248,6 @@ impl Large for FedLarge {
             None
         });
         let bytes = bytes.ok_or(StoreError::NoSuchBlob { id })?;
-        Ok(&place.get_or_init(|| Box::new(FetchedValue { id, bytes, next: OnceLock::new() })).bytes)
-    }
-}
-
-impl Drop for FedLarge {
-    fn drop(&mut self) {
-        // One after the other: a long chain would be dropped by as many calls in each other.
-        let mut next = self.first.take();
-        while let Some(mut held) = next {
-            next = held.next.take();
-        }
+        Ok(self.held.add(id, bytes))
     }
 }
