@@ -1,5 +1,7 @@
 """pellucid is an embedded database that works like a dict and reads its records in place."""
 
+import sys as _sys
+
 from pellucid._native import (
     KEY,
     Aggregate,
@@ -29,6 +31,7 @@ from pellucid._native import (
     view,
 )
 from pellucid._native import __version__ as __version__
+from pellucid._native import _imported as _imported
 from pellucid.errors import (
     Busy,
     Closed,
@@ -139,3 +142,7 @@ __all__ = [
 def _reopen(path: str, mode: str, options: dict[str, object]) -> Database:
     """Open the database of a pickled handle."""
     return open(path, mode, **options)  # type: ignore[arg-type]
+
+
+# A later import of the package, if it was dropped from sys.modules, gives these very modules.
+_imported(_sys.modules[__name__])

@@ -26,6 +26,7 @@ mod errors;
 mod expression;
 #[allow(unsafe_code, reason = "raw CPython slots: the loops of users run through here")]
 mod hot;
+mod imported;
 mod index;
 mod not_keys;
 mod numpy;
@@ -47,6 +48,7 @@ mod work;
 
 use pellucid_query::expression::Source;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::database::Database;
 use crate::expression::handle::Expression;
@@ -69,13 +71,15 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     // Before any class is made, since classes are made once in a process.
     hot::gil::check_interpreter(py)?;
-    hot::text::check_layout(py)?;
+    static PREPARED: PyOnceLock<()> = PyOnceLock::new();
+    PREPARED.get_or_try_init(py, || prepare(py))?;
     for function in [
         wrap_pyfunction!(values::bytes::dumps, module)?,
         wrap_pyfunction!(values::bytes::loads, module)?,
         wrap_pyfunction!(values::bytes::validate, module)?,
         wrap_pyfunction!(counters::counters, module)?,
         wrap_pyfunction!(expression::text::parse, module)?,
+        wrap_pyfunction!(imported::imported, module)?,
         wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::limit_sorts, module)?,
         wrap_pyfunction!(open::compress_all, module)?,
@@ -112,19 +116,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::edit::EditContext>()?;
     module.add_class::<watch::WatchHandle>()?;
     module.add_class::<watch::ChangeHandle>()?;
-    hot::small::install(py);
-    values::alloc::install::<Record>(py)?;
-    values::alloc::install::<RecordList>(py)?;
-    values::buffer::install(py);
-    values::field::install(py);
-    default_table::install(py)?;
-    table::rows::install(py);
-    table::slots::install(py);
     add_server(module)?;
-    values::equal::refuse_with(not_keys::refuse);
-    values::home::install([&table::home::Calls, &server::calls::ServerCalls]);
-    values::alloc::install_tracked::<Record>(py)?;
-    values::alloc::install_tracked::<RecordList>(py)?;
     module.add("view", values::functions::view_function(module)?)?;
     // Registered with the abstract classes, for isinstance() and structural pattern matching.
     let abc = hot::modules::abstract_classes(py)?;
@@ -133,6 +125,27 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     abc.getattr("Mapping")?.call_method1("register", (py.get_type::<SnapshotHandle>(),))?;
     abc.getattr("MutableSequence")?.call_method1("register", (py.get_type::<RecordList>(),))?;
+    imported::restore(py)
+}
+
+/// Prepares what a process has once, however often this module is imported: the slots of classes
+/// that exist already would otherwise be taken for those that PyO3 has made.
+fn prepare(py: Python<'_>) -> PyResult<()> {
+    hot::text::check_layout(py)?;
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
+    hot::thread_end::install();
+    hot::small::install(py);
+    values::alloc::install::<Record>(py)?;
+    values::alloc::install::<RecordList>(py)?;
+    values::buffer::install(py);
+    values::field::install(py);
+    default_table::install(py)?;
+    table::rows::install(py);
+    table::slots::install(py);
+    values::equal::refuse_with(not_keys::refuse);
+    values::home::install([&table::home::Calls, &server::calls::ServerCalls]);
+    values::alloc::install_tracked::<Record>(py)?;
+    values::alloc::install_tracked::<RecordList>(py)?;
     Ok(())
 }
 

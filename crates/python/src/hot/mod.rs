@@ -18,3 +18,5 @@ pub mod modules;
 pub mod prefetch;
 pub mod small;
 pub mod text;
+#[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
+pub mod thread_end;

@@ -171,6 +171,10 @@ fn install_for<T: OverTable>(py: Python<'_>) {
     // `tp_as_mapping` of a heap type points to its own table.
     unsafe {
         let mapping = (*kind).tp_as_mapping;
+        if T::general().get().get.is_some() {
+            // They are set already: an earlier import failed after this.
+            return;
+        }
         T::general().set(General { get: (*mapping).mp_subscript, set: (*mapping).mp_ass_subscript });
         (*mapping).mp_subscript = Some(subscript::<T>);
         (*mapping).mp_ass_subscript = Some(ass_subscript::<T>);

@@ -113,7 +113,7 @@ static CALLS: OnceLock<AllCalls> = OnceLock::new();
 
 /// Registers the calls of tables, before any row exists.
 pub fn install(calls: AllCalls) {
-    // A second import of the module registers the same calls.
+    // Done again only if an earlier import failed after this; the calls are the same.
     let _ = CALLS.set(calls);
 }
 
