@@ -437,6 +437,40 @@ def test_a_record_in_a_cycle_with_its_buffer_is_collected(hold: Callable[[Any], 
     assert gone() is None
 
 
+def test_text_in_memory_that_another_process_changes_is_a_valid_str_or_refused() -> None:
+    """What was checked was read a second time: a str that said to be ASCII held other characters."""
+    printed = survives("""
+        import mmap, os, pellucid, signal, time
+
+        words = {n: n * size for n, size in zip("vwxyz", (5, 12, 24, 200, 200_000))}
+        data = pellucid.dumps(words)
+        shared = mmap.mmap(-1, len(data))
+        shared[:] = data
+        places = [(data.index(word.encode()) + len(word) // 2, ord(n)) for n, word in words.items()]
+        parent = os.getpid()
+        child = os.fork()
+        if child == 0:
+            while os.getppid() == parent:
+                for _ in range(1000):
+                    for place, letter in places:
+                        shared[place] = 0xFF
+                        shared[place] = letter
+            os._exit(0)
+        row, bad, end = pellucid.view(memoryview(shared)), 0, time.monotonic() + 3
+        while time.monotonic() < end:
+            for name, word in words.items():
+                try:
+                    text = row[name]
+                except (pellucid.Error, UnicodeError):
+                    continue
+                bad += text.isascii() and ord(text[len(word) // 2]) > 127
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        print(bad)
+    """)
+    assert printed == "0"
+
+
 def test_what_is_held_from_outside_of_a_cycle_is_not_collected() -> None:
     data = pellucid.dumps({"a": [1, 2], "d": {"l": [{"x": 1}]}})
     buffer = Holder(data)

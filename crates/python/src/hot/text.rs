@@ -151,6 +151,10 @@ unsafe fn utf8_of_any(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Ut
 
 /// A new str from UTF-8 bytes; null with `UnicodeDecodeError` set if they are not UTF-8.
 ///
+/// The bytes may lie in memory that another process writes to (a viewed `mmap`). So each byte is
+/// read once into memory of our own, and what lies there is checked: a str whose characters are not
+/// what its head says would crash the interpreter.
+///
 /// # Safety
 /// The caller holds the GIL.
 #[inline]
@@ -162,63 +166,106 @@ pub unsafe fn new_str(bytes: &[u8]) -> *mut ffi::PyObject {
     // SAFETY: as promised by the caller.
     unsafe {
         match bytes.len() {
-            4..=7 => new_of_ends::<4>(bytes),
-            8..=16 => new_of_ends::<8>(bytes),
-            17..=32 => new_of_ends::<16>(bytes),
-            2.. if bytes.is_ascii() => new_ascii(bytes.len(), |data| {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
-            }),
+            4..=7 => new_of_ends::<u32>(bytes),
+            8..=16 => new_of_ends::<u64>(bytes),
+            17..=32 => new_of_ends::<u128>(bytes),
+            2.. => new_long(bytes),
             _ => decoded(bytes),
         }
     }
 }
 
-/// A new str of `N` to `2 * N` bytes, copied as its first and its last `N` bytes.
+/// A number at any address.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned<T>(T);
+
+/// A new str of as many bytes as a `T` has to twice as many, copied as its first and its last word.
 ///
 /// # Safety
-/// As for `new_str`.
+/// As for `new_str`; the bytes are at least as many as a `T` has.
 #[inline(always)]
-unsafe fn new_of_ends<const N: usize>(bytes: &[u8]) -> *mut ffi::PyObject {
-    // SAFETY: as promised by the caller; there is room for `bytes.len()` bytes,
-    // which are at least N.
+unsafe fn new_of_ends<T: Copy + Into<u128>>(bytes: &[u8]) -> *mut ffi::PyObject {
+    const NOT_ASCII: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
+    // SAFETY: as promised by the caller; both words lie in the bytes, and in the room for as many.
+    // The reads are volatile, so that the words that are checked are those that are written.
     unsafe {
-        let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else {
-            return decoded(bytes);
-        };
-        if !first.is_ascii() || !last.is_ascii() {
+        let last_at = bytes.len() - size_of::<T>();
+        let Unaligned(first) = bytes.as_ptr().cast::<Unaligned<T>>().read_volatile();
+        let Unaligned(last) = bytes.as_ptr().add(last_at).cast::<Unaligned<T>>().read_volatile();
+        if (first.into() | last.into()) & NOT_ASCII != 0 {
             return decoded(bytes);
         }
-        new_ascii(bytes.len(), |data| {
-            data.cast::<[u8; N]>().write_unaligned(*first);
-            data.add(bytes.len() - N).cast::<[u8; N]>().write_unaligned(*last);
-        })
-    }
-}
-
-/// A new str of `size` ASCII characters, which `write` fills in.
-///
-/// # Safety
-/// The caller holds the GIL, and `write` writes `size` bytes below 0x80.
-#[inline(always)]
-unsafe fn new_ascii(size: usize, write: impl FnOnce(*mut u8)) -> *mut ffi::PyObject {
-    // SAFETY: a str made for maxchar 127 has `size` writable bytes after its head until it is
-    // handed out.
-    unsafe {
-        let object = ffi::PyUnicode_New(size as ffi::Py_ssize_t, 127);
+        let object = ffi::PyUnicode_New(bytes.len() as ffi::Py_ssize_t, 127);
         if !object.is_null() {
-            write(object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>());
+            let data = ascii_data(object);
+            data.cast::<T>().write_unaligned(first);
+            data.add(last_at).cast::<T>().write_unaligned(last);
         }
         object
     }
+}
+
+/// A new str of 2 bytes or more.
+///
+/// # Safety
+/// As for `new_str`.
+unsafe fn new_long(bytes: &[u8]) -> *mut ffi::PyObject {
+    // Most text that is not ASCII shows it soon, and is not copied in vain.
+    const LOOKED_AT: usize = 64;
+    // SAFETY: as promised by the caller; no other code has the str before its characters are
+    // checked.
+    unsafe {
+        if !bytes.get(..LOOKED_AT).unwrap_or(bytes).is_ascii() {
+            return decoded(bytes);
+        }
+        let object = ffi::PyUnicode_New(bytes.len() as ffi::Py_ssize_t, 127);
+        if object.is_null() {
+            return object;
+        }
+        let data = ascii_data(object);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+        if std::slice::from_raw_parts(data, bytes.len()).is_ascii() {
+            return object;
+        }
+        ffi::Py_DECREF(object);
+        decoded(bytes)
+    }
+}
+
+/// Where the characters of a new ASCII str are written.
+///
+/// # Safety
+/// The str was made for the largest character 127, and no other code has it.
+#[inline(always)]
+unsafe fn ascii_data(object: *mut ffi::PyObject) -> *mut u8 {
+    // SAFETY: such a str has its characters right after its head.
+    unsafe { object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>() }
 }
 
 /// # Safety
 /// As for `new_str`.
 #[inline(never)]
 unsafe fn decoded(bytes: &[u8]) -> *mut ffi::PyObject {
-    // SAFETY: pointer and size come from one slice.
+    // SAFETY: as promised by the caller.
+    unsafe { decoded_copy(bytes, std::ptr::null()) }
+}
+
+/// What CPython's decoder makes of a copy of the bytes: the decoder reads some bytes twice.
+///
+/// # Safety
+/// As for `new_str`; `errors` is null or a C string.
+unsafe fn decoded_copy(bytes: &[u8], errors: *const std::ffi::c_char) -> *mut ffi::PyObject {
+    // SAFETY: pointer and size come from one slice; the copy is released after its use.
     unsafe {
-        ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t, std::ptr::null())
+        let copy = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t);
+        if copy.is_null() {
+            return copy;
+        }
+        let object =
+            ffi::PyUnicode_DecodeUTF8(ffi::PyBytes_AsString(copy), bytes.len() as ffi::Py_ssize_t, errors);
+        ffi::Py_DECREF(copy);
+        object
     }
 }
 
@@ -236,16 +283,9 @@ pub fn utf8<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
 /// # Errors
 /// `UnicodeDecodeError` if the bytes are not valid even then.
 pub fn with_surrogates<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: pointer and size come from one slice, the error name is a C string; a new reference,
-    // or null with an exception set.
-    unsafe {
-        let object = ffi::PyUnicode_DecodeUTF8(
-            bytes.as_ptr().cast(),
-            bytes.len() as ffi::Py_ssize_t,
-            c"surrogatepass".as_ptr(),
-        );
-        Bound::from_owned_ptr_or_err(py, object)
-    }
+    // SAFETY: the token proves the GIL, the error name is a C string; a new reference, or null with
+    // an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, decoded_copy(bytes, c"surrogatepass".as_ptr())) }
 }
 
 /// A `bytes` object with a copy of `data`, of any size.

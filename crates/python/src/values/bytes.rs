@@ -24,6 +24,7 @@ use crate::counters;
 use crate::errors;
 use crate::hot::bytes::after_head;
 use crate::hot::gil::{GilCell, GilRc, Strong};
+use crate::hot::text;
 use crate::values::encode::{self, Encoded, Encoding, Manner, Reason, Target};
 use crate::values::handles::{Record, RecordList};
 use crate::values::hooks::PicklePolicy;
@@ -295,6 +296,10 @@ fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Na
     if let Some(names) = last {
         return Ok(names);
     }
+    // Copied before they are read: another process may write to a viewed `mmap`, and names must be
+    // those that were found to be UTF-8, and be remembered by the bytes that they were read from.
+    let tables = text::bytes(py, envelope.tables)?;
+    let envelope = &Envelope { tables: tables.as_bytes(), ..*envelope };
     if envelope.tables.len() > REMEMBERED_TABLES_SIZE_MAX {
         return Ok(own_names(py, envelope)?.0);
     }

@@ -187,9 +187,10 @@ fn from_payload<'py>(
             py.get_type::<pyo3::types::PyInt>().call_method("from_bytes", (data, "little"), Some(&keywords))
         }
         tag::DECIMAL => {
-            let written = pellucid_record::payload::decimal(payload).ok_or_else(damaged)?;
-            // Copied into an object first, here and below: an import may run code that writes to a
-            // viewed buffer.
+            // Copied before it is checked, here and below: another process, or code that an import
+            // runs, may write to a viewed buffer.
+            let copy = text::bytes(py, payload)?;
+            let written = pellucid_record::payload::decimal(copy.as_bytes()).ok_or_else(damaged)?;
             let written = PyString::new(py, written);
             py.import("decimal")?.getattr("Decimal")?.call1((written,))
         }
@@ -203,7 +204,7 @@ fn from_payload<'py>(
             keywords.set_item("bytes", data)?;
             py.import("uuid")?.getattr("UUID")?.call((), Some(&keywords))
         }
-        tag::TIMEDELTA | tag::TIME | tag::AWARE => moment(py, tag, payload),
+        tag::TIMEDELTA | tag::TIME | tag::AWARE => moment(py, tag, text::bytes(py, payload)?.as_bytes()),
         tag::NDARRAY => array(py, reading, offset, payload.len(), reading.row().lends(py), depth),
         tag::REGISTERED => {
             let parts = nested_tuple(py, reading, offset, payload.len(), depth)?;
