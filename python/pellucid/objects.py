@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from pellucid import renames
-from pellucid.classes import as_plain
+from pellucid.classes import as_plain, beside_fields, has
 from pellucid.errors import UnregisteredType
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
@@ -109,14 +109,20 @@ def _is_stored(cls: type) -> bool:
 
 
 def encode(
-    value: object, policy: str | tuple[str, ...], is_exact: bool, is_fast: bool, wants_parts: bool
+    value: object,
+    policy: str | tuple[str, ...],
+    is_exact: bool,
+    is_fast: bool,
+    wants_parts: bool,
+    runs_init: bool,
 ) -> tuple[object, ...] | None:
     """Return what the native encoder must write for `value`; None if it cannot be stored.
 
     The first element of the result names the encoding: `("value", other)`, `("registered", name, other)`,
     `("array", dtype, shape, flags, bytes)`, or `("pickle", (bytes, buffers), parts)`. If `wants_parts`, the
     parts are all objects in the pickle that may be met outside of it, too. With `is_exact`, an instance of a
-    class with fields goes through pickle. With `is_fast`, pickles have no memo.
+    class with fields goes through pickle. With `is_fast`, pickles have no memo. With `runs_init`, a read
+    calls the constructor, which makes again what is no field.
     """
     cls = type(value)
     if cls in _BY_CLASS:
@@ -135,7 +141,8 @@ def encode(
             return array
     plain = None if is_exact else as_plain(value)
     if plain is not None:
-        return ("value", plain[0])
+        # Do not pickle it instead, where pickles are allowed: no query would find its fields.
+        return None if beside_fields(value, runs_init) else ("value", plain[0])
     if policy == "deny":
         return None
     from pellucid import pickles
@@ -170,6 +177,14 @@ def way_out(value: Any) -> str:
         'allow pickles with pickle="allow" or a list of globals in open() or dumps(); note that reading a '
         "pickle runs code of its author"
     )
+    beside = beside_fields(value, runs_init=False)
+    if beside is not None:
+        return (
+            f", and only its fields would be stored, without {beside}; make that a field of the class, "
+            f"delete it, register the class with pellucid.register({cls.__name__}, encode, decode), or keep "
+            'whole objects: table(name, type=object) of a database opened with pickle="allow"; if the '
+            "constructor makes it, open the table with type= and run_init=True"
+        )
     data_only = instead_of(value)
     if data_only is not None:
         return f", which has no place in a record; {data_only}"
@@ -198,11 +213,11 @@ def way_out(value: Any) -> str:
     else:
         if isinstance(value, memoryview):
             instead = "bytes(value)"
-        elif hasattr(value, "tolist"):
+        elif has(cls, "tolist"):
             instead = "value.tolist()"
-        elif hasattr(value, "to_pytimedelta"):
+        elif has(cls, "to_pytimedelta"):
             instead = "value.to_pytimedelta()"
-        elif hasattr(value, "as_py"):
+        elif has(cls, "as_py"):
             instead = "value.as_py()"
         elif isinstance(value, os.PathLike):
             instead = "str(value)"
@@ -250,19 +265,24 @@ def instead_of(value: Any) -> str | None:
 def _way_out_of_zone(value: Any) -> str | None:
     """Say what to store for a date or time whose zone or subclass the format does not have."""
     import datetime
+    import inspect
 
     if not isinstance(value, (datetime.datetime, datetime.time)):
         return None
     if value != value:
         return ", which is not a time; store None"
     # A pandas value has its own type, and may have such a zone as well.
-    plain = "value.to_pydatetime()" if hasattr(value, "to_pydatetime") else "value"
+    cls = type(value)
+    plain = "value.to_pydatetime()" if has(cls, "to_pydatetime") else "value"
     zone = value.tzinfo
-    if zone is None or type(zone) is datetime.timezone or getattr(zone, "key", None) is not None:
+    zoneinfo = sys.modules.get("zoneinfo")
+    is_named = zoneinfo is not None and isinstance(zone, zoneinfo.ZoneInfo) and zone.key is not None
+    if zone is None or type(zone) is datetime.timezone or is_named:
         return None if plain == "value" else f", which is not a plain datetime; store {plain}"
     zone_class = f"{type(zone).__module__}.{type(zone).__qualname__}"
     # The zones of pytz have their name in this attribute.
-    named = f'zoneinfo.ZoneInfo("{getattr(zone, "zone", None) or "Europe/Berlin"}")'
+    name = inspect.getattr_static(zone, "zone", None)
+    named = f'zoneinfo.ZoneInfo("{name if isinstance(name, str) else "Europe/Berlin"}")'
     change = "astimezone({})" if isinstance(value, datetime.datetime) else "replace(tzinfo={})"
     return (
         f" with a time zone of type {zone_class}, and only those of zoneinfo and datetime.timezone are "
@@ -275,18 +295,18 @@ def _way_out_of_columns(value: Any) -> str | None:
     cls = type(value)
     # Before pandas 3, a Series has none of the protocols.
     marks = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__", "iloc")
-    if not any(hasattr(cls, name) for name in marks):
+    if not any(has(cls, name) for name in marks):
         return None
-    if not hasattr(value, "columns"):
+    if not has(cls, "columns"):
         methods = ("to_list", "to_pylist", "tolist")
-        column = next((method for method in methods if hasattr(value, method)), None)
+        column = next((method for method in methods if has(cls, method)), None)
         if column is None:
             return None
-        labels = ", or value.to_dict() to keep its labels" if hasattr(value, "iloc") else ""
+        labels = ", or value.to_dict() to keep its labels" if has(cls, "iloc") else ""
         return f", which has no place in a record; store value.{column}(){labels}"
-    if hasattr(value, "to_pydict"):
+    if has(cls, "to_pydict"):
         columns = "value.to_pydict()"
-    elif hasattr(value, "iloc"):
+    elif has(cls, "iloc"):
         columns = 'value.to_dict("list")'
     else:
         columns = "value.to_dict(as_series=False)"

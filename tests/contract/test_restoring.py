@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import sys
 from collections.abc import Callable
@@ -498,3 +499,177 @@ def test_an_instance_may_have_fields_of_its_own() -> None:
     duck = Duck()
     duck.__dataclass_fields__ = Price.__dataclass_fields__
     assert pellucid.loads(pellucid.dumps(duck)) == {"cents": 1, "notes": 2}
+
+
+# What an instance holds that is in none of its fields
+
+
+@dataclasses.dataclass
+class AsList(list):  # type: ignore[type-arg]
+    name: str = ""
+
+
+@dataclasses.dataclass
+class AsDict(dict):  # type: ignore[type-arg]
+    name: str = ""
+
+
+@dataclasses.dataclass
+class AsText(str):
+    name: str = ""
+
+
+@dataclasses.dataclass
+class AsNumber(int):
+    name: str = ""
+
+
+@dataclasses.dataclass
+class Simple:
+    a: int
+
+    @functools.cached_property
+    def twice(self) -> int:
+        return self.a * 2
+
+
+class Initialised:
+    n: int
+
+    def __init__(self) -> None:
+        self.n = 1
+
+
+@dataclasses.dataclass
+class Derived(Initialised):
+    a: int
+
+    def __post_init__(self) -> None:
+        Initialised.__init__(self)
+
+
+class WithSlot:
+    __slots__ = ("later",)
+
+
+@dataclasses.dataclass
+class OfSlots(WithSlot):
+    a: int
+
+
+@attrs.define(slots=False)
+class Open:
+    a: int
+
+
+class Several(NamedTuple("Several", [("a", int)])):
+    pass
+
+
+class OpenCard(msgspec.Struct, dict=True):
+    a: int
+
+
+@dataclasses.dataclass
+class Boxed(Generic[T]):
+    a: T
+
+
+def with_later(instance: Any) -> Any:
+    instance.later = "set later"
+    return instance
+
+
+def with_items(instance: Any) -> Any:
+    instance.extend([1, 2])
+    return instance
+
+
+def with_key(instance: Any) -> Any:
+    instance["k"] = "v"
+    return instance
+
+
+def with_text() -> Any:
+    instance = AsText.__new__(AsText, "the text")
+    instance.name = "n"
+    return instance
+
+
+def with_private(name: str, value: object) -> Any:
+    instance = WithPrivate(cents=1)
+    setattr(instance, name, value)
+    return instance
+
+
+def with_arguments() -> Any:
+    instance = Refused(3)
+    instance.args = ("a message",)
+    return instance
+
+
+HOLD_MORE: list[tuple[Callable[[], Any], str]] = [
+    (lambda: with_items(AsList("n")), "what it holds as a list of length 2"),
+    (lambda: with_key(AsDict("n")), "what it holds as a dict of length 1"),
+    (with_text, "what it holds as a str of length 8"),
+    (lambda: AsNumber.__new__(AsNumber, 5), "its value as int"),
+    (lambda: with_later(Simple(1)), "its attribute 'later'"),
+    (lambda: Derived(1), "its attribute 'n'"),
+    (lambda: with_later(OfSlots(1)), "its attribute 'later'"),
+    (lambda: with_later(Open(1)), "its attribute 'later'"),
+    (lambda: with_later(Several(1)), "its attribute 'later'"),
+    (lambda: with_later(OpenCard(1)), "its attribute 'later'"),
+    (lambda: with_private("_seen", [1]), "its private attribute '_seen'"),
+    (lambda: with_private("_later", 1), "its private attribute '_later'"),
+    (with_arguments, "its args"),
+]
+
+
+@pytest.mark.parametrize(("make", "what"), HOLD_MORE, ids=[what for _, what in HOLD_MORE])
+@pytest.mark.parametrize("pickle", ["deny", "allow"])
+def test_an_instance_that_holds_more_than_its_fields_is_refused(
+    make: Callable[[], Any], what: str, pickle: Any
+) -> None:
+    db, instance = pellucid.open(":memory:", pickle=pickle), make()
+    writes: list[Callable[[], object]] = [
+        lambda: db.__setitem__("k", instance),
+        lambda: db.__setitem__("k", {"part": [instance]}),
+        lambda: db.table("t", type=type(instance)).__setitem__("k", instance),
+        lambda: pellucid.dumps(instance, pickle=pickle),
+    ]
+    for write in writes:
+        with pytest.raises(pellucid.UnsupportedValue) as refused:
+            write()
+        assert f"only its fields would be stored, without {what}; make that a field" in str(refused.value)
+    assert len(db) == 0
+
+
+def test_what_is_made_again_of_the_fields_is_no_content() -> None:
+    db = pellucid.open(":memory:")
+    computed = Simple(1)
+    assert computed.twice == 2
+    equal = with_private("_seen", [])
+    for instance in (computed, Boxed[int](1), equal, Refused(5, "no"), AsList("n")):
+        db["k"] = instance
+        table = db.table("t", type=type(instance))
+        table["k"] = instance
+        assert table["k"] == instance
+        table.clear()
+
+
+def test_a_constructor_that_runs_again_makes_the_attributes_that_are_no_fields() -> None:
+    db = pellucid.open(":memory:")
+    table = db.table("t", type=Derived, run_init=True)
+    table["k"] = Derived(5)
+    assert (table["k"].a, table["k"].n) == (5, 1)
+    lists = db.table("lists", type=AsList, run_init=True)
+    with pytest.raises(pellucid.UnsupportedValue, match="as a list of length 2"):
+        lists["k"] = with_items(AsList("n"))
+
+
+def test_a_table_of_objects_keeps_what_is_no_field() -> None:
+    table = pellucid.open(":memory:", pickle="allow").table("t", type=object)
+    table["k"] = with_later(Simple(1))
+    assert table["k"].later == "set later"
+    table["l"] = with_items(AsList("n"))
+    assert [*table["l"]] == [1, 2]

@@ -87,9 +87,10 @@ impl RowClass {
                 is_exact: true,
                 keeps_identity: policy.is_allow && !class.is_fast,
                 is_fast: class.is_fast,
+                runs_init: false,
             },
             // The fields of an instance are a record, whatever they share.
-            Some(_) => Manner::COPIES,
+            Some(class) => Manner { runs_init: class.run_init, ..Manner::COPIES },
         }
     }
 

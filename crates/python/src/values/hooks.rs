@@ -91,7 +91,8 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
     let py = encoding.py;
     let manner = encoding.manner;
     let wants_parts = manner.keeps_identity && depth > 0;
-    let arguments = (object, encoding.policy.object(py), manner.is_exact, manner.is_fast, wants_parts);
+    let policy = encoding.policy.object(py);
+    let arguments = (object, policy, manner.is_exact, manner.is_fast, wants_parts, manner.runs_init);
     let said = objects(py)?.call_method1("encode", arguments)?;
     if said.is_none() {
         return fail(Reason::Unsupported(object.clone().unbind()));

@@ -24,11 +24,14 @@ pub struct Manner {
     pub keeps_identity: bool,
     /// Whether pickles are made without a memo, as by `pickle.Pickler.fast`.
     pub is_fast: bool,
+    /// Whether each read calls the constructor, which makes again what is no field.
+    pub runs_init: bool,
 }
 
 impl Manner {
     /// The manner of records: each occurrence of a part is a copy, and instances are dicts.
-    pub const COPIES: Self = Self { is_exact: false, keeps_identity: false, is_fast: false };
+    pub const COPIES: Self =
+        Self { is_exact: false, keeps_identity: false, is_fast: false, runs_init: false };
 
     /// The same, but each occurrence of a part is a copy.
     pub fn without_identity(self) -> Self {
