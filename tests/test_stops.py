@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import operator
 import os
 import signal
@@ -203,6 +204,37 @@ def test_other_threads_run_while_rows_become_objects(
             is_over.set()
             thread.join()
         assert after > before  # type: ignore[operator]
+
+
+class Mapping:
+    """A mapping that runs no Python code for a key or a value."""
+
+    def __init__(self, keys: Iterator[int]) -> None:
+        self.keys = lambda: keys
+
+    __getitem__ = operator.index
+
+
+@pytest.mark.parametrize("of", ["pairs", "mapping", "rows", "elements"])
+def test_taking_what_an_iterator_gives_stops_at_a_signal(
+    table: Any, of: str, ring_soon: Callable[[], None]
+) -> None:
+    """No iterator here is a generator, whose Python code would look for signals itself."""
+    source = iter(range(1_000_000))
+    table["list"] = {"of": []}
+    numbers = table["list"].of
+    do: Callable[[], object] = {
+        "pairs": lambda: table.update(zip(source, itertools.repeat(1))),
+        "mapping": lambda: table.update(Mapping(source)),
+        "rows": lambda: table.extend(source),
+        "elements": lambda: numbers.extend(source),
+    }[of]
+    with pytest.raises(Rang):  # noqa: PT012
+        ring_soon()
+        do()
+    # It was not taken to its end before the signal was noticed.
+    assert next(source, None) is not None
+    assert [*table] == ["list"]
 
 
 def test_the_end_of_a_batch_stops_at_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:

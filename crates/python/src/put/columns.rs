@@ -20,7 +20,7 @@ use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 use crate::database::Database;
 use crate::errors;
 use crate::hot::arrow::{Broken, Incoming};
-use crate::hot::callbacks;
+use crate::hot::{callbacks, modules};
 use crate::put::write::{check_same, no_next};
 use crate::query::handle::Query;
 use crate::snapshot::SnapshotHandle;
@@ -46,11 +46,10 @@ pub fn hands_over(object: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     if is_own {
         return Ok(None);
     }
-    let class = object.get_type();
-    if class.hasattr("__arrow_c_stream__")? {
+    if modules::class_has(object, "__arrow_c_stream__")? {
         return Ok(Some(true));
     }
-    Ok(class.hasattr("__arrow_c_array__")?.then_some(false))
+    Ok(modules::class_has(object, "__arrow_c_array__")?.then_some(false))
 }
 
 /// `table.extend(columns)`; returns how many rows there were.

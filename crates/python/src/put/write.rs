@@ -9,12 +9,12 @@ use pellucid_record::patch::{self, PatchError};
 use pellucid_record::view::Slot;
 use pellucid_store::{AtOnce, LARGE_SIZE_MIN, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 
 use crate::core::Core;
 use crate::counters;
 use crate::errors;
-use crate::hot::callbacks;
+use crate::hot::{callbacks, modules};
 use crate::put::columns;
 use crate::signals::Signals;
 use crate::table::handle::Table;
@@ -397,7 +397,7 @@ pub(super) fn check_same(
 /// Refuses a single row, since each of its keys or characters would become a row.
 fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
     let kind = values.get_type();
-    if kind.name()? == "LazyFrame" && values.hasattr("collect")? {
+    if kind.name()? == "LazyFrame" && modules::class_has(values, "collect")? {
         return Err(errors::type_error(
             "extend() takes rows or columns that are there, and a LazyFrame is yet to be computed: extend(frame.collect())",
         ));
@@ -408,7 +408,7 @@ fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
         || values.is_instance_of::<PyBytes>()
         || values.is_instance_of::<PyByteArray>();
     if !is_one {
-        if values.cast::<PyMapping>().is_ok() {
+        if modules::is_mapping(values)? {
             return Err(errors::type_error(format!(
                 "extend() takes rows, and a loop over a {} gives its keys: extend(other.values()) appends its rows, update(other) stores \
                  them under their keys",
@@ -425,8 +425,9 @@ fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
 
 /// Stores the argument of `dict.update`: a mapping, or pairs.
 pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) -> PyResult<()> {
+    // An iterator that is no generator runs no Python code, which would look for signals.
+    let mut signals = Signals::new();
     if let Ok(dict) = other.cast::<PyDict>() {
-        let mut signals = Signals::new();
         for (key, value) in dict {
             put(table, &key, &value)?;
             signals.step(table.py())?;
@@ -437,12 +438,14 @@ pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) ->
         for key in other.call_method0("keys")?.try_iter()? {
             let key = key?;
             put(table, &key, &other.get_item(&key)?)?;
+            signals.step(table.py())?;
         }
         return Ok(());
     }
     let pairs = errors::pairs(other)?;
     for (index, pair) in pairs.enumerate() {
         let pair = pair?;
+        signals.step(table.py())?;
         if let Ok(pair) = pair.cast_exact::<PyTuple>()
             && pair.len() == 2
         {

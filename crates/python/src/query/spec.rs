@@ -6,7 +6,7 @@ use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, N
 use pellucid_query::selection::Meter;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::column::node_of;
 use crate::errors;
@@ -14,6 +14,7 @@ use crate::expression::aggregate::Aggregate;
 use crate::expression::handle::Expression;
 use crate::expression::operand;
 use crate::expression::sort_by::SortBy;
+use crate::hot::modules;
 use crate::query::after::After;
 
 /// What a query asks for: which rows, in which order, which part of them, and what is read of each.
@@ -246,11 +247,11 @@ pub fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDic
     if let Ok(dict) = changes.cast::<PyDict>() {
         return Ok(dict.clone());
     }
-    match changes.cast::<PyMapping>() {
-        Ok(_) => Ok(py.get_type::<PyDict>().call1((changes,))?.cast_into()?),
-        Err(_) => Err(errors::type_error(format!(
-            "update() takes a dict of field paths and values, or fields by name, as in update(age=F.age + 1), not {}",
-            changes.get_type().name()?
-        ))),
+    if modules::is_mapping(changes)? {
+        return Ok(py.get_type::<PyDict>().call1((changes,))?.cast_into()?);
     }
+    Err(errors::type_error(format!(
+        "update() takes a dict of field paths and values, or fields by name, as in update(age=F.age + 1), not {}",
+        changes.get_type().name()?
+    )))
 }

@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors;
+use crate::hot::callbacks;
 use crate::hot::gil::GilValue;
 use crate::values::change::{self, Action};
 use crate::values::handles::RecordList;
@@ -140,8 +141,18 @@ fn rework<'py>(
     change(list, None, Action::Splice(0, count as i64), &values)
 }
 
+/// After how many elements of an iterator signals are checked.
+const TAKEN_BETWEEN_SIGNALS: usize = 1024;
+
 fn vector<'py>(values: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    values.try_iter()?.map(|value| detached(&value?)).collect()
+    let mut found = Vec::new();
+    for value in values.try_iter()? {
+        found.push(detached(&value?)?);
+        if found.len().is_multiple_of(TAKEN_BETWEEN_SIGNALS) {
+            callbacks::check_signals(values.py())?;
+        }
+    }
+    Ok(found)
 }
 
 #[pymethods]
