@@ -289,6 +289,25 @@ def test_a_handle_travels_as_a_path_and_a_mode(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_handle_of_a_relative_path_travels_as_the_file_that_it_has_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        with pellucid.open(folder / "data.pel") as db:
+            db["which"] = folder.name
+    monkeypatch.chdir(folders[0])
+    with pellucid.open("data.pel") as db:
+        assert db.path == "data.pel"
+        monkeypatch.chdir(folders[1])
+        with pickle.loads(pickle.dumps(db)) as copied:
+            assert db["which"] == copied["which"] == "one"
+        monkeypatch.chdir(tmp_path)
+        with pickle.loads(pickle.dumps(db)) as copied:
+            assert copied["which"] == "one"
+
+
 def test_a_reading_handle_stays_one(path: Path) -> None:
     with pellucid.open(path) as db:
         db["a"] = 1

@@ -45,6 +45,8 @@ pub struct Database {
     mode: Mode,
     durability: Durability,
     path: Option<OsString>,
+    /// The same, and independent of the current folder.
+    absolute_path: Option<OsString>,
     is_untrusted: bool,
     snapshots: GilCell<Vec<GilRc<Gate>>>,
 }
@@ -54,18 +56,20 @@ fn new_name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 impl Database {
-    /// A handle on a store that has just been opened.
+    /// A handle on a store that has just been opened. `paths` are the path as it was given, and the
+    /// absolute one.
     #[allow(clippy::too_many_arguments, reason = "the arguments of open(), resolved")]
     pub fn new(
         py: Python<'_>,
         store: Store,
         policy: PicklePolicy,
         timeout: Duration,
-        path: Option<OsString>,
+        paths: Option<(OsString, OsString)>,
         mode: Mode,
         durability: Durability,
         is_untrusted: bool,
     ) -> PyResult<Py<Self>> {
+        let (path, absolute_path) = paths.unzip();
         let target = match &path {
             Some(path) => path.to_string_lossy().into_owned(),
             None => ":memory:".to_owned(),
@@ -83,7 +87,7 @@ impl Database {
             .map_err(|error| store_errors::of_store(py, error))?;
         let default = Py::new(py, Table::by_name(core.clone(), DEFAULT_TABLE))?;
         let snapshots = GilCell::new(Vec::new());
-        Py::new(py, Self { core, default, mode, durability, path, is_untrusted, snapshots })
+        Py::new(py, Self { core, default, mode, durability, path, absolute_path, is_untrusted, snapshots })
     }
 
     /// The table behind the database's own mapping.
@@ -461,7 +465,7 @@ impl Database {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let this = slf.get();
-        let Some(path) = &this.path else {
+        let Some(path) = &this.absolute_path else {
             return Err(errors::type_error(
                 "a \":memory:\" database lives in this process and cannot be pickled",
             ));
@@ -487,7 +491,7 @@ impl Database {
             arguments.set_item("pickle", policy.object(py))?;
         }
         let reopen = py.import("pellucid")?.getattr("_reopen")?;
-        let path = py.import("os")?.getattr("path")?.getattr("abspath")?.call1((path,))?;
+        let path = path.into_pyobject(py)?.into_any();
         let arguments =
             PyTuple::new(py, [path, PyString::new(py, word_of(this.mode)).into_any(), arguments.into_any()])?;
         PyTuple::new(py, [reopen, arguments.into_any()])

@@ -1,7 +1,7 @@
 //! The function `pellucid.open`.
 
-use std::ffi::OsStr;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -101,6 +101,12 @@ fn refuse_other_servers(target: &Bound<'_, PyAny>, path: &OsStr) -> PyResult<()>
     ))
 }
 
+/// The path, and the same from the root, for pickles: the program may change its folder later.
+fn with_absolute(path: OsString) -> (OsString, OsString) {
+    let absolute = std::path::absolute(&path).map_or_else(|_| path.clone(), PathBuf::into_os_string);
+    (path, absolute)
+}
+
 /// Open a database and return its handle.
 ///
 /// `target` is a path (str, bytes or `PathLike`), ":memory:", or "postgresql://..." for tables on a
@@ -188,7 +194,7 @@ pub fn open(
         let opened = Database::new(py, store, policy, timeout, None, mode, durability, false)?;
         return Ok(opened.into_any());
     }
-    let path = path_of(target)?;
+    let (path, absolute) = with_absolute(path_of(target)?);
     refuse_other_servers(target, path.as_ref())?;
     let log_segment_size = LOG_SEGMENT_SIZE.load(Ordering::Relaxed);
     let options = OpenOptions {
@@ -209,5 +215,6 @@ pub fn open(
     for warning in store.warnings().map_err(|error| store_errors::of_store(py, error))? {
         warn(py, &warning)?;
     }
-    Ok(Database::new(py, store, policy, timeout, Some(path), mode, durability, untrusted)?.into_any())
+    Ok(Database::new(py, store, policy, timeout, Some((path, absolute)), mode, durability, untrusted)?
+        .into_any())
 }
