@@ -415,3 +415,62 @@ def test_bytes_behind_a_value_are_counted() -> None:
 def test_a_flag_of_another_type_is_named(name: str) -> None:
     with pellucid.open(":memory:") as db, pytest.raises(TypeError, match=f"{name} has to be a bool"):
         db.table("t", **{name: "yes"})
+
+
+class Probed(type):
+    """A class whose missing attributes are noted."""
+
+    asked: typing.ClassVar[list[str]] = []
+
+    def __getattr__(cls, name: str) -> Any:
+        Probed.asked.append(name)
+        raise RuntimeError(name)
+
+
+class Settings(metaclass=Probed):
+    """An object with a `__getattr__` of its own, as settings and dicts with attributes have."""
+
+    def __getattr__(self, name: str) -> Any:
+        Probed.asked.append(name)
+        raise KeyError(name)
+
+
+class SettingsOfZone(dt.tzinfo):
+    def utcoffset(self, _moment: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(hours=1)
+
+    def dst(self, _moment: dt.datetime | None) -> None:
+        return None
+
+    def tzname(self, _moment: dt.datetime | None) -> str:
+        return "settings"
+
+    def __getattr__(self, name: str) -> Any:
+        Probed.asked.append(name)
+        raise KeyError(name)
+
+
+@pytest.mark.parametrize(
+    "value", [Settings(), dt.datetime(2026, 1, 1, tzinfo=SettingsOfZone())], ids=["settings", "zone"]
+)
+def test_a_refusal_runs_no_code_of_the_object_for_its_hint(value: Any) -> None:
+    db = pellucid.open(":memory:")
+    Probed.asked.clear()
+    refused: dict[type[Exception], list[Callable[[], object]]] = {
+        pellucid.UnsupportedValue: [
+            lambda: db.__setitem__("k", value),
+            lambda: db.__setitem__("k", {"x": [value]}),
+            lambda: db.append(value),
+            lambda: pellucid.dumps(value),
+        ],
+        pellucid.UnsupportedKey: [lambda: db.__setitem__(value, 1)],
+    }
+    if isinstance(value, Settings):
+        refused[TypeError] = [lambda: db.extend(value), lambda: pellucid.set_threads(value)]  # type: ignore[arg-type]
+    for error, calls in refused.items():
+        for call in calls:
+            with pytest.raises(error):
+                call()
+    assert db.get(value) is None
+    assert value not in db
+    assert Probed.asked == []

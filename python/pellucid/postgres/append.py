@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pellucid
+from pellucid.classes import has
 from pellucid.errors import TransactionError
 from pellucid.postgres import keys
 from pellucid.postgres.connections import Rows
@@ -221,7 +222,7 @@ def are_columns(values: object) -> bool:
 
 def refuse_one_row(values: object) -> None:
     """Raise `TypeError` for a single row or a mapping, whose keys or characters would become rows."""
-    if type(values).__name__ == "LazyFrame" and hasattr(values, "collect"):
+    if type(values).__name__ == "LazyFrame" and has(type(values), "collect"):
         raise TypeError(
             "extend() takes rows or columns that are there, and a LazyFrame is yet to be computed: "
             "extend(frame.collect())"

@@ -9,7 +9,7 @@ use pyo3::types::{
 
 use crate::errors;
 use crate::hot::gil::{self, GilCell};
-use crate::hot::modules::{is_instance_of, loaded};
+use crate::hot::modules::{class_has, is_instance_of, loaded};
 use crate::hot::text;
 use crate::values::{dates, equal};
 use pellucid_record::calendar::ordinal_of;
@@ -199,13 +199,13 @@ fn no_key(object: &Bound<'_, PyAny>) -> PyResult<String> {
         "; use key.isoformat()"
     } else if kind == "datetime.timedelta" {
         "; use key.total_seconds()"
-    } else if object.hasattr("to_pydatetime")? {
+    } else if class_has(object, "to_pydatetime")? {
         "; use key.to_pydatetime()"
     } else if is_instance_of_any(object, "enum", "Enum")? {
         "; use key.value, or key.name"
-    } else if object.hasattr("__fspath__")? {
+    } else if class_has(object, "__fspath__")? {
         "; use str(key)"
-    } else if kind.starts_with("numpy.") && object.hasattr("tolist")? {
+    } else if kind.starts_with("numpy.") && class_has(object, "tolist")? {
         "; use key.tolist(), which is of Python's own types"
     } else {
         ""

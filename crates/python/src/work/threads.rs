@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hot::callbacks;
+use crate::hot::modules::class_has;
 use crate::store_errors;
 use crate::table::reading::Rows;
 use crate::values::home::Home;
@@ -42,7 +43,7 @@ static WANTED: AtomicUsize = AtomicUsize::new(0);
 pub fn set_threads(count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let wanted = match count {
         None => 0,
-        Some(count) if !count.hasattr("__index__")? => {
+        Some(count) if !class_has(count, "__index__")? => {
             let kind = count.get_type();
             return Err(errors::type_error(format!(
                 "set_threads() takes a count, an int, or None, not {}",
