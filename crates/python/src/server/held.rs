@@ -46,6 +46,7 @@ impl<T> Held<T> {
     }
 
     /// The node of an id, or the place where it would be.
+    #[expect(clippy::indexing_slicing, reason = "the remainder is below the number of ways")]
     fn path(&self, id: u64) -> Result<&Node<T>, &Place<T>> {
         let (mut place, mut way) = (&self.first, spread(id));
         while let Some(node) = place.get() {
@@ -59,7 +60,7 @@ impl<T> Held<T> {
     }
 }
 
-/// Mixes the bits of an id (the last steps of SplitMix64), since neighbours differ in few of them.
+/// Mixes the bits of an id (the last steps of `SplitMix64`): neighbours differ in few of them.
 /// Different ids stay different, so that no way is longer than an id has bits.
 fn spread(id: u64) -> u64 {
     let mixed = (id ^ (id >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -68,6 +69,7 @@ fn spread(id: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test that panics has failed")]
 mod tests {
     use super::*;
 
