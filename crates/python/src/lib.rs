@@ -90,6 +90,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         module.add_function(function)?;
     }
+    #[cfg(feature = "failpoints")]
+    {
+        module.add_function(wrap_pyfunction!(open::watch_steps, module)?)?;
+        module.add("_STEP_NAMES", pellucid_store::STEP_NAMES)?;
+    }
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Database>()?;
     module.add_class::<SnapshotHandle>()?;

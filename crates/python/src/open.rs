@@ -58,6 +58,15 @@ pub fn rest_soon(on: bool) {
     pellucid_store::rest_soon(on);
 }
 
+/// Count the steps of the write path in a file that the crash campaign shares with this process, and
+/// die or stop at the one that is chosen there. Only in a build for the campaign.
+#[cfg(feature = "failpoints")]
+#[pyfunction]
+#[pyo3(name = "_watch_steps")]
+pub fn watch_steps(path: std::path::PathBuf) -> PyResult<()> {
+    Ok(pellucid_store::watch_steps(&path)?)
+}
+
 /// Issues a warning of the store at the line that called us.
 pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     let class = match warning {

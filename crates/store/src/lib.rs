@@ -36,6 +36,8 @@ pub use pack::compress_all;
 pub use pack::sizes::Sizes;
 pub use store::{Durability, Mode, OpenOptions, Store};
 pub use sys::os::{is_first_thread, system_number, thread_number};
+#[cfg(feature = "failpoints")]
+pub use sys::steps::{STEP_NAMES, watch_steps};
 pub use txn::lookahead::Lookahead;
 pub use txn::reader::Reader;
 pub use txn::scan::{Range, Row, RowName, Scan};

@@ -23,6 +23,7 @@ use crate::file::own_file::OwnFile;
 use crate::file::registry::{self, FileId};
 use crate::sys::os;
 use crate::sys::reclaim::Reclaimer;
+use crate::sys::steps::{Step, reached};
 use crate::txn::writer_lock::command_of;
 
 /// A database's data file, locked so that other processes know of this one.
@@ -267,7 +268,9 @@ impl Drop for Opening {
         // not needed any more.
         if self.is_open && self.leaving() == Leaving::Last {
             if !self.keeps_log.load(Ordering::Relaxed) {
+                reached(Step::LastCloses);
                 log_file::remove(&self.path, self.reclaimer.get());
+                reached(Step::LogRemoved);
             }
             let _ = std::fs::remove_file(self.lock_path());
         }

@@ -10,6 +10,7 @@ use super::{Building, IndexInfo, Reached, books, indexes_of};
 use crate::catalog::row_key::TableId;
 use crate::catalog::{self, FORMAT_WITH_INDEXES, Header, TABLE_NAME_SIZE_MAX, TableState};
 use crate::error::StoreError;
+use crate::sys::steps::{Step, reached};
 use crate::txn::scan::{Range, Row};
 use crate::txn::single::KnownTable;
 use crate::txn::snapshot::Snapshot;
@@ -322,6 +323,7 @@ impl Transaction {
         let mut merge = Merge::new([runs]);
         let mut last: Option<SortedEntry<'_>> = None;
         let mut put = 0;
+        reached(Step::EntriesBuilt);
         while let Some(entry) = merge.next() {
             if info.is_unique {
                 if let Some(last) = last.filter(|last| last.parts() == entry.parts()) {

@@ -17,6 +17,7 @@ use crate::pack::codec::{Opener, Packer};
 use crate::pack::opening::open_with;
 use crate::pack::training::{RATIO_ONE, RATIO_WORTH, SAMPLES_MIN, Samples, Trained};
 use crate::pack::{RECORD_SIZE_END, RECORD_SIZE_MIN, is_all};
+use crate::sys::steps::{Step, reached};
 
 /// The numbers of rows at which a table gets its first dictionaries.
 const TRAIN_AT: [u64; 4] = [256, 1 << 11, 1 << 14, 1 << 17];
@@ -329,6 +330,7 @@ impl Pack {
         let progress = &mut self.progress;
         match trained {
             Trained::New { bytes, packer, ratio } => {
+                reached(Step::DictionaryTrained);
                 let number = progress.made.max(self.number_min);
                 let (key, value) = books::dictionary_entry(table, number, &bytes);
                 txn.put(Tree::Meta, &key, &[&value])?;

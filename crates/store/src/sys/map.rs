@@ -21,6 +21,7 @@ use crate::file::own_file::OwnFile;
 use crate::file::side_file;
 use crate::sys::memory;
 use crate::sys::os;
+use crate::sys::steps::{Step, reached};
 use crate::sys::wait;
 use crate::wal::{self, GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, PUNCHED, SIZE_USUAL, Space, words_for};
 
@@ -532,7 +533,9 @@ impl Space for FileSpace {
         // Odd until the hole is made, so that no thread counts a chunk as prepared that is about to
         // go.
         word.fetch_or(1, Ordering::AcqRel);
+        reached(Step::LogPunches);
         let punched = os::punch(file, start, end - start);
+        reached(Step::LogPunched);
         word.fetch_add(1, Ordering::AcqRel);
         punched
     }

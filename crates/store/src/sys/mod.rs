@@ -8,4 +8,5 @@ pub(crate) mod memory;
 pub(crate) mod os;
 pub(crate) mod reclaim;
 pub(crate) mod short;
+pub(crate) mod steps;
 pub(crate) mod wait;

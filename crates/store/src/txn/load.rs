@@ -17,6 +17,7 @@ use crate::catalog::row_key::{RowKey, TableId, is_long, split};
 use crate::engine::{EngineError, Tree};
 use crate::error::StoreError;
 use crate::sort::{Entries, Entry, Merge, Run, Spill};
+use crate::sys::steps::{Step, reached};
 use crate::txn::waiting::Waiting;
 use crate::wal::LARGE_SIZE_MIN;
 
@@ -141,6 +142,7 @@ impl Load {
         let top = self.top();
         top.filling = entries;
         top.runs.push(run);
+        reached(Step::RunWritten);
         Ok(())
     }
 }
@@ -340,6 +342,7 @@ impl Transaction {
     fn merge_levels(&mut self, load: &mut Load, go_on: MergeOn<'_>) -> Result<(), StoreError> {
         load.spill.wait().map_err(|source| self.sort_failed("write to", source))?;
         let total = load.count;
+        reached(Step::RowsMerge);
         loop {
             let done = total - load.count;
             self.merge_level(&mut load.lowest, &mut |merged| go_on(done + merged, total))?;

@@ -20,6 +20,7 @@ use crate::file::stamp;
 use crate::index::all_indexes;
 use crate::store::{Custody, Link, Mode, OpenOptions, Store};
 use crate::sys::os;
+use crate::sys::steps::{Step, reached};
 use crate::verify::check::{self, Finding};
 use crate::verify::copy::{self, NewFile};
 use crate::verify::pages::PageFile;
@@ -409,7 +410,9 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
         unmarked.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
         let _ = std::fs::remove_file(log_file::path_of(&opening.path));
         let _ = std::fs::remove_file(opening.lock_path());
+        reached(Step::CompactReplaces);
         rename(new_path, &opening.path)?;
+        reached(Step::CompactReplaced);
     }
     drop(database);
     sync_folder(Path::new(&path))

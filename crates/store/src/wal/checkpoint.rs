@@ -12,6 +12,7 @@ use crate::catalog::{Applied, table_key, with_more_rows};
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::pack::packing::Packing;
 use crate::sys::memory;
+use crate::sys::steps::{Step, reached};
 use crate::wal::budget::SIZE_USUAL;
 use crate::wal::engine::Shared;
 use crate::wal::extents::{Place, put_placed, settle_reserve};
@@ -218,6 +219,7 @@ pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), Eng
     // taking the writer lock as free before all of this is done.
     let alone = Held::alone();
     segments.set_writer(GONE);
+    reached(Step::ReplayBegins);
     segments.set_tree_writer(0);
     // Do not use the head's value, which may be damaged: if it were too large, nothing would be
     // synced or applied any more.
@@ -241,6 +243,7 @@ pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), Eng
         segments.begin_segment(&alone, 0, applied.position);
         segments.space().sync().map_err(EngineError::of_system)?;
     }
+    reached(Step::ReplayEnds);
     segments.set_writer(0);
     Ok(())
 }
@@ -410,7 +413,9 @@ impl Shared {
         let applied = Applied { position: end, sequence, version: txn.version() };
         let (key, value) = applied.entry();
         txn.put(Tree::Meta, &key, &[&value])?;
+        reached(Step::CheckpointCommits);
         txn.commit()?;
+        reached(Step::CheckpointCommitted);
         self.segments.set_applied(applied.position);
         self.segments.time(end - head.begin, begin.elapsed());
         self.segments.fit_to(&*self.tree);
@@ -486,7 +491,9 @@ impl Shared {
         }
         let used = tail.saturating_sub(self.segments.begin_of(active));
         self.segments.begin_segment(held, 1 - active, tail);
+        reached(Step::SegmentBegun);
         self.segments.set_active(held, 1 - active);
+        reached(Step::SegmentSwitched);
         self.segments.set_found(held, false);
         self.segments.shrink_to_limit(held, used);
         Ok(true)
@@ -515,6 +522,7 @@ fn write_memtable(
                 placed.push(place);
             }
             write_said(txn, tree, key, said)?;
+            reached(Step::CheckpointWrites);
         }
     }
     Ok(Some(placed))

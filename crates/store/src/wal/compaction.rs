@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::moves::{Distant, Fullness, Loose};
 use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::sys::steps::{Step, reached};
 use crate::wal::checkpoint::{Done, in_a_while};
 use crate::wal::checkpointer::rests_soon;
 use crate::wal::engine::Shared;
@@ -99,6 +100,7 @@ impl Shared {
         let is_worth =
             (size >= WORTH_SIZE || rests_soon()) && free.saturating_add(unfilled) > size / WORTH_SHARE;
         if is_worth {
+            reached(Step::AutomaticBegins);
             self.compact_rounds(Duration::ZERO, &mut |_, _| go_on())?;
         }
         Ok(is_worth)
@@ -315,6 +317,7 @@ fn fill(txn: &mut dyn WriteTxn, step: &[Loose]) -> Result<usize, EngineError> {
     for loose in step {
         moved += pages.fill(loose)?;
     }
+    reached(Step::LeavesFilled);
     Ok(moved)
 }
 
@@ -334,6 +337,9 @@ fn move_pages(txn: &mut dyn WriteTxn, step: &[Distant], wanted: u64) -> Result<u
             moved += 1;
             left -= 1;
         }
+    }
+    if moved > 0 {
+        reached(Step::PagesMoved);
     }
     Ok(moved)
 }

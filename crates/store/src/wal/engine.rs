@@ -14,6 +14,7 @@ use crate::engine::{
 use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::memory;
 use crate::sys::reclaim::Reclaimer;
+use crate::sys::steps::{Step, reached};
 use crate::wal::budget::size_at_rest;
 use crate::wal::checkpoint;
 use crate::wal::checkpointer::Checkpointer;
@@ -440,6 +441,7 @@ impl Shared {
     ) -> Result<Option<WriterLock>, EngineError> {
         let Some((taken, held)) = lock::acquire(&self.segments, deadline) else { return Ok(None) };
         if taken == Taken::OverFromDead {
+            reached(Step::TakenOver);
             let recovered = self.recover(&held, deadline);
             if !matches!(recovered, Ok(true)) {
                 // If the lock were released, the next process would take it as free, and the log as
@@ -466,6 +468,7 @@ impl Shared {
         let (_, applied) = newest(&*self.tree)?;
         self.tell_applied(applied)?;
         checkpoint::recover(&self.segments, held, applied)?;
+        reached(Step::Recovered);
         Ok(true)
     }
 }

@@ -19,6 +19,7 @@ use std::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::engine::{EngineError, Extents, Tree, WriteTxn};
+use crate::sys::steps::{Step, reached};
 use crate::wal::engine::Shared;
 use crate::wal::lock::Held;
 use crate::wal::memtable::Memtable;
@@ -229,6 +230,7 @@ impl Shared {
         }
         let Some(first) = first else { return Ok(None) };
         extents.write(first, parts).map_err(EngineError::of_system)?;
+        reached(Step::ValueWritten);
         taken.used.push(first..first + pages);
         Ok(Some(Place::of(first, parts)))
     }

@@ -8,6 +8,7 @@ use crate::catalog::Applied;
 use crate::engine::entry::{CLEARED, DELETED, PUT, push};
 use crate::engine::history::Keep;
 use crate::engine::{Contents, Cursor, Direction, EngineError, FileSize, Start, Tree, WriteTxn};
+use crate::sys::steps::{Step, reached};
 use crate::wal::history::{self, BULK_SIZE_MIN, CHUNK, CHUNK_SIZE, ChunkWriter, Kind};
 
 /// A transaction of the tree that records its changes.
@@ -122,6 +123,7 @@ impl Recording {
         }
         let (key, value) = applied.entry();
         self.txn.put(Tree::Meta, &key, &[&value])?;
+        reached(Step::BulkCommits);
         self.txn.commit()
     }
 

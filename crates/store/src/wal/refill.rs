@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::Applied;
 use crate::engine::{EngineError, Extents, Tree, Usage, WriteTxn};
+use crate::sys::steps::{Step, reached};
 use crate::wal::checkpoint::Done;
 use crate::wal::engine::Shared;
 use crate::wal::extents::{RANGES_MAX, count_of, merged, without};
@@ -198,6 +199,7 @@ impl Shared {
 
     /// Have the words name what a commit of the tree has reserved.
     fn begin_use(&self, held: &Held, refilled: Option<Vec<Range<u64>>>) -> Option<Vec<Range<u64>>> {
+        reached(Step::ReserveTaken);
         self.segments.set_reserve(held, refilled.as_deref().unwrap_or_default());
         refilled
     }
@@ -219,6 +221,7 @@ impl Shared {
         self.segments.begin_renewal(held);
         free_all_but(&mut *txn, &[])?;
         commit_as_it_is(txn)?;
+        reached(Step::ReserveFreed);
         self.segments.set_has_reserve(held, false);
         Ok(())
     }

@@ -44,6 +44,7 @@ use crate::engine::{Engine, Extents, FileSize};
 use crate::sys::latch::Latch;
 use crate::sys::map::Words;
 use crate::sys::os;
+use crate::sys::steps::{Step, reached};
 use crate::wal::budget::Budget;
 #[cfg(test)]
 use crate::wal::death;
@@ -250,6 +251,7 @@ impl Segments {
         // As unique as a salt, so that no other log has it.
         self.store(TOKEN, self.load(Self::head_at(0) + 1));
         self.publish(&alone, position, sequence);
+        reached(Step::LogCreates);
         self.word(0).store(MAGIC, Ordering::Release);
         Ok(())
     }
@@ -381,6 +383,7 @@ impl Segments {
     #[cold]
     fn reserve_piece(&self, piece: usize) -> std::io::Result<()> {
         self.space.reserve(self.words_of(piece), self.has_small_pages(piece))?;
+        reached(Step::LogGrown);
         self.piece.store(self.mark_of(piece), Ordering::Relaxed);
         // Wake the checkpointer early, and not for each piece: waking a thread costs a fifth of
         // what it saves.
@@ -493,6 +496,7 @@ impl Segments {
         // A release store as well: a syncing process reads `tail` alone.
         Self::step();
         self.word(TAIL).store(tail, Ordering::Release);
+        reached(Step::TailStored);
         Self::step();
         self.word(SEQUENCE).store(sequence, Ordering::Release);
         self.own_end.store(tail, Ordering::Relaxed);

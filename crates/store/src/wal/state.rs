@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::{Contents, Engine, EngineError, HashedKey, Parked, ReadTxn, Tree};
 use crate::sys::grown_bytes::Pen;
+use crate::sys::steps::{Step, reached};
 use crate::wal::extents::Taken;
 use crate::wal::lock::Held;
 use crate::wal::memtable::{Memtable, MemtableSlot};
@@ -53,6 +54,7 @@ impl Placed {
         check: u64,
     ) -> Result<(), EngineError> {
         segments.write(self.segment, self.head, self.end, bytes).map_err(EngineError::of_system)?;
+        reached(Step::RecordWritten);
         self.end += bytes.len() as u64;
         self.chain = check;
         self.sequence += 1;
