@@ -39,9 +39,10 @@ fmt: _tools
 fuzz *args:
     @tools/fuzz.sh "$@"
 
-# Kill writers, check histories, rehearse power cuts: crash [kills] [histories] [power]
-crash *args: build
-    @PYTHONPATH=tests python -m crash "$@"
+# Kill processes at each step and at random, check histories, rehearse power cuts: crash [steps] [kills] [histories] [flips] [power]
+crash *args: _tools
+    @tools/build_for_crash.sh
+    @PYTHONPATH=target/crash:tests python -m crash "$@"
 
 # Compare speed and size with rivals, or of two revisions: bench [experiment] [options], or bench guard OLD [NEW], merge, compare, report, table
 bench *args:

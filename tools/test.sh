@@ -13,5 +13,6 @@ elif [ $# -gt 0 ]; then
     exec python -m pytest "$@"
 else
     cargo test --workspace --exclude pellucid-python
+    tools/build_for_crash.sh
     python -m pytest
 fi

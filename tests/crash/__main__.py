@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import multiprocessing
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,9 +21,12 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from crash import flips, histories, kills
+from crash.steps import STEP_NAMES
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS, HISTORIES, IMAGES, FLIPS = 2000, 300, 300, 20_000
+TRIES = 8
+"""In so many rounds a process must have ended at the step that all of them aim at."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,9 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     # A file or pipe has no width; the tables need more than the 80 columns that would be assumed.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
-    chosen = options.campaign or ["kills", "histories", "flips", "power"]
+    chosen = options.campaign or ["steps", "kills", "histories", "flips", "power"]
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     try:
+        if "steps" in chosen:
+            run_steps(console, options)
         if "kills" in chosen:
             run_kills(console, options, seed)
         if "histories" in chosen:
@@ -39,7 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_flips(console, options, seed)
     except kills.FailedRoundError as failed:
         console.print(f"[bold red]{failed}[/]", markup=True, soft_wrap=True)
-        console.print(f"again: ./dev crash kills --rounds 1 --seed {failed.seed}")
+        again = f"kills --rounds 1 --seed {failed.seed}"
+        if failed.step != kills.step_of(failed.seed):
+            again = f'steps --only "{failed.step}"'
+        console.print(f"again: ./dev crash {again}")
+        return 1
+    except StepsNotHitError as missed:
+        console.print(f"[bold red]{missed}[/]", soft_wrap=True)
         return 1
     except histories.FailedHistoryError as failed:
         console.print(f"[bold red]{failed}[/]", soft_wrap=True)
@@ -59,14 +73,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "campaign",
         nargs="*",
-        choices=["kills", "histories", "flips", "power", []],
-        help="kills: processes die at random moments; histories: what concurrent clients see is in an order; "
+        choices=["steps", "kills", "histories", "flips", "power", []],
+        help="steps: a process dies at each named step of the write path; kills: processes die there and at "
+        "random moments; histories: what concurrent clients see is in an order; "
         "flips: a bit of the files is another one; power: the files are what a power cut may leave of them "
         "(default: all)",
     )
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, metavar="N", help=f"of kills (default: {ROUNDS})"
     )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="end the kills after this time (default: when all are done)",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="rounds of kills at a time"
+    )
+    parser.add_argument("--only", metavar="WORD", help="of the steps: those that have this in their name")
     parser.add_argument(
         "--histories", type=int, default=HISTORIES, metavar="N", help=f"to be checked (default: {HISTORIES})"
     )
@@ -92,25 +117,76 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal)
 
 
+class StepsNotHitError(Exception):
+    """Steps of the write path at which no process came to its end."""
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        super().__init__("no process ended at: " + "; ".join(steps))
+
+
+def run_steps(console: Console, options: argparse.Namespace) -> None:
+    """Have processes die at each step, with seeds that are always the same."""
+    if not STEP_NAMES:
+        raise SystemExit("this build names no steps; run it as ./dev crash steps")
+    started, tally = time.monotonic(), kills.Tally()
+    steps = [step for step in STEP_NAMES if (options.only or "") in step]
+    with (
+        tempfile.TemporaryDirectory(prefix="pellucid-steps-", dir=options.directory) as folder,
+        _progress(console) as progress,
+    ):
+        task = progress.add_task("steps", total=len(steps))
+        for number, step in enumerate(steps):
+            for seed in range(TRIES):
+                tally.add(kills.run_round(seed, Path(folder) / f"{number} {seed}", step))
+                if tally.ends[step]:
+                    break
+            progress.update(task, advance=1, refresh=True)
+    console.print(_headline("steps", tally, time.monotonic() - started))
+    _show(console, "ended at their step", tally.ends)
+    if missed := [step for step in steps if not tally.ends[step]]:
+        raise StepsNotHitError(missed)
+
+
+def _round_of(seed: int, base: Path) -> kills.Tally:
+    return kills.run_round(seed, base / str(seed), kills.step_of(seed))
+
+
 def run_kills(console: Console, options: argparse.Namespace, seed: int) -> None:
     """Run the campaign of kills; a failing round ends it."""
     base = Path(tempfile.mkdtemp(prefix="pellucid-crash-", dir=options.directory))
-    tally = kills.Tally()
-    with _progress(console) as progress:
+    tally, started = kills.Tally(), time.monotonic()
+    end = started + 60 * options.minutes if options.minutes else float("inf")
+    seeds = range(seed, seed + options.rounds)
+    # Forked before the pool has threads, so that the rounds can fork.
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool, _progress(console) as progress:
         task = progress.add_task(f"kills, from seed {seed}", total=options.rounds)
-        for number in range(options.rounds):
-            tally.add(kills.run_round(seed + number, base / str(seed + number)))
+        for one in pool.imap_unordered(functools.partial(_round_of, base=base), seeds):
+            tally.add(one)
             progress.update(task, advance=1, refresh=True)
-    base.rmdir()
-    count = tally.kills.total() if hasattr(tally.kills, "total") else sum(tally.kills.values())
-    console.print(
-        f"kills, from seed {seed}: {tally.rounds:,} rounds, {tally.operations:,} acknowledged operations, "
-        f"{count:,} kills, {tally.seconds / max(1, tally.rounds):.2f} s a round: "
-        "[green]all as acknowledged[/]"
-    )
+            if time.monotonic() > end:
+                break
+    shutil.rmtree(base)
+    console.print(_headline(f"kills, from seed {seed}", tally, time.monotonic() - started))
+    _show(console, "killed after", tally.lives)
     _show(console, "killed in the middle of", tally.kills)
+    _show(console, "ended at their step", tally.ends)
     _show(console, "found in the log when all writers were gone", tally.found)
     _show(console, "operations that a kill came in between", tally.unacknowledged)
+    missed = [step for step in STEP_NAMES if not tally.ends[step]]
+    if missed and tally.rounds >= TRIES * 2 * len(STEP_NAMES):
+        raise StepsNotHitError(missed)
+
+
+def _headline(what: str, tally: kills.Tally, seconds: float) -> str:
+    hit = sum(tally.ends[step] > 0 for step in STEP_NAMES)
+    parts = [
+        f"{tally.writes:,} writes acknowledged",
+        f"{sum(tally.kills.values()):,} kills",
+        f"{hit} of {len(STEP_NAMES)} steps hit",
+        f"{tally.rounds:,} rounds in {seconds:.0f} s",
+        f"{tally.snapshots:,} snapshots read beside",
+    ]
+    return f"{what}: {', '.join(parts)}: [green]all as acknowledged[/]"
 
 
 def run_histories(console: Console, options: argparse.Namespace, seed: int) -> None:

@@ -24,8 +24,9 @@ from typing import Any
 import pellucid
 from pellucid import _native
 
-from crash.lives import OPENING, Notes, Process, autopsy, opened, read, write
+from crash.lives import ACKNOWLEDGED, ATTEMPTED, OPENING, STOP, Notes, Process, autopsy, opened, read, write
 from crash.operations import Model, Tables, Writer, apply_to_model
+from crash.steps import SETTINGS, STEP_NAMES, Aim, Setting, aim_at
 
 SEGMENT_SIZES = [1 << 16, 1 << 16, 1 << 17, 1 << 20, 0]
 """Areas of the log: the small ones are full after some hundred operations; 0 is the usual size."""
@@ -41,6 +42,9 @@ COMPRESSED_SHARE = 0.3
 WIDE_SHARE = 0.15
 """In so many rounds each writer has a table of some hundred leaves, most of whose rows are put and deleted
 again, and the file is made shorter without being asked."""
+
+TIMED_SHARE = 0.4
+"""So many writers that aim at no step are killed after a time alone."""
 
 # Where to kill: in these phases, after at most so many seconds in them.
 Target = tuple[tuple[str, ...], float]
@@ -70,7 +74,7 @@ TARGETS_WIDE: list[Target] = [
     (("table",), 0.003),
 ]
 WEIGHTS_WIDE = [10, 12, 12, 6, 6, 20, 20, 6]
-PATIENCE, PATIENCE_WIDE = 0.1, 1.0
+PATIENCE, PATIENCE_WIDE, PATIENCE_STEP = 0.1, 1.0, 2.0
 """Whoever does not come to the phase in which it is to be killed is killed then anyway."""
 
 
@@ -80,19 +84,32 @@ class Tally:
 
     rounds: int = 0
     seconds: float = 0.0
-    operations: int = 0
+    writes: int = 0
+    """Writes that were acknowledged."""
+    snapshots: int = 0
+    """Snapshots in which a reader beside the writers found everything together."""
     kills: collections.Counter[str] = field(default_factory=collections.Counter)
     """Kills by what the process was in the middle of."""
     found: collections.Counter[str] = field(default_factory=collections.Counter)
     """What was found in the log afterwards."""
     unacknowledged: collections.Counter[str] = field(default_factory=collections.Counter)
     """What became of operations that a kill came in between."""
+    steps: collections.Counter[str] = field(default_factory=collections.Counter)
+    """How often processes took each named step."""
+    ends: collections.Counter[str] = field(default_factory=collections.Counter)
+    """How many processes ended at each of them, or were killed while a thread stood there."""
+    lives: collections.Counter[str] = field(default_factory=collections.Counter)
+    """Killed processes by how long they had lived."""
 
     def add(self, other: Tally) -> None:
         self.rounds += other.rounds
         self.seconds += other.seconds
-        self.operations += other.operations
+        self.writes += other.writes
+        self.snapshots += other.snapshots
         self.kills += other.kills
+        self.steps += other.steps
+        self.ends += other.ends
+        self.lives += other.lives
         self.found += other.found
         self.unacknowledged += other.unacknowledged
 
@@ -100,25 +117,48 @@ class Tally:
 class FailedRoundError(Exception):
     """A round whose database is not what it must be: says with which seed, and where its files are."""
 
-    def __init__(self, seed: int, folder: Path, cause: BaseException) -> None:
-        super().__init__(f"the round of seed {seed} failed; its files are in {folder}\n{cause}")
-        self.seed = seed
-        self.folder = folder
+    def __init__(self, seed: int, folder: Path, cause: str, step: str | None = None) -> None:
+        super().__init__(seed, folder, cause, step)
+        self.seed, self.folder, self.cause, self.step = seed, folder, cause, step
+
+    def __str__(self) -> str:
+        at = f", with kills at {self.step!r}," if self.step else ""
+        return f"the round of seed {self.seed}{at} failed; its files are in {self.folder}\n{self.cause}"
 
 
-def run_round(seed: int, folder: Path) -> Tally:
-    """Run a round in a new folder; its files are removed if all was well."""
+LENGTHS = [(0.05, "under 50 ms"), (0.5, "50 to 500 ms"), (5, "0.5 to 5 s"), (1e9, "over 5 s")]
+
+
+def length_of(seconds: float) -> str:
+    """The class of a life of this length."""
+    return next(name for end, name in LENGTHS if seconds < end)
+
+
+def life(dice: random.Random) -> float:
+    """How long a process lives, in seconds: 5 ms to 10 s, each power of ten as often; one in fifty longer."""
+    return 10 + 5 * dice.random() if dice.random() < 0.02 else 0.005 * 2000 ** dice.random()
+
+
+def step_of(seed: int) -> str | None:
+    """The step that a round of this seed aims at: in turn; every second round aims at none."""
+    return STEP_NAMES[seed // 2 % len(STEP_NAMES)] if STEP_NAMES and seed % 2 else None
+
+
+def run_round(seed: int, folder: Path, step: str | None = None) -> Tally:
+    """Run a round in a new folder, with kills at a step if one is named; its files go if all was well."""
     folder.mkdir(parents=True)
     tally = Tally(rounds=1)
     begin = time.monotonic()
-    round_ = Round(seed, folder, tally)
+    round_ = Round(seed, folder, tally, step)
     try:
         round_.run()
     except BaseException as error:
-        raise FailedRoundError(seed, folder, error) from error
+        raise FailedRoundError(seed, folder, str(error) or repr(error), step) from error
     finally:
         # A reader may have outlived everybody.
         round_.kill_all()
+        for process in round_.processes:
+            tally.steps += process.steps.taken()
         _native._limit_log(0)
         _native._limit_sorts(0)
         _native._compress_all(False)
@@ -131,16 +171,23 @@ def run_round(seed: int, folder: Path) -> Tally:
 class Round:
     """One database, and those who live and die on it."""
 
-    def __init__(self, seed: int, folder: Path, tally: Tally) -> None:
+    def __init__(self, seed: int, folder: Path, tally: Tally, step: str | None) -> None:
         self.seed = seed
+        self.step = step
+        self.setting = SETTINGS[step] if step else Setting()
         self.dice = random.Random(seed)
         self.folder = folder
         self.path = folder / "round.pel"
         self.tally = tally
-        self.models = {name: Model() for name in ("anna", "bert")[: self.dice.choice([1, 1, 2])]}
+        writers = max(self.setting.writers, self.dice.choice([1, 1, 2]))
+        if "compact" in self.setting.favourites:
+            writers = 1
+        self.models = {name: Model() for name in ("anna", "bert")[:writers]}
         # Of dice of their own: the other rounds are what they were before there was this.
         self.is_compressed = random.Random(f"{seed} compressed").random() < COMPRESSED_SHARE
         self.is_wide = random.Random(f"{seed} wide").random() < WIDE_SHARE
+        self.is_compressed |= self.setting.is_compressed
+        self.is_wide |= self.setting.is_wide
         self.processes: list[Process] = []
         self.reader: Process | None = None
         self.story: list[str] = []
@@ -150,6 +197,8 @@ class Round:
         if self.is_wide:
             # More rows than a log takes are sorted outside of it.
             segment_size = min(segment_size or SEGMENT_SIZE_WIDE, SEGMENT_SIZE_WIDE)
+        if self.setting.segment_size is not None:
+            segment_size = self.setting.segment_size
         kind = f"{'wide ' * self.is_wide}{'compressed ' * self.is_compressed}tables"
         self.tell(f"{len(self.models)} writers of {kind}, segments of {segment_size or 'the usual'} bytes")
         _native._limit_log(segment_size)
@@ -159,7 +208,7 @@ class Round:
         _native._rest_soon(self.is_wide)
         for number in range(self.dice.randint(2, 3)):
             self.live(number)
-            for _ in range(self.dice.choice([0, 0, 1, 1, 2, 4])):
+            for _ in range(2 if self.setting.by_opener else self.dice.choice([0, 0, 1, 1, 2, 4])):
                 self.die_opening()
             self.verify()
         self.end_reader()
@@ -169,8 +218,8 @@ class Round:
         self.story.append(line)
         (self.folder / "story.txt").write_text("\n".join(self.story) + "\n")
 
-    def start(self, name: str, work: Callable[[Notes], None]) -> Process:
-        process = Process(name, self.folder, work)
+    def start(self, name: str, work: Callable[[Notes], None], aim: Aim | None = None) -> Process:
+        process = Process(name, self.folder, work, aim)
         self.processes.append(process)
         return process
 
@@ -186,7 +235,10 @@ class Round:
             is_beside = bool(writers or self.reader)
             # What it does follows from these alone: `expect` does it once more.
             writer = self.writer(name, model.copy(), dice, plans[name])
-            writers[name] = self.start(name, self.writing(writer, is_beside=is_beside, durability=durability))
+            aims = self.step is not None and not self.setting.by_opener and not writers
+            aim = aim_at(self.step, self.dice) if aims and self.step else None
+            work = self.writing(writer, is_beside=is_beside, durability=durability)
+            writers[name] = self.start(name, work, aim)
         wants_reader = self.dice.random() < 0.25 and self.reader is None
         first = next(iter(writers.values()))
         if wants_reader and wait_for(first, ("put", "large", "patch", "transaction", "bulk"), 1):
@@ -203,8 +255,9 @@ class Round:
             self.expect(name, number, process, plans[name])
 
     def writer(self, name: str, model: Model, dice: random.Random, target: Target) -> Writer:
-        is_alone, favourite = len(self.models) == 1, target[0][0]
-        return Writer(name, model, dice, is_alone=is_alone, is_wide=self.is_wide, favourite=favourite)
+        favourites = self.setting.favourites if self.step else (target[0][0],)
+        is_alone = len(self.models) == 1
+        return Writer(name, model, dice, is_alone=is_alone, is_wide=self.is_wide, favourites=favourites)
 
     def writing(self, writer: Writer, **how: Any) -> Callable[[Notes], None]:
         return lambda notes: write(notes, self.path, writer, **how)
@@ -213,26 +266,50 @@ class Round:
         """Kill a writer where the dice say, or let it come to its end."""
         if may_live and self.dice.random() < 0.2:
             self.tell(f"{process.name} may come to its end")
-            process.notes.words[3] = 1
+            process.notes.words[STOP] = 1
             return
         phases, seconds = target
-        count = 1 if phases == OPENING else self.dice.choice([1, 1, 2, 3, 8])
-        delay = seconds * self.dice.random()
-        if phases == ("close",) and self.dice.random() < 0.7:
-            # Few close by themselves in so short a life.
-            time.sleep(self.dice.random() * 0.02)
-            process.notes.words[3] = 1
-        wait_for(process, phases, count, PATIENCE_WIDE if self.is_wide else PATIENCE)
-        pause(delay)
+        seconds, is_timed = seconds * self.dice.random(), self.dice.random() < TIMED_SHARE
+        if process.steps.is_aimed:
+            self.wait_for_step(process, max(PATIENCE_STEP, life(self.dice)))
+        elif is_timed:
+            self.wait(process, life(self.dice))
+        else:
+            count = 1 if phases == OPENING else self.dice.choice([1, 1, 2, 3, 8])
+            if phases == ("close",) and self.dice.random() < 0.7:
+                # Few close by themselves in so short a life.
+                time.sleep(self.dice.random() * 0.02)
+                process.notes.words[STOP] = 1
+            wait_for(process, phases, count, PATIENCE_WIDE if self.is_wide else PATIENCE)
+            pause(seconds)
         self.killed(process)
 
+    def wait_for_step(self, process: Process, seconds: float) -> None:
+        """Wait until a process has died at its step, or has gone on while one of its threads stands there."""
+        self.wait(process, seconds, lambda: process.steps.has_stopped)
+        if "close" in self.setting.favourites:
+            process.notes.words[STOP] = 1
+            self.wait(process, PATIENCE_STEP)
+        if process.steps.has_stopped:
+            self.wait(process, min(0.5, life(self.dice)))
+
+    def wait(self, process: Process, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not process.is_over() and not is_over():
+            time.sleep(0.000_5)
+
     def killed(self, process: Process) -> None:
-        if process.is_over():
+        steps = process.steps
+        has_died_there = process.is_over() and steps.is_hit
+        if process.is_over() and not has_died_there:
             return
         phase = process.kill()
         process.check()
         self.tally.kills[phase] += 1
-        self.tell(f"{process.name} killed in {phase}")
+        self.tally.lives[length_of(process.seconds)] += 1
+        if steps.is_hit:
+            self.tally.ends[self.step or ""] += 1
+        self.tell(f"{process.name} killed in {phase}{', at its step' if steps.is_hit else ''}")
 
     def die_opening(self) -> None:
         """Kill somebody who opens what was left."""
@@ -249,16 +326,20 @@ class Round:
             notes.enter("close")
             db.close()
 
-        process = self.start("opener", work)
-        wait_for(process, OPENING, 1)
-        pause(delay)
+        aim = aim_at(self.step, self.dice) if self.step and self.setting.by_opener and mode == "c" else None
+        process = self.start("opener", work, aim)
+        if aim is None:
+            wait_for(process, OPENING, 1)
+            pause(delay)
+        else:
+            self.wait_for_step(process, PATIENCE_STEP)
         self.killed(process)
         process.check()
 
     def expect(self, name: str, number: int, process: Process, target: Target) -> None:
         """Do in the model what was acknowledged, and keep the next operation for `verify`."""
-        attempted, acknowledged = process.notes.words[1], process.notes.words[2]
-        self.tally.operations += acknowledged
+        attempted, acknowledged = process.notes.words[ATTEMPTED], process.notes.words[ACKNOWLEDGED]
+        self.tally.writes += acknowledged
         assert attempted - acknowledged in (0, 1), "it notes one after the other"
         self.tell(
             f"{name} of {self.models[name].count}: {acknowledged} acknowledged of {attempted} attempted"
@@ -360,7 +441,7 @@ class Round:
         if self.reader is not None:
             self.killed(self.reader)
             self.reader.check()
-            self.tally.operations += self.reader.notes.words[2]
+            self.tally.snapshots += self.reader.notes.words[ACKNOWLEDGED]
             self.reader = None
 
     def kill_all(self) -> None:

@@ -20,6 +20,7 @@ import pellucid
 from processes import fork
 
 from crash.operations import Writer, apply_to_database, in_transaction, mark, sort_in
+from crash.steps import Aim, StepPage
 
 PHASES = [
     "between",
@@ -52,8 +53,8 @@ PHASE, ATTEMPTED, ACKNOWLEDGED, STOP, ENTERED = 0, 1, 2, 3, 4
 """Places of words in the shared page; from `ENTERED` on, how often each phase was entered."""
 OPERATIONS_AT_ONCE = 20
 """So many are thought out ahead, so that most of the time something is being written."""
-OPERATIONS_MAX = 800
-"""Whoever has done so many waits for its end: the campaign, which may be late, has to do them all again."""
+OPERATIONS_MAX = 20_000
+"""A writer that has done so many waits for its end: the campaign does them all again."""
 TIMEOUT = 60.0
 REST = 0.15
 """So long a writer does nothing when it rests: the thread that shortens its file looks every 50 ms."""
@@ -89,9 +90,17 @@ class Notes:
 class Process:
     """A forked process that runs `work`, and leaves a file with its error if that fails."""
 
-    def __init__(self, name: str, folder: Path, work: Callable[[Notes], None]) -> None:
+    def __init__(
+        self, name: str, folder: Path, work: Callable[[Notes], None], aim: Aim | None = None
+    ) -> None:
         self.name = name
         self.notes = Notes()
+        self.steps = StepPage()
+        self.begun = time.monotonic()
+        self.seconds = 0.0
+        """How long it has lived."""
+        if aim is not None:
+            self.steps.choose(aim)
         self.status: int | None = None
         self.error_path = folder / f"error of {name}.txt"
         parent = os.getpid()
@@ -100,6 +109,7 @@ class Process:
             self.notes.parent = parent
             code = 0
             try:
+                self.steps.watch()
                 work(self.notes)
             except BaseException:
                 self.error_path.write_text(traceback.format_exc())
@@ -110,15 +120,20 @@ class Process:
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                self.status = os.waitstatus_to_exitcode(status)
+                self.ended(status)
         return self.status is not None
 
     def kill(self) -> str:
         """Kill it; returns what it was in the middle of."""
         if self.status is None:
             os.kill(self.pid, signal.SIGKILL)
-            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self.ended(os.waitpid(self.pid, 0)[1])
         return self.notes.phase
+
+    def ended(self, status: int) -> None:
+        self.status = os.waitstatus_to_exitcode(status)
+        self.seconds = time.monotonic() - self.begun
+        self.steps.close()
 
     def wait(self, seconds: float = TIMEOUT) -> None:
         """Wait for its end; one that does not come to it is killed, and that is a failure."""

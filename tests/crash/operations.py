@@ -100,10 +100,10 @@ class Writer:
         *,
         is_alone: bool,
         is_wide: bool = False,
-        favourite: str = "",
+        favourites: tuple[str, ...] = (),
     ) -> None:
         self.name = name
-        self.favourite = favourite
+        self.favourites = favourites
         self.is_wide = is_wide
         self.model = model
         self.dice = dice
@@ -128,7 +128,7 @@ class Writer:
         }
         if self.is_wide:
             kinds |= {self.sort: 4, self.thin: 4, self.online: 3, self.rest: 1}
-        favourites = {
+        by_phase = {
             "large": self.large,
             "bulk": self.bulk,
             "checkpoint": self.sync,
@@ -141,12 +141,15 @@ class Writer:
             "thin": self.thin,
             "rest": self.rest,
             "table": self.table,
+            "index": self.index,
         }
-        favourite = favourites.get(self.favourite)
-        if favourite is not None and kinds.get(favourite):
-            kinds[favourite] += 15
+        for phase in self.favourites:
+            favourite = by_phase.get(phase)
+            if favourite is not None and (kinds.get(favourite) or favourite == self.rest):
+                kinds[favourite] = kinds.get(favourite, 0) + 15
+        makers, weights = list(kinds), list(kinds.values())
         while True:
-            (make,) = self.dice.choices(list(kinds), list(kinds.values()))
+            (make,) = self.dice.choices(makers, weights)
             operation = make()
             yield operation
             self.done(operation)

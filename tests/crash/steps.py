@@ -1,0 +1,129 @@
+"""At which named steps of the write path does a process die?
+
+A build with the feature `failpoints` counts the steps that `crates/store/src/sys/steps.rs` names, in a page
+that it shares with the campaign, and dies or stops at one that was chosen there. Other builds name none.
+"""
+
+from __future__ import annotations
+
+import collections
+import mmap
+import os
+import random
+from dataclasses import dataclass
+
+from pellucid import _native
+
+STEP_NAMES: list[str] = list(getattr(_native, "_STEP_NAMES", ()))
+CHOSEN, LEFT, STOPS, STOPPED, COUNTS = 0, 1, 2, 3, 16
+"""Places of words in the shared page."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """The step at which a process is to end."""
+
+    step: str
+    count: int
+    """How many times the process takes it, the last time included."""
+    stops: bool
+    """Only the thread that takes it stops; the others go on until the process is killed."""
+
+
+class StepPage:
+    """The page in which a process counts its steps; it outlives the process."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("steps")
+        os.truncate(self.descriptor, mmap.PAGESIZE)
+        self.words = memoryview(mmap.mmap(self.descriptor, mmap.PAGESIZE)).cast("Q")
+
+    def choose(self, aim: Aim) -> None:
+        self.words[LEFT], self.words[STOPS] = aim.count, aim.stops
+        self.words[CHOSEN] = STEP_NAMES.index(aim.step) + 1
+
+    def watch(self) -> None:
+        """Have this process count its steps here."""
+        if STEP_NAMES:
+            _native._watch_steps(f"/proc/self/fd/{self.descriptor}")
+
+    def close(self) -> None:
+        """The process has ended: only the counts are read from now on."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    @property
+    def is_aimed(self) -> bool:
+        return bool(self.words[CHOSEN])
+
+    @property
+    def has_stopped(self) -> bool:
+        return bool(self.words[STOPPED])
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether the chosen step was taken as often as it was to be."""
+        # It is counted down from `count`; the last time it is 1, and 0 from then on, or far beyond.
+        return bool(self.words[CHOSEN]) and not 0 < self.words[LEFT] < 1 << 63
+
+    def taken(self) -> collections.Counter[str]:
+        counts = {name: self.words[COUNTS + number] for number, name in enumerate(STEP_NAMES)}
+        return collections.Counter({name: count for name, count in counts.items() if count})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a round must be like for its writers to come to a step."""
+
+    favourites: tuple[str, ...] = ()
+    """The phases of the operations that lead there."""
+    count: int = 3
+    """The process ends at one of the first so many times that it takes the step."""
+    is_wide: bool = False
+    is_compressed: bool = False
+    writers: int = 1
+    segment_size: int | None = None
+    by_opener: bool = False
+    """A process that opens what the dead have left comes there, rather than a writer."""
+
+
+SETTINGS: dict[str, Setting] = {
+    "log: a new one is about to be valid": Setting(count=1),
+    "replay: the end of the log is known": Setting(by_opener=True, count=1),
+    "replay: all words of the head are set": Setting(by_opener=True, count=1),
+    "append: written, not acknowledged": Setting(count=1000),
+    "append: between tail and sequence": Setting(count=1000),
+    "log: has grown": Setting(("bulk",), count=6),
+    "log: is about to give room back": Setting(("bulk", "rest"), is_wide=True, count=1, segment_size=0),
+    "log: has given room back": Setting(("bulk", "rest"), is_wide=True, count=1, segment_size=0),
+    "seal: the next segment is begun": Setting(("checkpoint",)),
+    "seal: the next segment is active": Setting(("checkpoint",)),
+    "checkpoint: writes an entry": Setting(("checkpoint",), count=300),
+    "checkpoint: is about to commit": Setting(("checkpoint",)),
+    "checkpoint: committed, not told": Setting(("checkpoint",)),
+    "dictionary: trained, not stored": Setting(("checkpoint",), is_compressed=True, count=6),
+    "online compaction: leaves are filled": Setting(("online",), is_wide=True, count=6),
+    "online compaction: pages are moved": Setting(("online",), is_wide=True),
+    "automatic compaction: begins": Setting(("rest",), is_wide=True, count=2),
+    "compact: the log is gone, the old file there": Setting(("compact",), count=1),
+    "compact: the new file is in its place": Setting(("compact",), count=1),
+    "large value: pages are reserved, not known": Setting(("large",)),
+    "large value: the reserve is freed, and still known": Setting(("online",), count=2),
+    "large value: written, not in the log": Setting(("large",), count=20),
+    "sorted load: a run is written": Setting(("sorted",), count=6),
+    "sorted load: rows are about to be merged": Setting(("sorted",), count=2),
+    "bulk: is about to commit": Setting(("sorted",), count=2),
+    "takeover: the lock is taken from the dead": Setting(writers=2, count=1),
+    "takeover: the log is recovered": Setting(writers=2, count=1),
+    "index: entries are built, not put": Setting(("index",)),
+    "close: the last process is about to remove the log": Setting(("close",), count=1),
+    "close: the log is removed": Setting(("close",), count=1),
+}
+"""How a round comes to each step. A test compares the names with those of the build."""
+
+
+def aim_at(step: str, dice: random.Random) -> Aim:
+    """Choose one of the first times that the step is taken, and how the process ends there."""
+    count = round(SETTINGS[step].count ** dice.random())
+    return Aim(step, max(1, count), stops=dice.random() < 0.3)
