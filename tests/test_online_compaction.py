@@ -358,3 +358,22 @@ def test_the_pages_of_a_running_transaction_stay_its_own(path: Path) -> None:
     with pellucid.open(path) as db:
         assert db.check() == []
         assert all(db.table("large")[number] == value(number) for number in range(1, 40))
+
+
+def test_a_table_of_a_closed_snapshot_keeps_no_version(path: Path) -> None:
+    with pellucid.open(path) as db:
+        table = db.table("t")
+        table.extend({"a": number, "b": "x" * 3000} for number in range(500))
+        db.sync()
+        with db.snapshot() as snapshot:
+            kept = snapshot.table("t")
+            again = snapshot.table("t")
+            assert kept.count() == len(again) == 500
+        for _ in range(3):
+            table.update({number: {"a": number, "b": "y" * 3000} for number in range(500)})
+            db.sync()
+        assert db.stats()["pinned_size"] == 0
+        with pytest.raises(pellucid.Closed, match="closed"):
+            kept.count()
+        db.compact()
+        assert again.name == "t"

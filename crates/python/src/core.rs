@@ -96,6 +96,23 @@ impl Drop for Loan<'_> {
     }
 }
 
+/// While it lives, the store is not held. A panic of the work ends it as well: otherwise single rows
+/// would take the slow path from then on.
+struct HoldBan<'a>(&'a GilValue<u32>);
+
+impl<'a> HoldBan<'a> {
+    fn begin(bans: &'a GilValue<u32>) -> Self {
+        bans.set(bans.get() + 1);
+        Self(bans)
+    }
+}
+
+impl Drop for HoldBan<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 impl Core {
     /// The shared state for a store that has just been opened.
     pub fn new(
@@ -172,11 +189,9 @@ impl Core {
     /// Releases the hold on the store while `work` runs, which needs exclusive access to the
     /// database.
     pub fn without_hold<R>(&self, py: Python<'_>, work: impl FnOnce() -> R) -> R {
-        self.hold_bans.set(self.hold_bans.get() + 1);
+        let _ban = HoldBan::begin(&self.hold_bans);
         drop(self.hold.with(py, Option::take));
-        let done = work();
-        self.hold_bans.set(self.hold_bans.get() - 1);
-        done
+        work()
     }
 
     /// The exception at the end of a transaction if the database was closed in its block.

@@ -18,7 +18,7 @@ use crate::progress::{Entries, Pages};
 use crate::signals::Signals;
 use crate::snapshot::SnapshotHandle;
 use crate::store_errors;
-use crate::table::handle::{Table, name_of};
+use crate::table::handle::{SharedSnapshot, Table, name_of};
 use crate::table::typed::class_of;
 use crate::table::unreadable::pickles_of;
 use crate::transaction::TransactionContext;
@@ -292,7 +292,7 @@ impl Database {
     fn snapshot(&self, py: Python<'_>) -> PyResult<Py<SnapshotHandle>> {
         let snapshot = self.core.snapshot(py)?;
         open::warn_of_new(py, &self.core.store)?;
-        let gate = Gate::new();
+        let (snapshot, gate) = (SharedSnapshot::new(snapshot), Gate::new());
         self.snapshots.with(py, |snapshots| {
             snapshots.retain(|gate| GilRc::owner_count(gate) > 1);
             snapshots.push(gate.clone());

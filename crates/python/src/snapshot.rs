@@ -14,7 +14,7 @@ use crate::index::describe::{self, IndexDescription};
 use crate::index::handle::Index;
 use crate::index::making;
 use crate::store_errors;
-use crate::table::handle::{Table, name_of};
+use crate::table::handle::{SharedSnapshot, Table, name_of};
 use crate::table::typed::class_of;
 use crate::values::row::Gate;
 
@@ -35,16 +35,20 @@ const UNCHANGING: &str = "a snapshot does not change; write through the database
 #[pyclass(frozen, mapping, module = "pellucid", name = "Snapshot")]
 pub struct SnapshotHandle {
     core: Arc<Core>,
-    snapshot: GilCell<Option<Snapshot>>,
+    snapshot: GilRc<SharedSnapshot>,
     gate: GilRc<Gate>,
     default: GilCell<Option<Py<Table>>>,
 }
 
 impl SnapshotHandle {
     /// A handle whose rows can be read while `gate` is open.
-    pub fn new(core: Arc<Core>, snapshot: Snapshot, gate: GilRc<Gate>, default: Py<Table>) -> Self {
-        let (snapshot, default) = (GilCell::new(Some(snapshot)), GilCell::new(Some(default)));
-        Self { core, snapshot, gate, default }
+    pub fn new(
+        core: Arc<Core>,
+        snapshot: GilRc<SharedSnapshot>,
+        gate: GilRc<Gate>,
+        default: Py<Table>,
+    ) -> Self {
+        Self { core, snapshot, gate, default: GilCell::new(Some(default)) }
     }
 
     fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Table>> {
@@ -54,7 +58,7 @@ impl SnapshotHandle {
 
     fn inner(&self, py: Python<'_>) -> PyResult<Snapshot> {
         self.core.check_open(py)?;
-        self.snapshot.with(py, |snapshot| snapshot.clone()).ok_or_else(|| errors::closed_snapshot(py))
+        self.snapshot.get(py)
     }
 }
 
@@ -77,7 +81,7 @@ impl SnapshotHandle {
     fn close(&self, py: Python<'_>) {
         self.gate.close();
         drop(self.default.with(py, Option::take));
-        drop(self.snapshot.with(py, Option::take));
+        self.snapshot.close(py);
     }
 
     /// The version of the database that the snapshot shows; `db.watch(since=snapshot.version)`
@@ -97,9 +101,10 @@ impl SnapshotHandle {
         r#type: Option<&Bound<'_, PyAny>>,
         run_init: bool,
     ) -> PyResult<Py<Table>> {
-        let snapshot = self.inner(py)?;
+        self.inner(py)?;
         let class = class_of(r#type, run_init, false)?;
-        Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, self.gate.clone()))
+        let (snapshot, gate) = (self.snapshot.clone(), self.gate.clone());
+        Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, gate))
     }
 
     /// Return the names of all tables, sorted.

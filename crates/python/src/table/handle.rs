@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::core::Core;
 use crate::errors;
-use crate::hot::gil::GilRc;
+use crate::hot::gil::{GilCell, GilRc, Shared};
 use crate::store_errors;
 use crate::table::identity::Identity;
 use crate::table::ready_indexes::Seen;
@@ -46,8 +46,33 @@ pub struct Table {
     pub indexes: Seen,
 }
 
+/// A snapshot that its tables share, until it is closed: a table that is kept longer keeps no pages.
+pub struct SharedSnapshot(GilCell<Option<Snapshot>>);
+
+impl Shared for SharedSnapshot {}
+
+impl SharedSnapshot {
+    /// An open one.
+    pub fn new(snapshot: Snapshot) -> GilRc<Self> {
+        GilRc::new(Self(GilCell::new(Some(snapshot))))
+    }
+
+    /// The snapshot.
+    ///
+    /// # Errors
+    /// `Closed` after `close`.
+    pub fn get(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        self.0.with(py, |snapshot| snapshot.clone()).ok_or_else(|| errors::closed_snapshot(py))
+    }
+
+    /// Lets go of the snapshot, for all that share it.
+    pub fn close(&self, py: Python<'_>) {
+        drop(self.0.with(py, Option::take));
+    }
+}
+
 /// The snapshot that a table reads from, and the gate that says whether it is still open.
-pub type Frozen = (Snapshot, GilRc<Gate>);
+pub type Frozen = (GilRc<SharedSnapshot>, GilRc<Gate>);
 
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
 
@@ -89,7 +114,7 @@ impl Table {
         core: Arc<Core>,
         name: String,
         class: Option<RowClass>,
-        snapshot: Snapshot,
+        snapshot: GilRc<SharedSnapshot>,
         gate: GilRc<Gate>,
     ) -> Self {
         Self::over(core, Identity::new(name, true), class, Some((snapshot, gate)))
@@ -164,7 +189,7 @@ impl Table {
     /// The snapshot that the handle reads from: its own, or one of the latest commit.
     pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         match &self.frozen {
-            Some((snapshot, gate)) if gate.is_open() => Ok(snapshot.clone()),
+            Some((snapshot, gate)) if gate.is_open() => snapshot.get(py),
             Some(_) => Err(errors::closed_snapshot(py)),
             None => self.core.snapshot(py),
         }

@@ -220,26 +220,22 @@ impl Table {
             return self.len(py);
         }
         let mut count = 0;
-        match self.rows(py, bounds, false)? {
-            Some(
-                Rows::Listed(..)
-                | Rows::Copied(_)
-                | Rows::Indexed(..)
-                | Rows::IndexedInside(_)
-                | Rows::Covered(..)
-                | Rows::Fed(_),
-            )
-            | None => {}
-            Some(Rows::Pinned(mut scan)) => {
-                while scan.next_name().map_err(|error| store_errors::of_store(py, error))?.is_some() {
+        if self.is_in_transaction(py) {
+            return self.core.in_running(py, |transaction| {
+                let Some(id) = self.id_in_transaction(py, transaction)? else { return Ok(0) };
+                let mut scan = transaction.scan(id, &bounds.range, false)?;
+                while scan.next(transaction, |_| ())?.is_some() {
                     count += 1;
                 }
-            }
-            Some(Rows::Inside(mut scan)) => {
-                while self.core.in_running(py, |transaction| scan.next(transaction, |_| ()))?.is_some() {
-                    count += 1;
-                }
-            }
+                Ok(count)
+            });
+        }
+        let snapshot = self.snapshot(py)?;
+        let Some(id) = self.id_in(py, &snapshot)? else { return Ok(0) };
+        let failed = |error| store_errors::of_store(py, error);
+        let mut scan = snapshot.scan(id, &bounds.range, false).map_err(failed)?;
+        while scan.next_name().map_err(failed)?.is_some() {
+            count += 1;
         }
         Ok(count)
     }

@@ -117,11 +117,12 @@ impl Planner<'_, '_> {
             }
             taken.push(section.clone());
             if taken.len() > 1 {
-                let choice = self.by_keys(AccessPath::Intersection(taken.clone()), &settled)?;
-                if best.as_ref().is_some_and(|best| best.cost <= choice.cost) {
-                    break;
+                // Two that have too many keys may have few with a third one.
+                match self.by_keys(AccessPath::Intersection(taken.clone()), &settled) {
+                    Some(choice) if best.as_ref().is_some_and(|best| best.cost <= choice.cost) => break,
+                    Some(choice) => best = Some(choice),
+                    None => {}
                 }
-                best = Some(choice);
             }
             if taken.len() == COUNT_MAX {
                 break;
