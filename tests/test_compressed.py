@@ -402,3 +402,26 @@ def test_what_tests_switch_on_is_off() -> None:
         finally:
             _native._compress_all(False)
         assert db.table("u").stats()["compress"] == 1
+
+
+def test_one_commit_trains_few_dictionaries_however_many_tables_it_fills(path: Path) -> None:
+    numbers = range(120)
+    rows = {key: {"i": key, "s": f"some text {key % 7} " * 3} for key in range(300)}
+    with pellucid.open(path) as db:
+
+        def trained() -> int:
+            return sum(db.table(f"t{number}").stats()["dictionaries"] for number in numbers)
+
+        with db.transaction():
+            for number in numbers:
+                db.table(f"t{number}", compress=True).update(rows)
+        db.sync()
+        assert 20 < trained() < 60
+        # The others have theirs when they are written to again.
+        for turn in range(6):
+            with db.transaction():
+                for number in numbers:
+                    db.table(f"t{number}")[f"more {turn}"] = rows[turn]
+            db.sync()
+        assert trained() >= len(numbers)
+        assert all(dict(db.table(f"t{number}").items())[7] == rows[7] for number in numbers)

@@ -23,6 +23,11 @@ use crate::sys::steps::{Step, reached};
 const TRAIN_AT: [u64; 4] = [256, 1 << 11, 1 << 14, 1 << 17];
 /// The ratio is compared each time that so many rows were packed.
 const ROWS_COMPARED: u64 = 1 << 12;
+/// To train a dictionary takes as long as to write thousands of rows. So a transaction trains so
+/// many of them, and one more for each so many rows that it writes. The other tables stay as they
+/// are until a later transaction.
+const TRAININGS_MIN: u64 = 32;
+const TRAINING_ROWS: u64 = 1 << 14;
 /// A table has no more dictionaries: each takes room in the memory of every process that reads it.
 const DICTIONARIES_MAX: u32 = 64;
 /// After so many rows in turn that were not worth packing, one of so many is tried.
@@ -38,6 +43,9 @@ pub(crate) struct Packing {
     has_tables: bool,
     /// Whether dictionaries are made and progress is noted: not while pages must be proved first.
     learns: bool,
+    /// How many rows were met, and how many dictionaries were trained.
+    rows: u64,
+    trainings: u64,
     tables: Vec<Table>,
     /// The cell that was packed last, under this key, and what became of it: head, frame, check.
     key: Vec<u8>,
@@ -75,6 +83,8 @@ impl Packing {
             txn,
             has_tables,
             learns,
+            rows: 0,
+            trainings: 0,
             tables: Vec::new(),
             key: Vec::new(),
             cell: Vec::new(),
@@ -147,7 +157,9 @@ impl Packing {
             Some(parsed) => {
                 pack.samples.show(parsed.record);
                 pack.progress.rows += 1;
-                if self.learns && pack.is_due() {
+                self.rows += 1;
+                if self.learns && pack.is_due() && may_train(self.trainings, self.rows) {
+                    self.trainings += 1;
                     pack.learn(&mut *self.txn, id)?;
                 }
                 pack.tries() && pack.pack(&*self.txn, id, parsed.record, &mut self.frame)? && {
@@ -173,7 +185,9 @@ impl Packing {
         }
         for table in &mut self.tables {
             let Some(pack) = &mut table.pack else { continue };
-            if pack.wants_training() && pack.samples.count() < SAMPLES_MIN {
+            let lacks_samples = pack.samples.count() < SAMPLES_MIN;
+            if pack.wants_training() && lacks_samples && may_train(self.trainings, self.rows) {
+                self.trainings += 1;
                 read_samples(&*self.txn, table.id, &mut pack.samples)?;
                 pack.learn(&mut *self.txn, table.id)?;
             }
@@ -202,6 +216,12 @@ impl Packing {
         }
         Ok(())
     }
+}
+
+/// Whether a transaction that has trained so many dictionaries, and met so many rows, may train
+/// another one.
+fn may_train(trainings: u64, rows: u64) -> bool {
+    trainings < TRAININGS_MIN + rows / TRAINING_ROWS || is_all()
 }
 
 /// What packs with the last dictionary of a table.
