@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pellucid
@@ -55,3 +58,71 @@ def test_commits_to_a_file_that_was_deleted_are_not_lost_without_a_word(path: Pa
         db.close()
     with pellucid.open(saved, "r") as copy:
         assert dict(copy) == {"a": 1, "b": 2}
+
+
+# A process of this user, which has all that it needs in memory before: the user may not read this Python.
+OF_USER = """
+import os, sys
+import pellucid
+with pellucid.open(":memory:") as db:
+    db["a"] = {"a": 1}
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(int(sys.argv[2]))
+    os.setuid(int(sys.argv[2]))
+os.umask(0o022)
+"""
+WRITING = (
+    OF_USER
+    + """
+with pellucid.open(sys.argv[1], timeout=2) as db:
+    db[str(len(db))] = 1
+    db.sync()
+"""
+)
+READING = (
+    OF_USER
+    + """
+db = pellucid.open(sys.argv[1], "r")
+print(sorted(db), flush=True)
+sys.stdin.read()
+print(sorted(db), flush=True)
+"""
+)
+
+
+def test_a_user_who_may_only_read_leaves_the_owner_of_a_database_the_right_to_write() -> None:
+    # Only root can be several users. For others both are the same one.
+    owner, other = ("60001", "60002") if os.geteuid() == 0 else 2 * (str(os.geteuid()),)
+    # As /tmp: each user may make files, and delete only their own.
+    folder = tempfile.mkdtemp()
+    os.chmod(folder, 0o1777)
+    path = f"{folder}/a.pel"
+    write = [sys.executable, "-c", WRITING, path, owner]
+    try:
+        subprocess.run(write, check=True)
+        command = [sys.executable, "-c", READING, path, other]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == "['0']\n"
+            reader.kill()
+        lock = os.stat(f"{path}-lock")
+        assert (lock.st_uid, lock.st_mode & 0o777) == (int(other), 0o644 if owner == other else 0o666)
+        subprocess.run(write, check=True)
+        with pellucid.open(path, "r") as db:
+            assert len(db) == 2
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_lock_file_on_a_tmpfs_has_all_of_its_room(tmp_path: Path) -> None:
+    """A hole in it that is read through a map takes room, and on a full tmpfs ends the reader."""
+    mounts = Path("/proc/mounts").read_text() if sys.platform == "linux" else ""
+    has_tmpfs = ["/dev/shm", "tmpfs"] in (line.split()[1:3] for line in mounts.splitlines())
+    folder = tempfile.mkdtemp(dir="/dev/shm" if has_tmpfs else tmp_path)
+    with pellucid.open(f"{folder}/a.pel") as db:
+        db["a"] = 1
+        lock = os.stat(f"{folder}/a.pel-lock")
+    shutil.rmtree(folder)
+    assert lock.st_size > 200_000
+    assert lock.st_blocks * 512 >= lock.st_size or not has_tmpfs

@@ -42,3 +42,44 @@ pub(crate) fn liken(file: &File, database: &Metadata) -> io::Result<()> {
     }
     if mode_like(&found) == mode { Ok(()) } else { file.set_permissions(Permissions::from_mode(mode)) }
 }
+
+/// Let all who may read a database write a new file beside it that a user has made who may not
+/// write the database. Its owner could not be given the file, and may have to write it.
+pub(crate) fn admit_readers(file: &File, database: &Metadata) -> io::Result<()> {
+    const READ: u32 = 0o444;
+    let found = file.metadata()?;
+    if found.uid() == database.uid() {
+        return Ok(());
+    }
+    let mode = mode_like(&found);
+    file.set_permissions(Permissions::from_mode(mode | (mode & READ) >> 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_another_user_has_made_is_for_all_who_may_read_the_database() {
+        let path = std::env::temp_dir().join(format!("pellucid-rights-{}", std::process::id()));
+        let file = File::create(&path).unwrap();
+        let mode_after = |database: &Metadata, mode| {
+            file.set_permissions(Permissions::from_mode(mode)).unwrap();
+            admit_readers(&file, database).unwrap();
+            mode_like(&file.metadata().unwrap())
+        };
+        let own = file.metadata().unwrap();
+        // A file of another user: root's, or for root the same one after it was given away.
+        let of_root = Path::new("/").metadata().unwrap();
+        if own.uid() == of_root.uid() {
+            fchown(&file, Some(60_002), None).unwrap();
+        }
+        assert_eq!(
+            [0o644, 0o640, 0o600, 0o664].map(|mode| mode_after(&of_root, mode)),
+            [0o666, 0o660, 0o600, 0o666]
+        );
+        let own = file.metadata().unwrap();
+        assert_eq!(mode_after(&own, 0o644), 0o644, "it is the owner's");
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -77,8 +77,12 @@ pub(crate) fn peek(path: &Path, is_writable: bool) -> io::Result<File> {
 }
 
 /// Open a file beside a database, or create it with the database's permissions; true if it was
-/// created.
-pub(crate) fn open_or_create(path: &Path, database: Option<&Metadata>) -> io::Result<(File, bool)> {
+/// created. A file that `for_readers` write, too, may be made by one.
+pub(crate) fn open_or_create(
+    path: &Path,
+    database: Option<&Metadata>,
+    for_readers: bool,
+) -> io::Result<(File, bool)> {
     loop {
         match open(path, true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -87,7 +91,13 @@ pub(crate) fn open_or_create(path: &Path, database: Option<&Metadata>) -> io::Re
         match create(path, database) {
             // Another process was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => return Ok((created?, true)),
+            created => {
+                let file = created?;
+                if let Some(database) = database.filter(|_| for_readers) {
+                    rights::admit_readers(&file, database)?;
+                }
+                return Ok((file, true));
+            }
         }
     }
 }

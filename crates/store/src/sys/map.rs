@@ -422,7 +422,7 @@ fn count_in(file: &File, count: usize) -> io::Result<usize> {
 
 /// Open or create the log of a database that this process has alone, with room for an empty log.
 fn open_or_create(path: &Path, size: u64, database: &Metadata) -> io::Result<File> {
-    let (mut file, mut is_new) = side_file::open_or_create(path, Some(database))?;
+    let (mut file, mut is_new) = side_file::open_or_create(path, Some(database), false)?;
     let size = count_of(&file).map_or(size, |count| count as u64 * 8);
     if !is_new && is_unfinished(&file, size)? {
         // Its creator died. A new file also gets the right owner, which the creator perhaps had no

@@ -229,7 +229,7 @@ pub(crate) fn is_room_short(file: &File) -> bool {
 /// Open or create the lock file. `None` for a read-only environment on a read-only file system.
 fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, EngineError> {
     let database = path.metadata().ok();
-    match side_file::open_or_create(&lock_path_of(path), database.as_ref()) {
+    match side_file::open_or_create(&lock_path_of(path), database.as_ref(), options.is_read_only) {
         Err(error) if options.is_read_only && error.raw_os_error() == Some(libc::EROFS) => Ok(None),
         Err(error) => Err(EngineError::of_system(error)),
         Ok((file, is_new)) => {
