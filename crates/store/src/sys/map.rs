@@ -108,6 +108,8 @@ pub(crate) struct FileSpace {
     is_named: AtomicBool,
     /// How many words there can be; a map of fewer ends before.
     capacity: usize,
+    /// How many words may be read through the map.
+    readable: usize,
     /// Chunks after the head that have room on the disk: one more than the number in the head
     /// (`PUNCHED`) for which that holds.
     reserved: Box<[AtomicU64]>,
@@ -187,6 +189,7 @@ impl FileSpace {
             file: OwnFile::new(file),
             words: Arc::new(Words { base, count: mapped_size as usize / 8, is_mapped: true }),
             capacity: count,
+            readable: if os::has_holes_that_take_room(&mapped)? { words_for(0) } else { usize::MAX },
             folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
             is_named: AtomicBool::new(false),
             size: AtomicU64::new(0),
@@ -519,6 +522,10 @@ impl Space for FileSpace {
 
     fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    fn readable(&self) -> usize {
+        self.readable.min(self.words.len())
     }
 
     fn read(&self, start: usize, bytes: &mut [u8]) -> io::Result<()> {

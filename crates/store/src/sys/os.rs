@@ -165,6 +165,27 @@ fn statvfs(file: &File) -> io::Result<libc::statvfs> {
     Ok(unsafe { buffer.assume_init() })
 }
 
+/// Whether a hole of a file takes room when it is only read through a map, so that a reader on a
+/// full file system is ended by SIGBUS: on a tmpfs, or perhaps on one below an overlay.
+#[cfg(target_os = "linux")]
+pub(crate) fn has_holes_that_take_room(file: &File) -> io::Result<bool> {
+    let mut buffer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the
+    // call fills.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), buffer.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it has filled the whole structure.
+    let kind = unsafe { buffer.assume_init() }.f_type;
+    Ok(kind == libc::TMPFS_MAGIC || kind == libc::OVERLAYFS_SUPER_MAGIC)
+}
+
+/// Not known of other systems.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn has_holes_that_take_room(_file: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
 /// Whether a file is on a read-only file system.
 pub(crate) fn is_on_read_only(file: &File) -> bool {
     statvfs(file).is_ok_and(|statvfs| statvfs.f_flag & libc::ST_RDONLY != 0)

@@ -245,6 +245,7 @@ mod tests {
     use super::*;
     use crate::engine::Tree;
     use crate::sys::map::FileSpace;
+    use crate::sys::os;
     use crate::wal::checkpoint::{wal_record_size_max, wal_record_size_wide};
     use crate::wal::record;
     use crate::wal::segments::PUNCHED;
@@ -441,6 +442,43 @@ mod tests {
             assert_eq!(size(), before, "all of it has room again");
             assert_eq!(writer.word(PUNCHED).load(Ordering::Relaxed) % 2, 0);
         }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_hole_in_a_log_on_a_tmpfs_takes_no_room_when_it_is_read() {
+        let folder = Path::new("/dev/shm");
+        if !std::fs::File::open(folder).is_ok_and(|file| os::has_holes_that_take_room(&file).unwrap()) {
+            eprintln!("there is no tmpfs at {}", folder.display());
+            return;
+        }
+        let path = folder.join(format!("pellucid-hole-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let writer = log_at(&path, u64::MAX);
+        writer.create(0, 0, 0).unwrap();
+        let head = writer.head(0).unwrap();
+        let (mut at, mut seed) = (0, head.salt);
+        for sequence in 1..200 {
+            (at, seed) = append(&writer, (at, sequence, seed), 4000);
+        }
+        writer.space().punch(words_for(0) + (1 << 13)..writer.space().capacity()).unwrap();
+        let size = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        let before = size();
+        assert!(before < 200 << 10, "most of it is a hole: {before}");
+        let reader = log_at(&path, u64::MAX);
+        let (mut position, mut seed, mut bytes) = (0, head.salt, Vec::new());
+        while let Some(check) =
+            reader.wal_record(0, head, position, position / 4000 + 1, seed, &mut bytes).unwrap()
+        {
+            (position, seed) = (position + bytes.len() as u64, check);
+        }
+        assert!((1 << 12..1 << 17).contains(&position), "what is before the hole is read: {position}");
+        for place in (0..at).step_by(1 << 12) {
+            assert!(reader.wal_record(0, head, place, 0, 0, &mut bytes).unwrap().is_none());
+        }
+        let copy = Segments::new(Box::new(MemorySpace::copy_of(reader.space()).unwrap()), [7; 16]);
+        assert_eq!(copy.capacity(), reader.capacity());
+        assert_eq!(size(), before, "reading needs no room");
         std::fs::remove_file(path).unwrap();
     }
 

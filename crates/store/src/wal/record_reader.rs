@@ -93,8 +93,7 @@ impl Segments {
         for words in self.parts(segment, words) {
             let (here, behind) = rest.split_at_mut_checked(words.len() * 8).unwrap_or_default();
             rest = behind;
-            let Some(words) = self.space().words().get(words.clone()) else {
-                // The map ends before.
+            let Some(words) = self.readable().get(words.clone()) else {
                 self.space().read(words.start, here).map_err(EngineError::of_system)?;
                 continue;
             };
@@ -105,9 +104,9 @@ impl Segments {
         Ok(())
     }
 
-    /// As `load`, for a word that may be beyond the map.
+    /// As `load`, for a word that may not be readable in memory.
     fn load_far(&self, index: usize) -> Result<u64, EngineError> {
-        if let Some(word) = self.space().words().get(index) {
+        if let Some(word) = self.readable().get(index) {
             return Ok(word.load(Ordering::Relaxed));
         }
         let mut bytes = [0; 8];

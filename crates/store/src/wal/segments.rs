@@ -87,6 +87,7 @@ const PIECE_WORDS: usize = 8192;
 pub(crate) struct Segments {
     space: Box<dyn Space>,
     words: Arc<Words>,
+    readable: usize,
     seed: u64,
     /// Words of a segment at most, and of each of its pieces.
     segment_words: usize,
@@ -151,12 +152,13 @@ pub(crate) enum Foreign {
 impl Segments {
     /// The log in a space, for the database with this identity.
     pub(crate) fn new(space: Box<dyn Space>, identity: [u8; 16]) -> Self {
-        let words = Arc::clone(space.words());
+        let (words, readable) = (Arc::clone(space.words()), space.readable());
         let segment_words = space.capacity().saturating_sub(HEAD_WORDS) / 2;
         let piece_words = PIECE_WORDS.min(segment_words);
         Self {
             space,
             words,
+            readable,
             seed: xxh3_64_with_seed(&identity, MAGIC),
             segment_words,
             piece_words,
@@ -313,6 +315,12 @@ impl Segments {
     /// How many bytes a segment can have at most.
     pub(crate) fn capacity(&self) -> u64 {
         self.segment_words as u64 * 8
+    }
+
+    /// The words that may be read in memory.
+    #[inline]
+    pub(super) fn readable(&self) -> &[AtomicU64] {
+        self.words.get(..self.readable).unwrap_or_default()
     }
 
     #[cfg(test)]

@@ -27,7 +27,14 @@ pub(crate) trait Space: Send + Sync {
         self.words().len()
     }
 
-    /// Read words from `start` on with a system call: those after `words()`, which may not exist.
+    /// How many of `words()` may be read in memory. The others may be a hole that takes room when
+    /// it is read there, though not with a system call.
+    fn readable(&self) -> usize {
+        self.words().len()
+    }
+
+    /// Read words from `start` on with a system call: those after `readable()`, which may not
+    /// exist.
     ///
     /// # Errors
     /// Any error of the operating system.
@@ -147,7 +154,7 @@ impl MemorySpace {
     /// `NoMemory`, or any error of the operating system.
     pub(crate) fn copy_of(space: &dyn Space) -> Result<Self, EngineError> {
         const PART: usize = 1 << 13;
-        let (words, capacity) = (space.words(), space.capacity());
+        let (words, capacity, readable) = (space.words(), space.capacity(), space.readable());
         let (mut count, mut missing) = (0, capacity + 1);
         while missing - count > 1 {
             let middle = count.midpoint(missing);
@@ -160,14 +167,14 @@ impl MemorySpace {
         // The head is there in any case.
         let least = words_for(0).min(words.len());
         let copy = memory::zeros(count.max(least)).ok_or(EngineError::NoMemory("a copy of the log"))?;
-        for (to, word) in copy.iter().zip(words.iter().take(count)) {
+        for (to, word) in copy.iter().zip(words.iter().take(count.min(readable))) {
             let word = word.load(Ordering::Relaxed);
             if word != 0 {
                 to.store(word, Ordering::Relaxed);
             }
         }
         let mut bytes = vec![0; 8 * PART];
-        for start in (words.len()..count).step_by(PART) {
+        for start in (readable..count).step_by(PART) {
             let to = copy.get(start..count.min(start + PART)).unwrap_or_default();
             let bytes = bytes.get_mut(..8 * to.len()).unwrap_or_default();
             space.read(start, bytes).map_err(EngineError::of_system)?;

@@ -239,13 +239,13 @@ fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, 
     }
 }
 
-/// Allocate the lock file if the disk is nearly full. LMDB leaves a hole in it and writes to that
-/// through a map; on a full disk this kills the process instead of failing. Otherwise the hole is
+/// Allocate the lock file if the disk is nearly full, or may be a tmpfs. LMDB leaves a hole in it
+/// and touches that through a map; on a full disk this kills the process. Otherwise the hole is
 /// better: freeing the blocks at the last close takes milliseconds on some disks. Then only the
 /// first page is written, which LMDB touches next. Touching a hole makes the system read all that
 /// lies after it, a tenth of a millisecond of zeros.
 fn reserve_lock_file(file: &File, is_new: bool) -> Result<(), EngineError> {
-    if !is_room_short(file) {
+    if !is_room_short(file) && !os::has_holes_that_take_room(file).unwrap_or(false) {
         if is_new {
             // If this fails, LMDB reports the reason.
             let _ = file.write_at(&[0; LOCK_FILE_FIRST], 0);
