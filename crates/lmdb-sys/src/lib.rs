@@ -13,6 +13,7 @@ pub const MDB_NOSYNC: c_uint = 0x1_0000;
 pub const MDB_RDONLY: c_uint = 0x2_0000;
 pub const MDB_NOTLS: c_uint = 0x20_0000;
 pub const MDB_NOLOCK: c_uint = 0x40_0000;
+pub const MDB_NORDAHEAD: c_uint = 0x80_0000;
 pub const MDB_CREATE: c_uint = 0x4_0000;
 pub const MDB_CURRENT: c_uint = 0x40;
 pub const MDB_RESERVE: c_uint = 0x1_0000;

@@ -66,7 +66,7 @@ impl Tree {
 }
 
 /// A change of a key: its tree, the key, and whether it is deleted. Trees come in the order of
-/// [`Tree::ALL`], the keys of each in key order.
+/// [`Tree::ALL`], the keys of each in key order; one that is put and deleted in turn comes twice.
 pub type Change<'k> = (Tree, &'k [u8], bool);
 
 /// A key and its value, in the engine's own memory.

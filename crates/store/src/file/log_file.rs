@@ -140,9 +140,10 @@ pub(crate) fn attach(
     engine.set_memory(manner.upkeep.memory);
     engine.set_auto_compact(manner.upkeep.compacts);
     drop(joining);
-    if opened.is_alone && manner.is_writable && manner.writes {
-        engine.take_over().map_err(|error| not_written(path, error))?;
-    }
+    let writes = manner.is_writable && manner.writes;
+    engine.begin(opened, writes).map_err(|error| {
+        if writes { not_written(path, error) } else { StoreError::from_engine(&log_name, error) }
+    })?;
     let Met { lost, applied } = met;
     if opened.is_alone && engine.misses_log(manner.mark) {
         warnings.push(Warning::LogMissing { path: name.clone(), version: applied });

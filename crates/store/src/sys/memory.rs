@@ -2,7 +2,8 @@
 //!
 //! In most places a failed allocation ends the process. So large allocations can fail (`zeros`),
 //! and before work that makes many small ones, a check is made that some megabytes are left. With a
-//! limit on the process's address space (`ulimit -v`) that check is exact.
+//! limit on the process's address space (`ulimit -v`) that check is exact. In a container with
+//! little memory, what is kept in memory is sized by that (`cgroup.rs`).
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed};
@@ -11,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::engine::EngineError;
 use crate::error::Bytes;
+use crate::sys::cgroup;
 use crate::sys::os;
 
 /// The reserve for the many small allocations that are not checked.
@@ -24,11 +26,11 @@ pub(crate) fn address_limit() -> Option<u64> {
     (failed == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// How many bytes of memory the machine has; 0 if the system does not tell.
+/// How many bytes of memory the machine has, or the container; 0 if the system does not tell.
 pub(crate) fn of_machine() -> u64 {
     // SAFETY: the call reads a number.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(os::page_size() as u64)
+    cgroup::at_most(u64::try_from(pages).unwrap_or(0).saturating_mul(os::page_size() as u64), 1)
 }
 
 /// How much address space this process may still take. `None` without a limit, or if the system

@@ -283,16 +283,21 @@ impl Proof<'_> {
             let page = self.leaf_page(number, between)?;
             let mut used = page.used();
             let (mut place, mut puts) = (0, 0);
+            let mut before = None;
             while let Some((_, key, is_deleted)) = changes.take_below(between.1) {
+                let is_again = before.replace(key) == Some(key);
                 puts += usize::from(!is_deleted);
                 while place < page.count() && page.key(place)? < key {
                     place += 1;
                 }
                 if place == page.count() || page.key(place)? != key {
+                    // It is put before it is deleted, and may be the last one then.
+                    leaf.loses |= is_again;
+                    leaf.loses_last |= is_again && place == page.count();
                     continue;
                 }
                 let node = page.leaf_node(place)?;
-                if let Some(first) = node.overflow_page() {
+                if let Some(first) = node.overflow_page().filter(|_| !is_again) {
                     self.claim_large(first, node.size)?;
                 }
                 if is_deleted {

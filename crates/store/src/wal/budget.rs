@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::sys::memory;
+use crate::sys::{cgroup, memory};
 use crate::wal::lock::Held;
 use crate::wal::memtable::Memtable;
 use crate::wal::segments::{Segments, words_for};
@@ -53,6 +53,9 @@ const TIMED_SIZE: u64 = 16 << 20;
 /// The share of a limited address space that memtables may take: the pages that a checkpoint
 /// changes take several times as much.
 const ADDRESS_SHARE: u64 = 16;
+/// The share of a container's memory that memtables may take. The pages that a checkpoint changes
+/// take half as much (`engine/lmdb/txn.rs`), and the program and the system's cache need the rest.
+const CONTAINER_SHARE: u64 = 8;
 /// How many bytes a memtable takes for 16 bytes of WAL records: at first, at least, and at most.
 const WEIGHT_FIRST: u32 = 20;
 const WEIGHT_MIN: u32 = 17;
@@ -128,14 +131,14 @@ impl Budget {
 
 impl Segments {
     /// Set how much memory this process may take for its memtables. With a limit on the address
-    /// space it may have less, and shows that even before it writes: it has the memtables of all
-    /// writers.
+    /// space, or in a container, it may have less. A process with less than usual shows that even
+    /// if it never writes: it has the memtables of all writers.
     pub(crate) fn set_memory(&self, memory: u64) {
         let most = memory::address_room().map_or(u64::MAX, |room| room / ADDRESS_SHARE);
-        let given = memory.min(most).max(MEMORY_MIN);
+        let given = cgroup::at_most(memory.min(most), CONTAINER_SHARE).max(MEMORY_MIN);
         self.budget.memory.store(given, Ordering::Relaxed);
         self.budget.least.store(given, Ordering::Relaxed);
-        if given < memory {
+        if given < MEMORY_USUAL {
             self.show_memory(true);
         }
         self.fit(0, false);
@@ -196,10 +199,21 @@ impl Segments {
         }
     }
 
+    /// How much memory a part of a segment may take while that is written into the tree.
+    pub(super) fn part_size(&self) -> u64 {
+        self.budget.memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether memtables of this many bytes of WAL records would take more memory than this process
+    /// may take.
+    pub(super) fn takes_too_much(&self, pending: u64) -> bool {
+        (pending / 16).saturating_mul(WEIGHT_FIRST.into()) > self.budget.memory.load(Ordering::Relaxed)
+    }
+
     /// Set the limit for a tree of this many bytes, which an older snapshot holds or not.
     pub(crate) fn fit(&self, tree_size: u64, is_held: bool) {
         let (least, weight) = (&self.budget.least, u64::from(self.budget.weight.load(Ordering::Relaxed)));
-        let for_memory = least.load(Ordering::Relaxed) / 2 * 16 / weight.max(1);
+        let for_memory = (least.load(Ordering::Relaxed) / 2).saturating_mul(16) / weight.max(1);
         let share = if is_held { tree_size / HELD_SHARE } else { tree_size.saturating_mul(TREE_SHARE) };
         let mut wanted = share.max(SIZE_USUAL);
         if wanted > SIZE_USUAL {

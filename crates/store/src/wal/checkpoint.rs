@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key, with_more_rows};
-use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::engine::{Change, EngineError, Tree, WriteTxn};
 use crate::pack::packing::Packing;
 use crate::sys::memory;
 use crate::sys::steps::{Step, reached};
 use crate::wal::budget::SIZE_USUAL;
 use crate::wal::engine::Shared;
-use crate::wal::extents::{Place, put_placed, settle_reserve};
+use crate::wal::extents::{Place, put_placed};
 use crate::wal::history;
 use crate::wal::lock::{self, Held};
 use crate::wal::memtable::{Memtable, Said, Saying};
@@ -44,6 +44,9 @@ pub(crate) enum Done {
 
 /// What is also done in the transaction of a checkpoint.
 pub(crate) type Also<'a> = &'a mut dyn FnMut(&mut dyn WriteTxn, bool) -> Result<bool, EngineError>;
+
+/// Verifies the pages that changes lead to: see `Engine::prove`.
+type Prove<'a> = dyn Fn(&mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> + 'a;
 
 /// The tree lock. Dropping it releases the lock.
 pub(crate) struct TreeLock {
@@ -83,14 +86,14 @@ pub(crate) fn in_a_while(patience: Duration) -> Instant {
 
 /// Where the chain of WAL records in a segment ends.
 #[derive(Clone, Copy)]
-struct Chain {
-    end: u64,
-    sequence: u64,
+pub(super) struct Chain {
+    pub(super) end: u64,
+    pub(super) sequence: u64,
 }
 
 /// Read a segment from its begin to the end of its chain. Calls `take` with each WAL record and its
 /// sequence number; one that it refuses is after the end.
-fn read_chain(
+pub(super) fn read_chain(
     segments: &Segments,
     segment: usize,
     head: SegmentHead,
@@ -377,35 +380,13 @@ impl Shared {
         // Usually this process has a memtable of the segment already; it ends where the next
         // segment begins.
         let known = self.state().placed(head).filter(|placed| placed.end == end).map(Placed::read);
-        let is_known = known.is_some();
-        let (memtable, sequence) = if let Some(known) = known {
-            known
+        let sequence = if let Some((memtable, sequence)) = &known {
+            self.prove_memtable(end, memtable)?;
+            self.write_part(&mut *txn, memtable, go_on)?.then_some(*sequence)
         } else {
-            let (memtable, mut pen) = Memtable::over(self.segments.extents());
-            let (mut reserved, mut read) = (Ok(()), head.begin);
-            let chain =
-                read_chain(&self.segments, segment, head, applied.sequence, |sequence, wal_record| {
-                    if reserved.is_ok() {
-                        reserved = memtable.reserve(wal_record.len(), record::count_of(wal_record));
-                    }
-                    if reserved.is_ok() {
-                        memtable.add(&mut pen, sequence, wal_record);
-                    }
-                    read += wal_record.len() as u64;
-                    // After the end there may be one whose large values were lost.
-                    read <= end
-                })?;
-            reserved?;
-            if chain.end != end {
-                let what = "a sealed segment of the log does not reach to where the next one begins";
-                return Err(EngineError::Damaged { what, code: 0 });
-            }
-            (Arc::new(memtable), chain.sequence)
+            self.write_segment(&mut *txn, (segment, head, end), applied.sequence, go_on)?
         };
-        self.prove(&memtable)?;
-        let Some(placed) = write_memtable(&mut *txn, &memtable, go_on)? else { return Ok(Done::Stopped) };
-        settle_reserve(&mut *txn, self.segments.extents().map(|extents| &**extents), &memtable, &placed)?;
-        write_counts(&mut *txn, &memtable)?;
+        let Some(sequence) = sequence else { return Ok(Done::Stopped) };
         history::take_over(&mut *txn, &self.segments, (segment, head, end), applied)?;
         if !also(&mut *txn, end == self.segments.tail())? {
             return Ok(Done::Stopped);
@@ -419,23 +400,34 @@ impl Shared {
         self.segments.set_applied(applied.position);
         self.segments.time(end - head.begin, begin.elapsed());
         self.segments.fit_to(&*self.tree);
-        if is_known {
+        if let Some((memtable, _)) = known {
             self.retire(memtable);
         }
         Ok(Done::Applied(applied))
     }
 
-    /// Before the engine reads or changes pages for this memtable, verify that they are as they
-    /// were written, unless that is known already.
-    fn prove(&self, memtable: &Memtable) -> Result<(), EngineError> {
+    /// Before the engine reads or changes pages for a segment with this end, verify that they are
+    /// as they were written, unless that is known already. `act` calls its argument with the
+    /// changes.
+    pub(super) fn prove(
+        &self,
+        end: u64,
+        act: impl FnOnce(&Prove<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
         if self.is_unproven.load(Ordering::Relaxed) {
-            let changes = |(tree, sayings)| {
-                Iterator::map(sayings, move |(key, said): Saying<'_>| (tree, key, said == Said::Deleted))
-            };
-            self.tree.prove(&mut memtable.all().flat_map(changes))?;
-            self.is_unproven.store(false, Ordering::Relaxed);
+            act(&|changes| self.tree.prove(changes))?;
+            // Each of both segments may lead to other pages.
+            self.is_unproven.store(end < self.found_until, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// The same for the changes of a memtable.
+    pub(super) fn prove_memtable(&self, end: u64, memtable: &Memtable) -> Result<(), EngineError> {
+        let changes = |(tree, sayings)| {
+            Iterator::map(sayings, move |(key, said): Saying<'_>| (tree, key, said == Said::Deleted))
+        };
+        self.prove(end, |prove| prove(&mut memtable.all().flat_map(changes)))
     }
 
     /// Publish the position up to which the tree has everything, if the process that wrote it died
@@ -502,7 +494,7 @@ impl Shared {
 
 /// Write the newest version of every key into the tree, in key order. Returns the places of the
 /// large values among them; `None` if `go_on` returned false.
-fn write_memtable(
+pub(super) fn write_memtable(
     txn: &mut dyn WriteTxn,
     memtable: &Memtable,
     go_on: &mut dyn FnMut() -> bool,
@@ -550,7 +542,7 @@ pub(crate) fn write_said(
 }
 
 /// Add the row counts of counted WAL records to the tables' entries in the catalog.
-fn write_counts(txn: &mut dyn WriteTxn, memtable: &Memtable) -> Result<(), EngineError> {
+pub(super) fn write_counts(txn: &mut dyn WriteTxn, memtable: &Memtable) -> Result<(), EngineError> {
     for table in memtable.counted_tables() {
         let key = table_key(table);
         let written = memtable.find_numbered(Tree::Meta, &key, u64::MAX).map_or(0, |(at, _)| at);
@@ -633,7 +625,7 @@ mod tests {
     }
 
     fn rows(tree: &dyn Engine, segments: &Segments) -> Vec<u8> {
-        let mut state = State::new(tree, segments).unwrap();
+        let mut state = State::new(tree).unwrap();
         let below = state.read(tree, segments).unwrap();
         let read = crate::wal::read::LoggedRead::new(&state, below);
         (0..3).filter(|number| read.get(Tree::Rows, &[*number]).unwrap().is_some()).collect()

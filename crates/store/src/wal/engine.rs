@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     /// Whether the pages that the next checkpoint touches must be verified first: a dead process
     /// left the file, and its state is unknown.
     pub(crate) is_unproven: AtomicBool,
+    /// Where the log ended when this process opened it: what a dead process left is before that.
+    pub(crate) found_until: u64,
     /// Whether a thread of this process writes a segment into the tree.
     pub(crate) is_applying: AtomicBool,
     /// Whether a writer has sealed a segment for the checkpointer.
@@ -133,16 +135,18 @@ impl LoggedEngine {
             lock::release_tree(&segments);
             segments.leave_syncer();
         }
-        let state = State::new(&*tree, &segments)?;
-        let recovered = state.sequence().saturating_sub(applied.sequence);
+        let state = State::new(&*tree)?;
+        let recovered = segments.sequence().saturating_sub(applied.sequence);
         // A second process may have to write the records that the first one found and has not
         // written.
         let is_unproven = if opened.is_alone { recovered > 0 } else { segments.has_found() };
+        let found_until = segments.tail();
         let shared = Arc::new(Shared {
             tree,
             segments,
             state: Latch::new(state),
             is_unproven: AtomicBool::new(is_unproven),
+            found_until,
             is_applying: AtomicBool::new(false),
             recovered: if opened.is_alone { recovered } else { 0 },
             has_work: AtomicBool::new(false),
@@ -155,8 +159,32 @@ impl LoggedEngine {
         Ok((Self { checkpointer: Mutex::new(None), has_checkpointer: AtomicBool::new(false), shared }, met))
     }
 
-    /// Write the recovered records into the tree. The caller is alone and writes.
-    pub(crate) fn take_over(&self) -> Result<(), EngineError> {
+    /// Take over the commits in the log, as a process that may write the tree or not.
+    pub(crate) fn begin(&self, opened: Opened, writes: bool) -> Result<(), EngineError> {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        if writes && opened.is_alone {
+            return self.take_over();
+        }
+        // If there is no checkpoint now, this process's memtables take the memory.
+        let begin = Instant::now();
+        while opened.joins
+            && !opened.is_alone
+            && self.shared.segments.takes_too_much(self.shared.pending())
+            && begin.elapsed() < PATIENCE
+        {
+            if writes {
+                self.shared.checkpoint_all(PATIENCE, PATIENCE, &mut || true)?;
+            } else {
+                // The writers have less room from now on, and run one soon.
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        self.shared.read().map(drop)
+    }
+
+    /// Write the recovered records into the tree. The caller is alone and writes. It has no
+    /// memtable of them, for which there may be no memory.
+    fn take_over(&self) -> Result<(), EngineError> {
         if self.shared.recovered > 0 {
             self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true)?;
             // What dead processes had set aside. The list of free pages was proved before.

@@ -25,6 +25,7 @@ mod record;
 mod record_reader;
 mod recording;
 mod refill;
+mod replay;
 pub(crate) mod room;
 mod segments;
 mod single;

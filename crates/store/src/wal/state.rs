@@ -111,14 +111,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Begin with the tree's newest version.
-    pub(crate) fn new(tree: &dyn Engine, segments: &Segments) -> Result<Self, EngineError> {
+    /// Begin with the tree's newest version. Nothing of the log is read yet.
+    pub(crate) fn new(tree: &dyn Engine) -> Result<Self, EngineError> {
         let (txn, applied) = newest(tree)?;
         let (newest, applied_in) = (Some(Arc::downgrade(&txn)), txn.version());
         let has_rows = !txn.is_empty(Tree::Rows)?;
-        let mut state = Self {
+        Ok(Self {
             memtables: Vec::new(),
-            kept: Some(txn),
+            kept: None,
             newest,
             parked: None,
             keeps: false,
@@ -128,10 +128,7 @@ impl State {
             catalog: applied.sequence,
             spare: Vec::new(),
             spare_write_batch: None,
-        };
-        state.catch_up(tree, segments)?;
-        state.release();
-        Ok(state)
+        })
     }
 
     /// The memtable of one use of a segment.
@@ -593,7 +590,7 @@ mod tests {
         let engine = LoggedEngine::in_memory(Box::new(tree), 1 << 16).unwrap();
         let (tree, segments) = (&*engine.shared.tree, &engine.shared.segments);
         // Another process, which does not write, and so does not cache the tree.
-        let mut state = State::new(tree, segments).unwrap();
+        let mut state = State::new(tree).unwrap();
         for number in 0..4_u8 {
             let asked = count.load(Ordering::Relaxed);
             for _ in 0..3 {
@@ -615,7 +612,7 @@ mod tests {
         let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
         let (tree, segments) = (&*engine.shared.tree, &engine.shared.segments);
         // Another process, which keeps the tree that it began with.
-        let mut state = State::new(tree, segments).unwrap();
+        let mut state = State::new(tree).unwrap();
         let mut kept = Vec::new();
         for number in 0..6_u8 {
             let mut txn = engine.begin_write().unwrap();

@@ -60,8 +60,8 @@ use crate::engine::{Change, Engine, EngineError, Extents, OldestReader, ReadTxn,
 use crate::file::opening::lock_path_of;
 use crate::file::own_file::OwnFile;
 use crate::file::side_file;
-use crate::sys::memory;
 use crate::sys::os;
+use crate::sys::{cgroup, memory};
 use crate::verify::page_proof;
 use crate::verify::pages::{Meta, PageFile, TreeHead};
 
@@ -270,9 +270,8 @@ fn open_environment(
         flags |= ffi::MDB_RDONLY;
     }
     let lock = lock.and_then(OwnFile::file).map(AsRawFd::as_raw_fd);
-    if lock.is_none() {
-        flags |= ffi::MDB_NOLOCK;
-    }
+    flags |= if lock.is_none() { ffi::MDB_NOLOCK } else { 0 };
+    flags |= if cgroup::is_small() { ffi::MDB_NORDAHEAD } else { 0 };
     let (mut map_size, size_min) = map_sizes_for(OPEN_COUNT.load(Ordering::Relaxed), path);
     // SAFETY: the call has no conditions.
     let context = unsafe { ffi::pellucid_new_context(lock.unwrap_or(-1)) };

@@ -426,18 +426,15 @@ pub(super) unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
     }
 }
 
-/// Changed pages that a transaction keeps in memory: 32 MiB. The rest is written ahead of its
-/// commit, and is on its way to the disk while the transaction goes on.
+/// Changed pages that a transaction keeps in memory: 32 MiB, less in a small container. The rest is
+/// written ahead of its commit, and is on its way to the disk while the transaction goes on.
 #[cfg(not(test))]
-fn changed_pages_max() -> c_uint {
-    8 << 10
+fn changed_pages_max(page_size: usize) -> c_uint {
+    (crate::sys::cgroup::at_most(32 << 20, 16) / page_size.max(1) as u64) as c_uint
 }
 
-/// Few, so that tests come to it.
 #[cfg(test)]
-fn changed_pages_max() -> c_uint {
-    tests::CHANGED_PAGES_MAX.get()
-}
+use tests::changed_pages_max;
 
 /// A write transaction, with LMDB's nested transactions as savepoints.
 pub(crate) struct LmdbWrite {
@@ -450,6 +447,8 @@ pub(crate) struct LmdbWrite {
     is_found: [bool; 3],
     /// Free pages that it takes last.
     pub(super) aside: Aside,
+    /// How many changed pages it keeps in memory.
+    changed_max: c_uint,
     owner: u64,
     environment: Arc<Environment>,
 }
@@ -503,7 +502,8 @@ impl LmdbWrite {
         });
         let cursors = [ptr::null_mut(); 3];
         let aside = Aside::default();
-        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], aside, owner, environment })
+        let changed_max = changed_pages_max(environment.page_size());
+        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], aside, changed_max, owner, environment })
     }
 
     /// The current transaction, if this thread may use it.
@@ -586,7 +586,7 @@ impl LmdbWrite {
         // SAFETY: the cursor is open and its transaction live, both values are ours, and the pages
         // of all cursors stay.
         let code =
-            unsafe { ffi::pellucid_write_ahead(cursor, &raw mut key, &raw mut data, changed_pages_max()) };
+            unsafe { ffi::pellucid_write_ahead(cursor, &raw mut key, &raw mut data, self.changed_max) };
         self.environment.check(code)?;
         // SAFETY: the cursor is open and its transaction live; with RESERVE, LMDB reads only the
         // size.
@@ -647,7 +647,11 @@ impl WriteTxn for LmdbWrite {
     fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<(), EngineError> {
         let cursor = self.write_cursor(tree)?;
         self.take_found(tree)?;
-        // SAFETY: the cursor is open, stands on an entry, and its transaction is live.
+        let none = ptr::null_mut();
+        // SAFETY: the cursor is open on an entry, its transaction live, and its pages stay.
+        let code = unsafe { ffi::pellucid_write_ahead(cursor, none, none, self.changed_max) };
+        self.environment.check(code)?;
+        // SAFETY: as above.
         self.environment.check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
     }
 

@@ -16,6 +16,11 @@ thread_local! {
     pub(super) static ADDED: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Few, so that tests come to it.
+pub(super) fn changed_pages_max(_page_size: usize) -> u32 {
+    CHANGED_PAGES_MAX.get()
+}
+
 fn append(txn: &mut dyn WriteTxn, tree: Tree, number: u64) {
     // Odd and even sizes, an empty value, and one that takes pages of its own.
     let size = match number % 97 {
