@@ -156,7 +156,11 @@ fn open_found(
             false
         }
         // The creator of a file is alone with it. If we are not alone, the others have just left.
-        Identity::Empty | Identity::Unfinished if !is_alone => return Ok(None),
+        Identity::Empty | Identity::Unfinished | Identity::CutOff if !is_alone => return Ok(None),
+        Identity::CutOff if options.mode != Mode::New => {
+            let what = "it is shorter than the beginning of one: it may be one that was cut off, of which a backup may have the rows; mode 'n' begins it anew";
+            return Err(StoreError::NotADatabase { path: name, what });
+        }
         Identity::Empty if !creates => {
             return Err(StoreError::NotADatabase { path: name, what: "it is empty" });
         }
@@ -164,7 +168,7 @@ fn open_found(
             let what = "it was never completely created, and has no rows; mode 'c' begins it anew";
             return Err(StoreError::NotADatabase { path: name, what });
         }
-        Identity::Empty | Identity::Unfinished => true,
+        Identity::Empty | Identity::Unfinished | Identity::CutOff => true,
     };
     let place = registry::place_of(opening.file_id);
     open_at(&place, opening, State { is_alone, is_writable, is_new, mark }, options)

@@ -72,6 +72,8 @@ pub(crate) enum Identity {
     Empty,
     /// A file whose creation was not finished.
     Unfinished,
+    /// A few bytes, which may be the beginning of any database.
+    CutOff,
     /// A database, and its mark.
     Ours(u64),
 }
@@ -88,7 +90,8 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
     let read = read_up_to(file, &mut head).map_err(failed)?;
     head.truncate(read);
     if size <= SIZE_MADE && is_left_of_beginning(&head) {
-        return Ok(Identity::Unfinished);
+        // No power cut leaves less than a sector of a new file.
+        return Ok(if size < SECTOR as u64 { Identity::CutOff } else { Identity::Unfinished });
     }
     head.truncate(HEAD_SIZE);
     let is_lmdb = read_u32(&head, 16) == Some(LMDB_MAGIC);
