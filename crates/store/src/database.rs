@@ -74,6 +74,8 @@ pub(crate) struct Database {
     pub(crate) opening: Option<Opening>,
     /// Whether `leave` has run.
     has_left: bool,
+    /// How many handles of this process have it open.
+    pub(crate) handles: AtomicUsize,
 }
 
 /// The state that a write transaction begins with.
@@ -129,6 +131,7 @@ impl Database {
             read_only,
             opening,
             has_left: false,
+            handles: AtomicUsize::new(0),
         };
         let txn = database.engine.begin_read().map_err(|error| database.error(error))?;
         let header = catalog::header(&*txn).map_err(|error| database.catalog_error(error))?;
@@ -459,11 +462,25 @@ impl Database {
         if self.is_marked.load(Ordering::Relaxed) && opening.is_deleted() {
             return Some(Warning::FileDeleted { path: self.path.clone() });
         }
-        self.tell_of_log(failed.as_ref()?)
+        self.tell_of_log(failed.as_ref()?, false)
+    }
+
+    /// Write everything into the tree when the last handle is closed and the file is not yet:
+    /// snapshots of it are still in use. So a copy of the file lacks nothing. Returns a warning if
+    /// that failed.
+    pub(crate) fn settle_beside_readers(&self) -> Option<Warning> {
+        let is_ours = self.generation == os::generation() && self.read_only.is_none();
+        let has_committed = self.is_marked.load(Ordering::Relaxed);
+        if self.handles.load(Ordering::Acquire) > 0 || !is_ours || !has_committed {
+            return None;
+        }
+        // If others are writing, they have it open, and so write it into the file later.
+        let failed = self.engine.settle(Duration::ZERO, Duration::ZERO).err()?;
+        self.tell_of_log(&self.settle_error(failed), true)
     }
 
     /// The warning for commits that stay in the log, if there are any.
-    fn tell_of_log(&self, failed: &StoreError) -> Option<Warning> {
+    fn tell_of_log(&self, failed: &StoreError, is_held: bool) -> Option<Warning> {
         let log = log_file::path_of(&self.opening.as_ref()?.path);
         if self.engine.pending() == 0 {
             return None;
@@ -482,6 +499,7 @@ impl Database {
             size,
             why,
             is_of_room,
+            is_held,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The public API of a database: options, opening and closing, snapshots, transactions.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -122,10 +123,26 @@ pub(crate) struct Link {
 /// Where a handle's database is. A caller may hold the GIL while it looks this up, so it is locked
 /// for moments only.
 pub(crate) enum Custody {
-    Own(Arc<Database>),
+    Own(Handle),
     /// Taken by a compaction of this file, which returns it.
     Lent(String),
     Closed,
+}
+
+/// A handle's reference to its database, which counts its handles.
+pub(crate) struct Handle(Arc<Database>);
+
+impl Handle {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        database.handles.fetch_add(1, Ordering::AcqRel);
+        Self(database)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.handles.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Custody {
@@ -133,7 +150,7 @@ impl Custody {
     #[inline]
     pub(crate) fn database(&self) -> Result<&Arc<Database>, StoreError> {
         match self {
-            Self::Own(database) => Ok(database),
+            Self::Own(handle) => Ok(&handle.0),
             other => Err(other.why_not()),
         }
     }
@@ -155,7 +172,7 @@ impl Link {
     fn new(database: Arc<Database>) -> Self {
         Self {
             generation: os::generation(),
-            database: Latch::new(Custody::Own(database)),
+            database: Latch::new(Custody::Own(Handle::new(database))),
             in_child: OnceLock::new(),
         }
     }
@@ -340,14 +357,20 @@ impl Store {
     }
 
     /// Close this handle. The file is closed when its snapshots and transactions, and other handles
-    /// of it in this process, are gone too. Closing twice does nothing. Returns a warning if
-    /// something is wrong with how the file was left.
+    /// of it in this process, are gone too; the last handle to close has everything written into it
+    /// before. Closing twice does nothing. Returns a warning if something is wrong with how the file
+    /// was left.
     pub fn close(&self) -> Option<Warning> {
         let link = self.link().ok()?;
-        let Custody::Own(database) = std::mem::replace(&mut *link.database.lock(), Custody::Closed) else {
+        let Custody::Own(handle) = std::mem::replace(&mut *link.database.lock(), Custody::Closed) else {
             return None;
         };
-        let warning = Arc::into_inner(database)?.leave();
+        let database = Arc::clone(&handle.0);
+        drop(handle);
+        let warning = match Arc::try_unwrap(database) {
+            Ok(mut database) => database.leave(),
+            Err(database) => database.settle_beside_readers(),
+        };
         // A handle that only reads has no commits to lose.
         warning.filter(|_| self.options.mode != Mode::Read)
     }

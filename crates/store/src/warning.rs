@@ -60,6 +60,8 @@ pub enum Warning {
         why: String,
         /// Whether the disk was full.
         is_of_room: bool,
+        /// Whether snapshots of it are still in use in this process.
+        is_held: bool,
     },
     /// It was closed while other processes have it open, and the system could not sync the last
     /// commits.
@@ -108,11 +110,17 @@ impl fmt::Display for Warning {
                 out,
                 "the disk did not take the last commits of '{path}' ({why}): they are there, but may not survive a power cut; the processes that have it open can write nothing more before all of them have closed it and it is opened again"
             ),
-            Self::LogStays { path, log, size, why, is_of_room } => {
+            Self::LogStays { path, log, size, why, is_of_room, is_held } => {
                 write!(
                     out,
                     "'{path}' is closed, but the last commits could not be written into it ({why}): they are in '{log}', and the two files belong together"
                 )?;
+                if *is_held {
+                    write!(
+                        out,
+                        "; this process still holds snapshots of it, or iterators, records, buffers or files that keep one, whose old pages cannot be used again: let go of them"
+                    )?;
+                }
                 if *is_of_room {
                     write!(
                         out,

@@ -18,7 +18,7 @@ use crate::file::opening::Opening;
 use crate::file::rights;
 use crate::file::stamp;
 use crate::index::all_indexes;
-use crate::store::{Custody, Link, Mode, OpenOptions, Store};
+use crate::store::{Custody, Handle, Link, Mode, OpenOptions, Store};
 use crate::sys::os;
 use crate::sys::steps::{Step, reached};
 use crate::verify::check::{self, Finding};
@@ -260,7 +260,7 @@ impl Store {
         let mut custody = link.database.lock();
         // If the handle was closed meanwhile, the database is closed here.
         if let Custody::Lent(_) = &*custody {
-            *custody = database.map_or(Custody::Closed, Custody::Own);
+            *custody = database.map_or(Custody::Closed, |database| Custody::Own(Handle::new(database)));
         }
         compacted
     }
