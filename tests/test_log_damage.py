@@ -52,6 +52,12 @@ def leave(path: Path, count: int = 30, first: int = 0, last: str = "") -> None:
         child.kill()
 
 
+def leave_unsynced(path: Path, count: int = 30, first: int = 0) -> None:
+    """The same, where nothing had reached the disk for certain."""
+    leave(path, count, first)
+    poke(path, SYNCED, bytes(8))
+
+
 def prefix_of(path: Path, mode: str = "w") -> int:
     """How many of the commits there are, which must be the first ones, whole."""
     with pellucid.open(path, mode) as db:  # type: ignore[call-overload]
@@ -459,7 +465,7 @@ def test_a_log_of_another_version_is_told_with_both_numbers_and_stays(path: Path
 
 
 def test_a_torn_group_ends_what_is_taken_over_and_says_how_much_is_gone(path: Path) -> None:
-    leave(path)
+    leave_unsynced(path)
     end = GROUPS + word(path, TAIL) - word(path, SEGMENT_HEADS)
     # The second half of the last group, as it is when the disk has not got to it.
     poke(path, end - 8, bytes(8))
@@ -468,13 +474,13 @@ def test_a_torn_group_ends_what_is_taken_over_and_says_how_much_is_gone(path: Pa
 
 
 def test_a_log_that_was_cut_off_loses_what_is_behind_and_says_so(path: Path) -> None:
-    leave(path)
+    leave_unsynced(path)
     end = GROUPS + word(path, TAIL) - word(path, SEGMENT_HEADS)
     os.truncate(log_of(path), end - 1000)
     with pytest.warns(pellucid.LostCommitsWarning, match=r"the last \d+ commits of its log"):
         assert 0 < prefix_of(path) < 30
     # All that is left of the other is not even a head.
-    leave(path, 5, first=30)
+    leave_unsynced(path, 5, first=30)
     os.truncate(log_of(path), 40_000)
     with pytest.raises(pellucid.DatabaseCorrupt, match=r"not of the size .* move it away"):
         pellucid.open(path)
@@ -506,7 +512,7 @@ def test_damage_at_random_places_leaves_a_prefix_or_is_told(path: Path, tmp_path
     # Another seed shows other damage; this one is for everybody the same.
     seed = 20_261_121
     dice = random.Random(seed)
-    leave(path)
+    leave_unsynced(path)
     data, log = path.read_bytes(), log_of(path).read_bytes()
     end = GROUPS + word(path, TAIL) - word(path, SEGMENT_HEADS)
     arguments = []

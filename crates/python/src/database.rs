@@ -126,8 +126,8 @@ impl Database {
     /// Closing twice does nothing. A running transaction is rolled back. If the disk has no room to
     /// move the log into the file, `DatabaseWarning` says how much is needed: the log then stays
     /// beside the file, and the two belong together. If the file was deleted or replaced while it
-    /// was open, `LostCommitsWarning` says that commits are lost. What still uses it, such as an iterator
-    /// or a buffer, keeps the log beside the file, which has everything nonetheless.
+    /// was open, `LostCommitsWarning` says that commits are lost. What still uses it, such as an
+    /// iterator or a buffer, keeps the log beside the file, which has everything nonetheless.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.core.gate.is_open() {
             return Ok(());

@@ -70,9 +70,10 @@ pub fn watch_steps(path: std::path::PathBuf) -> PyResult<()> {
 /// Issues a warning of the store at the line that called us.
 pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     let class = match warning {
-        Warning::LostCommits { .. } | Warning::LogMissing { .. } | Warning::FileDeleted { .. } => {
-            "LostCommitsWarning"
-        }
+        Warning::LostCommits { .. }
+        | Warning::LogDamaged { .. }
+        | Warning::LogMissing { .. }
+        | Warning::FileDeleted { .. } => "LostCommitsWarning",
         Warning::NetworkFileSystem { .. } | Warning::OtherNamespace { .. } => "NetworkFilesystemWarning",
         _ => "DatabaseWarning",
     };

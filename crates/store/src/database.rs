@@ -444,7 +444,9 @@ impl Database {
                         failed = Some(self.settle_error(error));
                         false
                     });
-                opening.keeps_log.store(!is_settled, Ordering::Relaxed);
+                // The log still says how many commits a power cut took.
+                let is_told = self.engine.lost(false) == 0;
+                opening.keeps_log.store(!is_settled || !is_told, Ordering::Relaxed);
                 is_settled
             }
             Leaving::LastOfMoved => self.read_only.is_none() && self.settle_moved(opening),

@@ -302,7 +302,7 @@ pub enum StoreError {
         /// The log.
         path: String,
     },
-    /// The file in place of the log does not belong to the database.
+    /// The file in place of the log does not belong to the database, or is damaged.
     ForeignLog {
         /// The log.
         path: String,

@@ -48,6 +48,6 @@ pub use txn::transaction_scan::TransactionScan;
 pub use txn::whole::{Large, Whole};
 pub use verify::check::Finding;
 pub use verify::maintenance::Stats;
-pub use wal::{LARGE_SIZE_MIN, MEMORY_MIN, MEMORY_USUAL, rest_soon};
+pub use wal::{LARGE_SIZE_MIN, LogFault, MEMORY_MIN, MEMORY_USUAL, rest_soon};
 pub use warning::Warning;
 pub use watch::{Change, Changes, Happened, LargeValue, Watch, WatchStep, Watched};

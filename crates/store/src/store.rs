@@ -356,10 +356,10 @@ impl Store {
         settled.map(|_| ()).map_err(|error| database.settle_error(error))
     }
 
-    /// Close this handle. The file is closed when its snapshots and transactions, and other handles
-    /// of it in this process, are gone too; the last handle to close has everything written into it
-    /// before. Closing twice does nothing. Returns a warning if something is wrong with how the file
-    /// was left.
+    /// Close this handle. The file is closed when its snapshots and transactions, and other
+    /// handles of it in this process, are gone too; the last handle to close has everything
+    /// written into it before. Closing twice does nothing. Returns a warning if something is
+    /// wrong with how the file was left.
     pub fn close(&self) -> Option<Warning> {
         let link = self.link().ok()?;
         let Custody::Own(handle) = std::mem::replace(&mut *link.database.lock(), Custody::Closed) else {
@@ -401,6 +401,11 @@ impl Store {
     pub fn warnings(&self) -> Result<Vec<Warning>, StoreError> {
         let database = self.database()?;
         let mut warnings = database.warnings.clone();
+        let is_lost = |warning: &Warning| matches!(warning, Warning::LostCommits { .. });
+        if !self.is_read_only() && warnings.iter().any(is_lost) {
+            // A reader leaves the warning to the next writer.
+            database.engine.lost(true);
+        }
         if let Some(warning) = database.old_reader()? {
             warnings.push(warning);
             *database.warned_at() = Some(Instant::now() + WARN_INTERVAL);

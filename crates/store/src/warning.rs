@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::error::Bytes;
+use crate::wal::LogFault;
 
 /// A warning about a database that works nonetheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,15 @@ pub enum Warning {
         path: String,
         /// How many.
         commits: u64,
+    },
+    /// The log is damaged: it is only read, through a mended copy.
+    LogDamaged {
+        /// The file.
+        path: String,
+        /// The log.
+        log: String,
+        /// What is damaged.
+        faults: Vec<LogFault>,
     },
     /// The file was copied or renamed while it was open, or its log was removed: commits may be
     /// missing.
@@ -83,6 +93,19 @@ pub enum Warning {
     },
 }
 
+/// What is damaged in a log.
+pub(crate) fn fmt_damaged(out: &mut impl fmt::Write, log: &str, faults: &[LogFault]) -> fmt::Result {
+    const SHOWN_MAX: usize = 3;
+    write!(out, "'{log}' is damaged, though it had reached the disk: ")?;
+    for (number, fault) in faults.iter().take(SHOWN_MAX).enumerate() {
+        write!(out, "{}{fault}", if number == 0 { "" } else { "; " })?;
+    }
+    match faults.len().saturating_sub(SHOWN_MAX) {
+        0 => Ok(()),
+        more => write!(out, "; and {more} more, which check() names"),
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,6 +125,13 @@ impl fmt::Display for Warning {
                 out,
                 "'{path}' was not closed, and the last {commits} commits of its log are damaged or never reached the disk; it is as it was before them"
             ),
+            Self::LogDamaged { path, log, faults } => {
+                fmt_damaged(out, log, faults)?;
+                write!(
+                    out,
+                    "; '{path}' can be read, and all else is there: save it with backup(\"another path\"), which is a sound database then"
+                )
+            }
             Self::LogMissing { path, version } => write!(
                 out,
                 "'{path}' was copied or renamed while it was open, or its log was taken away: it has everything up to version {version}, and what was committed after that is not there; it is in the '-log' beside the original or under the old name, if there still is one: close this, rename that to '{path}-log', and open it again (close a database before you rename it; use backup to copy an open one)"

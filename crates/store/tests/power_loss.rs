@@ -177,6 +177,8 @@ impl Run {
         );
         assert!(rows == self.states[count], "{told}: not what operation {count} left");
         assert_eq!(store.check().unwrap(), [], "{told}");
+        // The log stays until its caller was told what is lost.
+        store.warnings().unwrap();
         drop(store);
         assert_eq!(scratch.names(), [NAME], "{told}");
         let again = Store::open(&path, &OpenOptions::with_mode(Mode::Write)).unwrap();

@@ -327,8 +327,8 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
-    /// Make the engine's file shorter while others use it. `go_on` is called with the pages that
-    /// the file has and those that it should have. Returns false if `go_on` did.
+    /// Make the engine's file shorter while others use it. `go_on` is called with the pages of the
+    /// file and those that it should have. Returns false if `go_on` did.
     ///
     /// # Errors
     /// `FileBusy` if others have the file locked for longer than `patience`, or when the file
@@ -341,8 +341,7 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
-    /// The mark that the engine's own file carries while a log may have commits which the file
-    /// lacks. 0 if there never is such a log.
+    /// The mark of the file while a log may have commits that it lacks; 0 if none ever has.
     fn mark(&self) -> u64 {
         0
     }
@@ -352,15 +351,18 @@ pub trait Engine: Send + Sync {
         0
     }
 
-    /// Stop the background thread until the next write transaction. Call this before other
-    /// processes may assume that no process has the database open. Returns the thread, if there was
-    /// one, so that it can be given memory to free.
+    /// How many commits a power cut took, until a caller that writes `is_told`.
+    fn lost(&self, _is_told: bool) -> u64 {
+        0
+    }
+
+    /// Stop the background thread until the next write transaction, before other processes may
+    /// assume that none has the database open. Returns the thread: it can be given memory to free.
     fn quiet(&self) -> Option<Reclaimer> {
         None
     }
 
-    /// Sync the file and, with `has_committed`, this process's commits to the disk, while other
-    /// processes go on.
+    /// Sync the file and, with `has_committed`, this process's commits, while others go on.
     ///
     /// # Errors
     /// `SyncFailed` when the disk refuses; the other processes get the error as well.
@@ -368,8 +370,7 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Return some of the commits after a place, in order, and move the place after them. Waits
-    /// for nothing.
+    /// Return some of the commits after a place, in order, and move the place after them.
     ///
     /// # Errors
     /// `Unsupported` when the engine cannot tell its commits apart.
@@ -388,8 +389,7 @@ pub trait Engine: Send + Sync {
     /// Set the limit of the history. For an engine without a file to store it in.
     fn set_keep(&self, _keep: Keep) {}
 
-    /// The oldest read transaction of any process. All is 0 if none sees older pages than the
-    /// newest version has, or if that does not matter.
+    /// The oldest read transaction of any process. All is 0 if none sees older pages.
     ///
     /// # Errors
     /// When the engine cannot read its own books.

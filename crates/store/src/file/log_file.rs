@@ -21,8 +21,10 @@ use crate::sys::os;
 use crate::sys::reclaim::Reclaimer;
 use crate::txn::writer_lock::is_dead;
 use crate::verify::maintenance;
-use crate::wal::{self, LoggedEngine, MEMORY_USUAL, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
-use crate::warning::Warning;
+use crate::wal::{
+    self, LogFault, LoggedEngine, MEMORY_USUAL, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for,
+};
+use crate::warning::{Warning, fmt_damaged};
 
 /// Bytes of WAL records that each of the two segments can hold at most: address space, of which
 /// `wal/budget.rs` says how much is used.
@@ -129,14 +131,15 @@ pub(crate) fn attach(
         };
         (space, Opened { is_alone: manner.is_alone, joins: false, inode })
     };
-    let open_failed = |error| match error {
-        EngineError::ForeignLog(what) if what == OF_ANOTHER => {
-            let what = format!("{what}; {}", whose_it_is(&log_path, manner));
-            StoreError::ForeignLog { path: log_name.clone(), what }
-        }
-        error => StoreError::from_engine(&log_name, error),
+    let looked = if opened.is_alone {
+        read_whole(&*tree, (space, opened), header.identity, manner, path)?
+    } else {
+        (space, opened, None)
     };
-    let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(open_failed)?;
+    let (space, opened, damage) = looked;
+    warnings.extend(damage);
+    let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened)
+        .map_err(|error| refused(error, path, manner))?;
     engine.set_memory(manner.upkeep.memory);
     engine.set_auto_compact(manner.upkeep.compacts);
     drop(joining);
@@ -156,6 +159,51 @@ pub(crate) fn attach(
         warnings.push(Warning::LostCommits { path: name, commits: lost });
     }
     Ok(Box::new(engine))
+}
+
+/// The log as it is or, if it is damaged, what is whole of it, for a caller that reads. The caller
+/// is alone with the log.
+fn read_whole(
+    tree: &dyn Engine,
+    (space, mut opened): (Box<dyn Space>, Opened),
+    identity: [u8; 16],
+    manner: Manner,
+    path: &Path,
+) -> Result<(Box<dyn Space>, Opened, Option<Warning>), StoreError> {
+    let (path, log) = (path.display().to_string(), path_of(path).display().to_string());
+    let mended = wal::mended(tree, space, identity, opened.joins);
+    let (space, faults) = mended.map_err(|error| StoreError::from_engine(&log, error))?;
+    if faults.is_empty() {
+        return Ok((space, opened, None));
+    }
+    if manner.writes {
+        return Err(damaged(&path, &log, &faults));
+    }
+    opened.joins = false;
+    Ok((space, opened, Some(Warning::LogDamaged { path, log, faults })))
+}
+
+/// The error for a log that cannot be opened.
+fn refused(error: EngineError, path: &Path, manner: Manner) -> StoreError {
+    let log_path = path_of(path);
+    let log = log_path.display().to_string();
+    match error {
+        EngineError::ForeignLog(what) if what == OF_ANOTHER => {
+            let what = format!("{what}; {}", whose_it_is(&log_path, manner));
+            StoreError::ForeignLog { path: log, what }
+        }
+        error => StoreError::from_engine(&log, error),
+    }
+}
+
+/// The error for a log that is damaged, so that no process may write to it.
+fn damaged(path: &str, log: &str, faults: &[LogFault]) -> StoreError {
+    let mut what = String::new();
+    let _ = fmt_damaged(&mut what, log, faults);
+    let what = format!(
+        "{what}; nothing was changed, and both files are kept; pellucid.open('{path}', 'r').backup(\"another path\") saves all that is whole"
+    );
+    StoreError::ForeignLog { path: log.to_owned(), what }
 }
 
 /// A log of which this process has become a member.

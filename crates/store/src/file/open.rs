@@ -260,7 +260,8 @@ fn prepare_as_wished(
         let prepared = prepare(opening, state, options, warnings);
         let is_of_room = prepared.as_ref().is_err_and(StoreError::is_of_room);
         if !is_of_room || !reads || !state.is_alone && has_lock_file {
-            return Ok((prepared?, None));
+            let is_damaged = warnings.iter().any(|warning| matches!(warning, Warning::LogDamaged { .. }));
+            return Ok((prepared?, is_damaged.then_some("its log is damaged")));
         }
         if state.is_alone {
             let _ = std::fs::remove_file(opening.lock_path());

@@ -33,6 +33,7 @@ use crate::pack::opening::open_with;
 use crate::txn::snapshot::Snapshot;
 use crate::verify::page_walk::{PageMap, Value, Visitor, walk};
 use crate::verify::pages::{Fault, Meta, PageFile};
+use crate::warning::Warning;
 
 /// The limit of collected findings: beyond it the file is lost anyway.
 pub(crate) const FINDINGS_MAX: usize = 1000;
@@ -441,15 +442,31 @@ pub(crate) fn check(
     database: &Arc<Database>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<Finding>, StoreError> {
-    let mut findings = match &database.opening {
+    let mut findings = log_findings(database);
+    findings.extend(match &database.opening {
         Some(_) => check_file(database, go_on).map(|(findings, _)| findings),
         None => check_entries(&database.snapshot()?, go_on),
-    }?;
+    }?);
     // If something is damaged, comparing indexes with rows makes no sense.
     if findings.is_empty() {
         findings = prove(&database.snapshot()?, go_on)?;
     }
     Ok(findings)
+}
+
+/// What was found damaged in the log when the database was opened.
+fn log_findings(database: &Database) -> Vec<Finding> {
+    let of_log = database.warnings.iter().filter_map(|warning| match warning {
+        Warning::LogDamaged { log, faults, .. } => Some((log, faults)),
+        _ => None,
+    });
+    let findings = of_log.flat_map(|(log, faults)| {
+        faults.iter().map(move |fault| {
+            let place = format!("'{log}', commit {} (byte {})", fault.commit, fault.offset);
+            Finding { place, page: None, row: None, what: fault.what.clone() }
+        })
+    });
+    findings.collect()
 }
 
 /// Check through the engine, which is trusted in this case.

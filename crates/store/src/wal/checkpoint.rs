@@ -21,7 +21,6 @@ use crate::wal::lock::{self, Held};
 use crate::wal::memtable::{Memtable, Said, Saying};
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
-use crate::wal::space::{GONE, Space};
 use crate::wal::state::{Placed, applied_of, newest};
 
 /// About how much memory a checkpoint needs to sort the keys; pages are allocated one by one.
@@ -82,173 +81,6 @@ impl Drop for Applying<'_> {
 pub(crate) fn in_a_while(patience: Duration) -> Instant {
     const FOR_EVER: Duration = Duration::from_secs(1 << 32);
     Instant::now() + patience.min(FOR_EVER)
-}
-
-/// Where the chain of WAL records in a segment ends.
-#[derive(Clone, Copy)]
-pub(super) struct Chain {
-    pub(super) end: u64,
-    pub(super) sequence: u64,
-}
-
-/// Read a segment from its begin to the end of its chain. Calls `take` with each WAL record and its
-/// sequence number; one that it refuses is after the end.
-pub(super) fn read_chain(
-    segments: &Segments,
-    segment: usize,
-    head: SegmentHead,
-    sequence: u64,
-    mut take: impl FnMut(u64, &[u8]) -> bool,
-) -> Result<Chain, EngineError> {
-    let mut chain = Chain { end: head.begin, sequence };
-    let (mut seed, mut bytes) = (head.salt, Vec::new());
-    while let Some(check) =
-        segments.wal_record(segment, head, chain.end, chain.sequence + 1, seed, &mut bytes)?
-    {
-        if !take(chain.sequence + 1, &bytes) {
-            break;
-        }
-        chain.end += bytes.len() as u64;
-        chain.sequence += 1;
-        seed = check;
-    }
-    Ok(chain)
-}
-
-/// The end of a segment's chain. A WAL record whose large values a power cut took is after it, if
-/// `verifies`: they are in another file than the log, so that either may be on the disk first.
-fn end_of_chain(
-    segments: &Segments,
-    segment: usize,
-    head: SegmentHead,
-    sequence: u64,
-    verifies: bool,
-) -> Result<Chain, EngineError> {
-    read_chain(segments, segment, head, sequence, |_, wal_record| {
-        !verifies || segments.has_values_of(wal_record)
-    })
-}
-
-/// The first and the last commit in a log that its data file lacks. Works for the log of any
-/// database.
-///
-/// # Errors
-/// As `Segments::wal_record`.
-pub(crate) fn unapplied(space: Box<dyn Space>) -> Result<Option<(u64, u64)>, EngineError> {
-    let Some(segments) = Segments::of_any(space) else { return Ok(None) };
-    let mut lacked: Option<(u64, u64)> = None;
-    for segment in [0, 1] {
-        let Some(head) = segments.head(segment) else { continue };
-        let Some(first) = segments.first_wal_record(segment, head)? else { continue };
-        let mut end = head.begin;
-        read_chain(&segments, segment, head, first.saturating_sub(1), |sequence, wal_record| {
-            end += wal_record.len() as u64;
-            if end > segments.applied() {
-                let (first, last) = lacked.unwrap_or((sequence, sequence));
-                lacked = Some((first.min(sequence), last.max(sequence)));
-            }
-            true
-        })?;
-    }
-    Ok(lacked)
-}
-
-/// [O1] The end of the log and its segment, found from the tree's `applied` and the chains alone.
-/// `None` if the log holds nothing that the tree lacks.
-fn find_end(
-    segments: &Segments,
-    applied: Applied,
-    verifies: bool,
-) -> Result<Option<(usize, Chain)>, EngineError> {
-    let heads = [0, 1].map(|segment| segments.head(segment));
-    for (first, head) in heads.into_iter().enumerate() {
-        let Some(head) = head.filter(|head| head.begin == applied.position) else { continue };
-        let chain = end_of_chain(segments, first, head, applied.sequence, verifies)?;
-        if chain.end == head.begin {
-            continue;
-        }
-        let other = 1 - first;
-        return Ok(Some(match segments.head(other).filter(|next| next.begin == chain.end) {
-            Some(next) => (other, end_of_chain(segments, other, next, chain.sequence, verifies)?),
-            None => (first, chain),
-        }));
-    }
-    Ok(None)
-}
-
-/// [W6] Set tail and sequence to the end of the chain after a writer died.
-pub(crate) fn recover(segments: &Segments, own: &Held, applied: Applied) -> Result<(), EngineError> {
-    if let Some((segment, chain)) = find_end(segments, applied, false)? {
-        segments.set_active(own, segment);
-        segments.publish(own, chain.end, chain.sequence);
-        return Ok(());
-    }
-    let active = segments.active();
-    match segments.head(active) {
-        Some(head) if head.begin > applied.position => {
-            let what = "the log does not continue what the tree has";
-            return Err(EngineError::Damaged { what, code: 0 });
-        }
-        Some(head) if head.begin == applied.position => {}
-        // The tree lacks commits, so the writer did not die while it wrote this head.
-        None if segments.tail() > applied.position => {
-            return Err(EngineError::Damaged { what: "the log's active segment has no head", code: 0 });
-        }
-        // The segment ends before the position that a bulk commit applied, or the writer died
-        // between two stores of the head. An active segment is only begun anew when the tree has
-        // everything.
-        Some(_) | None => segments.begin_segment(own, active, applied.position),
-    }
-    segments.publish(own, applied.position, applied.sequence);
-    Ok(())
-}
-
-/// [O1] Find out what the log holds beyond the tree, and set its head accordingly. No other member
-/// has the log. If this process dies here, the next one repeats the work with the same result.
-pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
-    let end = find_end(segments, applied, true)?;
-    let begins = || [0, 1].into_iter().filter_map(|segment| segments.head(segment)).map(|head| head.begin);
-    // If the head of a segment is damaged, only the WAL records in that segment are lost: the tree
-    // still has the state at which the segment began.
-    if end.is_none()
-        && begins().any(|begin| begin > applied.position)
-        && !begins().any(|begin| begin == applied.position)
-        && ![0, 1].into_iter().any(|segment| segments.is_head_damaged(segment))
-    {
-        let what = "it continues a later state of the database: the file beside it is an older copy; move the log away to use that as it is";
-        return Err(EngineError::ForeignLog(what));
-    }
-    // The last holders of the writer lock and the tree lock are dead. `GONE` keeps any process from
-    // taking the writer lock as free before all of this is done.
-    let alone = Held::alone();
-    segments.set_writer(GONE);
-    reached(Step::ReplayBegins);
-    segments.set_tree_writer(0);
-    // Do not use the head's value, which may be damaged: if it were too large, nothing would be
-    // synced or applied any more.
-    segments.begin_counting(applied.position);
-    segments.renew_format();
-    segments.forget_reserve(&alone, end.map_or(applied.position, |(_, chain)| chain.end));
-    if let Some((segment, chain)) = end {
-        segments.set_found(&alone, true);
-        segments.set_active(&alone, segment);
-        segments.publish(&alone, chain.end, chain.sequence);
-    } else {
-        // Publish first: a process that finds a segment without a head then knows that the tree has
-        // everything.
-        segments.publish(&alone, applied.position, applied.sequence);
-        segments.set_active(&alone, 0);
-        segments.set_found(&alone, false);
-        // If a power cut took the WAL records between tree and segments, a segment may begin at the
-        // very position where the same commits, made again, will end. Its old content must not come
-        // back, not even after another power cut.
-        segments.forget_segment(&alone, 1);
-        segments.begin_segment(&alone, 0, applied.position);
-        segments.space().sync().map_err(EngineError::of_system)?;
-    }
-    reached(Step::ReplayEnds);
-    segments.set_writer(0);
-    Ok(())
 }
 
 impl Shared {
@@ -394,6 +226,7 @@ impl Shared {
         let applied = Applied { position: end, sequence, version: txn.version() };
         let (key, value) = applied.entry();
         txn.put(Tree::Meta, &key, &[&value])?;
+        self.segments.sync_head();
         reached(Step::CheckpointCommits);
         txn.commit()?;
         reached(Step::CheckpointCommitted);
@@ -587,8 +420,9 @@ mod tests {
     use crate::engine::{Contents, Engine, OldestReader, ReadTxn, Usage};
     use crate::wal::death;
     use crate::wal::engine::{LoggedEngine, settle_tree};
-    use crate::wal::space::MemorySpace;
+    use crate::wal::space::{GONE, MemorySpace};
     use crate::wal::state::State;
+    use crate::wal::takeover::{recover, take_over};
 
     fn put(engine: &LoggedEngine, number: u8) {
         let mut txn = engine.begin_write().unwrap();

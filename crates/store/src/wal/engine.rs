@@ -16,7 +16,6 @@ use crate::sys::memory;
 use crate::sys::reclaim::Reclaimer;
 use crate::sys::steps::{Step, reached};
 use crate::wal::budget::size_at_rest;
-use crate::wal::checkpoint;
 use crate::wal::checkpointer::Checkpointer;
 use crate::wal::history;
 use crate::wal::lock::{self, Held, Taken};
@@ -27,6 +26,7 @@ use crate::wal::segments::{FORMAT, Foreign, Segments, words_for};
 use crate::wal::space::{MemorySpace, Space};
 use crate::wal::state::{State, newest};
 use crate::wal::sync::{Extent, SyncError, Unsynced};
+use crate::wal::takeover;
 use crate::wal::write::LoggedWrite;
 use crate::wal::write_batch::WriteBatch;
 
@@ -81,7 +81,7 @@ pub(crate) struct Opened {
 /// What opening a log has found.
 #[derive(Clone, Copy)]
 pub(crate) struct Met {
-    /// How many WAL records the head counts that are not there.
+    /// How many acknowledged WAL records were lost, and no writer was told so yet.
     pub(crate) lost: u64,
     /// The last WAL record that the tree has.
     pub(crate) applied: u64,
@@ -101,11 +101,9 @@ impl LoggedEngine {
             settle_tree(&*tree, &segments)?;
         }
         let (_, applied) = newest(&*tree)?;
-        let mut lost = 0;
         match segments.identify(opened.is_alone) {
             Ok(()) if opened.is_alone => {
-                let counted = segments.sequence();
-                checkpoint::take_over(&segments, applied)?;
+                takeover::take_over(&segments, applied)?;
                 if opened.joins && segments.is_newborn() {
                     // `settle_tree` has synced the file itself.
                     segments.space().sync_names().map_err(|error| {
@@ -114,7 +112,6 @@ impl LoggedEngine {
                     })?;
                     segments.set_newborn(0);
                 }
-                lost = counted.saturating_sub(segments.sequence());
             }
             Ok(()) => {}
             Err(Foreign::Empty) if opened.is_alone => {
@@ -155,7 +152,7 @@ impl LoggedEngine {
             ahead: Mutex::default(),
             retired: Mutex::default(),
         });
-        let met = Met { lost, applied: applied.sequence };
+        let met = Met { lost: shared.segments.lost(), applied: applied.sequence };
         Ok((Self { checkpointer: Mutex::new(None), has_checkpointer: AtomicBool::new(false), shared }, met))
     }
 
@@ -495,7 +492,7 @@ impl Shared {
         drop(txn);
         let (_, applied) = newest(&*self.tree)?;
         self.tell_applied(applied)?;
-        checkpoint::recover(&self.segments, held, applied)?;
+        takeover::recover(&self.segments, held, applied)?;
         reached(Step::Recovered);
         Ok(true)
     }
@@ -620,6 +617,13 @@ impl Engine for LoggedEngine {
 
     fn pending(&self) -> u64 {
         self.shared.pending()
+    }
+
+    fn lost(&self, is_told: bool) -> u64 {
+        if is_told {
+            self.shared.segments.forget_lost();
+        }
+        self.shared.segments.lost()
     }
 
     fn quiet(&self) -> Option<Reclaimer> {

@@ -8,12 +8,13 @@
 //! it.
 
 use crate::engine::{Change, EngineError, Tree, WriteTxn};
-use crate::wal::checkpoint::{read_chain, write_counts, write_memtable};
+use crate::wal::checkpoint::{write_counts, write_memtable};
 use crate::wal::engine::Shared;
 use crate::wal::extents::settle_reserve;
 use crate::wal::memtable::Memtable;
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
+use crate::wal::takeover::read_chain;
 
 /// A segment, its head, and the position where the next one begins.
 pub(super) type Sealed = (usize, SegmentHead, u64);

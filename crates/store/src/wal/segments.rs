@@ -22,6 +22,8 @@
 //! word 4       the PID namespace of the log's creator
 //! word 5       newborn: the data file's inode until the new file has been synced, then 0
 //! word 6       u32 size of a segment, u32 low half of its hash
+//! word 7       lost: how many acknowledged WAL records were lost, until a writer was told
+//! word 33      1: no tree is ahead of what the disk has of the head, see `sync_head`
 //! word 512     segment 0: begin, salt, check; 520  segment 1; 524 on: see `budget.rs`
 //! word 1,024   u32 PID and u32 number of its PID namespace, of the members 0 to 4,095
 //! word 5,120   WAL records, in pieces of 64 KiB that belong to segment 0 and 1 in turn
@@ -61,6 +63,7 @@ const FORMAT_OLD: u64 = 1;
 const TOKEN: usize = 3;
 const NEWBORN: usize = 5;
 const SEGMENT_SIZE: usize = 6;
+pub(super) const LOST: usize = 7;
 const SEQUENCE: usize = 8;
 pub(super) const TAIL: usize = 16;
 const ACTIVE: usize = 17;
@@ -69,6 +72,7 @@ pub(crate) const PUNCHED: usize = 19;
 pub(super) const WRITER: usize = 24;
 const WANTED: usize = 25;
 const APPLIED: usize = 32;
+pub(super) const ORDERED: usize = 33;
 pub(super) const SYNCED: usize = 40;
 pub(super) const FAILED: usize = 41;
 pub(super) const SYNCER: usize = 42;
@@ -244,6 +248,8 @@ impl Segments {
         self.set_newborn(newborn);
         self.store(ACTIVE, 0);
         self.store(FOUND, 0);
+        self.store(LOST, 0);
+        self.store(ORDERED, 1);
         self.store(APPLIED, position);
         self.store(SYNCED, position);
         self.store(FAILED, 0);
@@ -646,6 +652,10 @@ impl Segments {
 
     pub(crate) fn space(&self) -> &dyn Space {
         &*self.space
+    }
+
+    pub(crate) fn into_space(self) -> Box<dyn Space> {
+        self.space
     }
 
     fn head_at(segment: usize) -> usize {

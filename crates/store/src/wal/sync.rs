@@ -216,6 +216,21 @@ impl Segments {
         Ok(())
     }
 
+    /// Sync the head, before a commit of the tree that has everything up to the tail. So a log that
+    /// ends before its tree is one of another time, and not what a power cut has left. If it fails,
+    /// that is noted, and the tree can be committed all the same.
+    pub(crate) fn sync_head(&self) {
+        const WORDS: usize = 1024;
+        if self.has_failed() {
+            return;
+        }
+        // The name as well, or an earlier log could be there under it.
+        let synced = self.space().sync_names().and_then(|()| self.space().sync_words(0..WORDS));
+        if let Err(error) = synced {
+            self.note_failure(Unsynced::Log, &error);
+        }
+    }
+
     /// Note a failed sync: what is on the disk is no longer known.
     fn fail(&self, error: std::io::Error) -> SyncError {
         self.note_failure(Unsynced::Log, &error);

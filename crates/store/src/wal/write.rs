@@ -46,7 +46,7 @@ pub(crate) struct LoggedWrite {
 }
 
 /// How many positions a bulk commit takes, so that it has one of its own.
-const BULK_SIZE: u64 = 8;
+pub(crate) const BULK_SIZE: u64 = 8;
 /// A larger WAL record takes so long that the GIL is released for its commit.
 const AT_ONCE_SIZE_MAX: usize = 64 << 10;
 
@@ -213,6 +213,7 @@ impl LoggedWrite {
         if txn.adds_rows() {
             segments.check_room_of_bulk(txn.file_size()?).map_err(EngineError::of_system)?;
         }
+        segments.sync_head();
         txn.commit_as(applied)?;
         segments.begin_segment(&self.lock, segments.active(), applied.position);
         segments.set_applied(applied.position);
