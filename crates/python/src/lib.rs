@@ -68,10 +68,10 @@ compile_error!(
 // does not need it.
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    static PREPARED: PyOnceLock<()> = PyOnceLock::new();
     let py = module.py();
     // Before any class is made, since classes are made once in a process.
     hot::gil::check_interpreter(py)?;
-    static PREPARED: PyOnceLock<()> = PyOnceLock::new();
     PREPARED.get_or_try_init(py, || prepare(py))?;
     for function in [
         wrap_pyfunction!(values::bytes::dumps, module)?,

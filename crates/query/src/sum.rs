@@ -356,7 +356,7 @@ mod tests {
                 (0..random(&mut state) % 128).map(|_| random(&mut state).to_le_bytes()[0]).collect();
             let sign = if random(&mut state) & 1 == 0 { Sign::Plus } else { Sign::Minus };
             let large = BigInt::from_bytes_le(sign, &size);
-            let expected = exact(float) + (BigInt::from(int) + &large << 1074);
+            let expected = exact(float) + ((BigInt::from(int) + &large) << 1074);
             assert!(is_nearest(sum.float_with(sign == Sign::Minus, &size).unwrap(), &expected));
         }
         let mut sum = Sum::default();

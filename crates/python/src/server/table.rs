@@ -148,7 +148,7 @@ impl ServerTable {
         gate: &ServerGate,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let row = Self::row(slf, &fetched, gate);
+        let row = Self::row(slf, fetched, gate);
         match &slf.get().class {
             None => handle_of_row(py, row),
             Some(class) => class.instance(py, &row),

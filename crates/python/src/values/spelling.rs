@@ -38,6 +38,7 @@ impl Row {
     pub fn key_object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // Copied: making an object may start the collector, whose finalizers may change the row.
         let spelling = self.aside.with(py, |aside| aside.as_ref().map(|aside| aside.spelling.clone()));
-        keys::object_of(py, &self.key().to_vec(), &spelling.unwrap_or_default())
+        let key = self.key().to_vec();
+        keys::object_of(py, &key, &spelling.unwrap_or_default())
     }
 }

@@ -161,6 +161,9 @@ pub(crate) fn attach(
     Ok(Box::new(engine))
 }
 
+/// A log, how it was opened, and a warning of what is damaged in it.
+type ReadLog = (Box<dyn Space>, Opened, Option<Warning>);
+
 /// The log as it is or, if it is damaged, what is whole of it, for a caller that reads. The caller
 /// is alone with the log.
 fn read_whole(
@@ -169,7 +172,7 @@ fn read_whole(
     identity: [u8; 16],
     manner: Manner,
     path: &Path,
-) -> Result<(Box<dyn Space>, Opened, Option<Warning>), StoreError> {
+) -> Result<ReadLog, StoreError> {
     let (path, log) = (path.display().to_string(), path_of(path).display().to_string());
     let mended = wal::mended(tree, space, identity, opened.joins);
     let (space, faults) = mended.map_err(|error| StoreError::from_engine(&log, error))?;

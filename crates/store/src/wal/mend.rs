@@ -5,7 +5,7 @@
 //! only what is damaged is left out: a large value, or those changes of a commit whose own checks
 //! do not hold. The chain of checks is made anew from there on.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -318,7 +318,7 @@ impl Mender<'_> {
             what.push_str(", and the name of a table or a field, or a count, may be another one");
         }
         if more > 0 {
-            what.push_str(&format!(", and so are the {more} commits after it"));
+            let _ = write!(what, ", and so are the {more} commits after it");
         }
         ((kept, kept_count), what)
     }

@@ -17,6 +17,7 @@ const FEW: usize = 12;
 
 /// What an encoding keeps of objects beyond what the format holds.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own, and most go together")]
 pub struct Manner {
     /// Whether an instance of a class with fields is pickled, instead of stored as a dict.
     pub is_exact: bool,
