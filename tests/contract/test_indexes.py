@@ -734,5 +734,5 @@ def test_an_index_refuses_what_is_no_value(db: Database) -> None:
             ask(np.datetime64(1, "ns"))
         with pytest.raises(TypeError, match=r"lower\(\)\.year is the method"):
             ask(F.name.lower().year)
-        with pytest.raises(TypeError, match=r"F.age is an expression"):
+        with pytest.raises(TypeError, match=r"F\.age is an expression|not the expression \(age\)"):
             ask(F.age)
