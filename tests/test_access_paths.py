@@ -422,7 +422,8 @@ def test_an_order_that_leaves_one_value_leaves_no_complex_number(db: Any) -> Non
         [F.x == 1, F.y.isin([2, 3])],
     ]
     scanned = [list(table.where(*one).keys()) for one in conditions]
-    assert [len(keys) for keys in scanned] == [1, 1, 1, 2, 1, 2]
+    # Only `between` with equal bounds finds what equals both and has no order.
+    assert [len(keys) for keys in scanned] == [2, 1, 1, 2, 1, 2]
     for parts in [(F.x,), (F.x, F.y), (F.y, F.x)]:
         table.create_index("i", parts)
         for one, keys in zip(conditions, scanned, strict=True):

@@ -96,8 +96,8 @@ impl Drop for Loan<'_> {
     }
 }
 
-/// While it lives, the store is not held. A panic of the work ends it as well: otherwise single rows
-/// would take the slow path from then on.
+/// While it lives, the store is not held. A panic of the work ends it as well: otherwise single
+/// rows would take the slow path from then on.
 struct HoldBan<'a>(&'a GilValue<u32>);
 
 impl<'a> HoldBan<'a> {

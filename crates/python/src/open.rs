@@ -58,8 +58,8 @@ pub fn rest_soon(on: bool) {
     pellucid_store::rest_soon(on);
 }
 
-/// Count the steps of the write path in a file that the crash campaign shares with this process, and
-/// die or stop at the one that is chosen there. Only in a build for the campaign.
+/// Count the steps of the write path in a file that the crash campaign shares with this process,
+/// and die or stop at the one that is chosen there. Only in a build for the campaign.
 #[cfg(feature = "failpoints")]
 #[pyfunction]
 #[pyo3(name = "_watch_steps")]

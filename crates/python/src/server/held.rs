@@ -69,8 +69,9 @@ fn spread(id: u64) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::indexing_slicing, reason = "a test that panics has failed")]
 mod tests {
+    #![allow(clippy::indexing_slicing, reason = "a test that panics has failed")]
+
     use super::*;
 
     /// How many nodes lie between the first one and the place of an id.

@@ -46,7 +46,8 @@ pub struct Table {
     pub indexes: Seen,
 }
 
-/// A snapshot that its tables share, until it is closed: a table that is kept longer keeps no pages.
+/// A snapshot that its tables share, until it is closed: a table that is kept longer keeps no
+/// pages.
 pub struct SharedSnapshot(GilCell<Option<Snapshot>>);
 
 impl Shared for SharedSnapshot {}

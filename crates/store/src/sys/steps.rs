@@ -1,7 +1,7 @@
 //! Named steps of the write path, for the crash campaign.
 //!
-//! In a build with the feature `failpoints`, a process can be told to die or to stop where it takes a
-//! step, and counts the steps that it takes in memory that outlives it. In other builds a step is
+//! In a build with the feature `failpoints`, a process can be told to die or to stop where it takes
+//! a step, and counts the steps that it takes in memory that outlives it. In other builds a step is
 //! nothing, and neither the table of counts nor the way to it exists.
 
 /// Declare the steps and their names, which are written as the campaign writes them.
@@ -75,9 +75,9 @@ mod chosen {
 
     use super::{STEP_NAMES, Step};
 
-    /// Words of the page: the number of the chosen step plus one; how many times it is taken until it
-    /// matters; 1 if the thread is to stop there, while the others go on; 1 as soon as it does. From
-    /// `COUNTS` on, how often each step was taken.
+    /// Words of the page: the number of the chosen step plus one; how many times it is taken until
+    /// it matters; 1 if the thread is to stop there, while the others go on; 1 as soon as it does.
+    /// From `COUNTS` on, how often each step was taken.
     const CHOSEN: usize = 0;
     const LEFT: usize = 1;
     const STOPS: usize = 2;

@@ -441,6 +441,10 @@ impl<'py> Encoding<'_, 'py> {
     unsafe fn keyed(&mut self, dict: Object, count: usize, depth: u32) -> Outcome {
         // SAFETY: an exact dict; no code runs before all items are held.
         let keys = unsafe { self.keys_of(dict, count) };
+        if keys.len() != count {
+            // The code of a value before has changed the dict, whose items are fewer or more now.
+            return Err(EncodeError::CountMismatch { announced: count as u32, pushed: keys.len() }.into());
+        }
         if self.manner.is_exact || keys.iter().all(equal::is_plain) {
             // SAFETY: as promised by the caller.
             return unsafe { self.keyed_as_is(dict, &keys, depth) };
