@@ -297,34 +297,3 @@ fn a_scan_that_may_be_over_soon_is_probed_although_another_path_is_expected_to_b
     assert!(matches!(paths[0], AccessPath::IndexRange(_)), "{paths:?}");
     assert!(late.read < ROWS / 5, "{}", late.read);
 }
-
-#[test]
-fn three_sections_are_intersected_where_two_have_too_many_keys_in_common() {
-    const ROW_COUNT: u64 = 1_000_000_000;
-    let names = ["a", "b", "c"];
-    let conditions = names.map(|name| parse(&format!("{name} == 1")).unwrap());
-    let indexes = names.map(|name| Candidate {
-        name: name.into(),
-        parts: vec![(parse(name).unwrap(), false)],
-        condition: None,
-        entries: ROW_COUNT,
-        is_unique: false,
-    });
-    // Two have twice as many keys in common as may be kept, and three a small part of that.
-    let entries = (2 * KEY_COUNT_MAX as u64 * ROW_COUNT).isqrt();
-    let question = Question {
-        conditions: &conditions,
-        order: &[],
-        is_cut_by_key: false,
-        wanted: u64::MAX,
-        reads: None,
-        knows_none: true,
-        row_count: ROW_COUNT,
-        scan_count: ROW_COUNT,
-        thread_count: 1,
-    };
-    let paths = access_paths(&question, &indexes, &mut Entries(entries));
-    let has_three =
-        |path: &AccessPath| matches!(path, AccessPath::Intersection(sections) if sections.len() == 3);
-    assert!(paths.iter().any(|path| has_three(&path.access)));
-}

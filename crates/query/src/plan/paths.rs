@@ -117,12 +117,11 @@ impl Planner<'_, '_> {
             }
             taken.push(section.clone());
             if taken.len() > 1 {
-                // Two that have too many keys may have few with a third one.
-                match self.by_keys(AccessPath::Intersection(taken.clone()), &settled) {
-                    Some(choice) if best.as_ref().is_some_and(|best| best.cost <= choice.cost) => break,
-                    Some(choice) => best = Some(choice),
-                    None => {}
+                let choice = self.by_keys(AccessPath::Intersection(taken.clone()), &settled)?;
+                if best.as_ref().is_some_and(|best| best.cost <= choice.cost) {
+                    break;
                 }
+                best = Some(choice);
             }
             if taken.len() == COUNT_MAX {
                 break;
