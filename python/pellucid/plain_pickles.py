@@ -1,4 +1,4 @@
-"""This module loads pickles of plain values that another program wrote, and that nobody has to trust.
+"""This module loads pickles of plain values that another program wrote, without trusting them.
 
 Such a pickle names a few classes and functions. In place of each it gets a stand-in, which makes the same
 value and checks its arguments: the originals also take arguments with which they fill memory or never end.

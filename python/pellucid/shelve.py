@@ -169,7 +169,7 @@ class Shelf(MutableMapping):  # type: ignore[type-arg]
             close()
 
     def _close_for_good(self) -> None:
-        """Close a shelf that nobody can close again, and raise what says that a value is lost."""
+        """Close a shelf that no caller can close again; raise the error of a value that is lost."""
         try:
             self.close()
         except Exception:

@@ -5,27 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pellucid
 import processes
 import pytest
+from undone import Undo, undone
 
 Database = pellucid.Database
-
-
-class Undo(Exception):
-    """Leaves a transaction so that it is dropped."""
-
-
-@contextlib.contextmanager
-def undone(db: Database) -> Iterator[None]:
-    """A transaction that is dropped."""
-    with contextlib.suppress(Undo), db.transaction():
-        yield
-        raise Undo
 
 
 def elsewhere(work: Callable[[], Any]) -> Any:

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 import pellucid
 import pytest
+from undone import Undo, undone
 
 Database = pellucid.Database
-
-
-class Undo(Exception):
-    """Leaves a transaction so that it is dropped."""
-
-
-@contextlib.contextmanager
-def undone(db: Database) -> Iterator[None]:
-    """A transaction that is dropped."""
-    with contextlib.suppress(Undo), db.transaction():
-        yield
-        raise Undo
 
 
 def test_all_writes_of_a_transaction_become_lasting_together(db: Database) -> None:

@@ -38,7 +38,7 @@ def opened(kind: str, path: Path, mapping: Bytes) -> shelve.Shelf:
 
 
 def run(script: str, path: Path) -> str:
-    """Run a script with a shelf that nobody closes, and return its stderr."""
+    """Run a script that never closes its shelf, and return its stderr."""
     done = subprocess.run(
         [sys.executable, "-c", OPENED + script, str(path)], capture_output=True, text=True, check=True
     )

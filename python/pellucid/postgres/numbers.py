@@ -32,7 +32,7 @@ class Block:
         return self._process != os.getpid()
 
     def taken(self, count: int) -> tuple[list[int], int]:
-        """Take up to `count` numbers; return them, and the number behind all that the client has had."""
+        """Take up to `count` numbers; return them, and the end of the range that the client has reserved."""
         with self._lock:
             numbers = list(range(self.next, min(self.stop, self.next + count)))
             self.next += len(numbers)

@@ -2,7 +2,7 @@
 //!
 //! The chains alone tell where the log ends. What the head says was synced tells what that means: a
 //! WAL record that does not check after that position never reached the disk, and is dropped. One
-//! before it was there, so it is damaged, and nobody writes to the log any more (`mend.rs`).
+//! before it was there, so it is damaged, and no process writes to the log any more (`mend.rs`).
 
 use crate::catalog::Applied;
 use crate::engine::EngineError;
@@ -252,7 +252,7 @@ pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), Eng
         segments.set_found(&alone, true);
         segments.set_active(&alone, segment);
         segments.publish(&alone, chain.end, chain.sequence);
-        // Whoever comes next, perhaps after damage, has to know what was on the disk.
+        // The next opener has to know what was on the disk, in case that is damaged meanwhile.
         segments.store(SYNCED, known.min(chain.end).max(applied.position));
     } else {
         // Publish first: a process that finds a segment without a head then knows that the tree has
