@@ -209,15 +209,14 @@ def unequal(one: Asked, value: Any) -> Asked:
 
 
 def between(one: Asked, least: Any, greatest: Any) -> Asked:
-    holds = compares(lambda a: bool(least <= a <= greatest))
-    sets = (set, frozenset)
+    at_least, at_most = compares(lambda a: least <= a), compares(lambda a: a <= greatest)
+
+    def holds(a: Any) -> bool:
+        # What has no order may still equal a bound.
+        return (at_least(a) or equals(a, least)) and (at_most(a) or equals(a, greatest))
+
     return Asked(
-        one.expression.between(least, greatest),
-        lambda row: [
-            any(holds(a) for a in one.values(row))
-            and not isinstance(least, sets)
-            and not isinstance(greatest, sets)
-        ],
+        one.expression.between(least, greatest), lambda row: [any(holds(a) for a in one.values(row))]
     )
 
 
