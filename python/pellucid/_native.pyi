@@ -73,7 +73,7 @@ __all__ = [
     "validate",
     "view",
 ]
-__all__ += ["_compress_all", "_limit_log", "_limit_sorts", "_rest_soon"]
+__all__ += ["_compress_all", "_imported", "_limit_log", "_limit_sorts", "_rest_soon"]
 __all__ += ["BytesMap", "ObjectMap"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerGate", "ServerIndexCodes", "ServerIndexes"]  # noqa: F405
 __all__ += ["ServerRows", "ServerTable", "server_index_definition", "server_index_error", "server_query"]  # noqa: F405
