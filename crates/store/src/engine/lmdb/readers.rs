@@ -1,16 +1,86 @@
-//! What the lock file says of the read transactions of all processes.
+//! The read transactions of this process, and what the lock file says of those of all processes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_uint;
+use std::ptr;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use pellucid_lmdb_sys as ffi;
 
-use crate::engine::lmdb::{Environment, READERS_MAX};
+use crate::engine::lmdb::{Environment, Heads, IdleReader, READERS_MAX, check};
 use crate::engine::{EngineError, OldestReader};
 use crate::sys::os;
 
 impl Environment {
+    /// A read transaction of the newest version, and the heads of that version if they are at hand.
+    pub(crate) fn take_reader(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>), EngineError> {
+        self.check_usable()?;
+        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(IdleReader(txn, heads)) = idle {
+            // SAFETY: the transaction was reset before it came into the pool, and is ours alone
+            // now.
+            let code = unsafe { ffi::mdb_txn_renew(txn) };
+            if code == 0 {
+                // SAFETY: the transaction is live.
+                let version = unsafe { ffi::mdb_txn_id(txn) as u64 };
+                // SAFETY: as above.
+                unsafe { ffi::pellucid_note_begun(txn, os::ticks()) };
+                return Ok((txn, heads.filter(|heads| heads.version == version)));
+            }
+            // SAFETY: a transaction that could not be renewed may only be aborted.
+            unsafe { ffi::mdb_txn_abort(txn) };
+            return Err(self.begin_error(code));
+        }
+        Ok((self.begin_reader()?, None))
+    }
+
+    fn begin_reader(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+        let mut is_second_try = false;
+        loop {
+            let mut txn = ptr::null_mut();
+            // SAFETY: the environment is open and `txn` is ours to fill.
+            let code =
+                unsafe { ffi::mdb_txn_begin(self.raw, ptr::null_mut(), ffi::MDB_RDONLY, &raw mut txn) };
+            if code == ffi::MDB_READERS_FULL && !is_second_try {
+                is_second_try = true;
+                self.free_dead_readers()?;
+                continue;
+            }
+            if code != 0 {
+                return Err(self.begin_error(code));
+            }
+            // SAFETY: the transaction is live.
+            unsafe { ffi::pellucid_note_begun(txn, os::ticks()) };
+            return Ok(txn);
+        }
+    }
+
+    /// Free the reader places of dead processes: until then, the pages of their snapshots are kept.
+    pub(crate) fn free_dead_readers(&self) -> Result<(), EngineError> {
+        // SAFETY: the environment is open; the count of dead readers is not asked for.
+        check(unsafe { ffi::mdb_reader_check(self.raw, ptr::null_mut()) })
+    }
+
+    /// Return a read transaction that has no user any more, with the heads of its version.
+    pub(crate) fn give_reader(&self, txn: *mut ffi::MDB_txn, heads: Option<Arc<Heads>>) {
+        const IDLE_MAX: usize = 64;
+        if !self.is_ours() {
+            // The reader place belongs to the parent, which still uses it: leak our copy.
+            return;
+        }
+        // SAFETY: the caller had the transaction alone and gives it away.
+        unsafe { ffi::mdb_txn_reset(txn) };
+        let mut idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(IdleReader(txn, heads));
+        } else {
+            drop(idle);
+            // SAFETY: as above; aborting gives its reader place back.
+            unsafe { ffi::mdb_txn_abort(txn) };
+        }
+    }
+
     /// The versions that read transactions of all processes have, in ascending order. 0 is one of
     /// them if there may be more.
     pub(super) fn reader_versions(&self) -> Vec<u64> {
