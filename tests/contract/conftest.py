@@ -51,7 +51,7 @@ def db(
 def distribute_all(patch: pytest.MonkeyPatch) -> None:
     """Make each table that a test creates a distributed one."""
     from pellucid.postgres.database import Database
-    from pellucid.postgres.statements import Layout, Making
+    from pellucid.postgres.schema.layout import Layout, Making
 
     create = Database._create_table
 

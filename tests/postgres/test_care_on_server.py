@@ -7,7 +7,7 @@ from typing import Any
 import pellucid
 import pytest
 from pellucid import F
-from pellucid.postgres import keys
+from pellucid.postgres.table import keys
 
 
 class Unknown:

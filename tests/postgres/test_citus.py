@@ -162,7 +162,7 @@ def test_append_within_a_transaction_that_creates_the_table(cluster: Any) -> Non
 
 
 def test_a_scan_pages_by_key(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pellucid.postgres import scan
+    from pellucid.postgres.query import scan
 
     monkeypatch.setattr(scan, "FIRST_COUNT", 7)
     monkeypatch.setattr(scan, "PAGE_COUNT_MAX", 7)

@@ -8,7 +8,7 @@ from typing import Any
 import pellucid
 import pytest
 from pellucid import _native
-from pellucid.postgres import keys
+from pellucid.postgres.table import keys
 
 
 class Server:

@@ -10,7 +10,8 @@ import pellucid
 import pytest
 from pellucid import F
 from pellucid.errors import Busy, TransactionError
-from pellucid.postgres import deferring, transactions
+from pellucid.postgres import transaction
+from pellucid.postgres.table import write_behind
 
 MANY = 300
 
@@ -36,13 +37,13 @@ def others(url: str, db: Any) -> Iterator[Any]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The statements that transactions have run."""
     statements: list[bytes] = []
-    rows = transactions.Running.rows
+    rows = transaction.Running.rows
 
     def noted(self: Any, statement: bytes, parameters: Any = ()) -> Any:
         statements.append(statement)
         return rows(self, statement, parameters)
 
-    monkeypatch.setattr(transactions.Running, "rows", noted)
+    monkeypatch.setattr(transaction.Running, "rows", noted)
     return statements
 
 
@@ -66,7 +67,7 @@ def test_many_changes_are_one_statement(db: Any, sent: list[bytes]) -> None:
 def test_a_full_backlog_is_sent_before_the_end(
     db: Any, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deferring, "COUNT_MAX", 100)
+    monkeypatch.setattr(write_behind, "COUNT_MAX", 100)
     table = db.table("t")
     with db.transaction():
         for record in table.values():
@@ -74,7 +75,7 @@ def test_a_full_backlog_is_sent_before_the_end(
         assert len([one for one in sent if one.startswith(b"UPDATE")]) == MANY // 100
         table[0].list.append(4)
         sent.clear()
-        monkeypatch.setattr(deferring, "SIZE_MAX", 2000)
+        monkeypatch.setattr(write_behind, "SIZE_MAX", 2000)
         table[1].list.extend(["x" * 1000, "y" * 1000])
         assert any(one.startswith(b"UPDATE") for one in sent)
     assert table.sum("n") == -MANY

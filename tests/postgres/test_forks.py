@@ -20,9 +20,10 @@ import pellucid
 import processes
 import pytest
 import servers
-from pellucid.postgres.connections import Connections, is_readable
-from pellucid.postgres.scan import Pages
-from pellucid.postgres.table import Table
+from pellucid.postgres.pool import Connections
+from pellucid.postgres.query.scan import Pages
+from pellucid.postgres.session import is_readable
+from pellucid.postgres.table.table import Table
 from pellucid.postgres.url import parse
 
 COUNT = 5000

@@ -15,7 +15,7 @@ from typing import Any
 import pellucid
 import pytest
 from pellucid import F
-from pellucid.postgres.reading import Reading
+from pellucid.postgres.query.reader import Reading
 
 # What JSON has no value for, and how it is written.
 ODD = [
@@ -114,7 +114,7 @@ def test_keys_and_values_that_are_no_dicts(db: Any) -> None:
 
 
 def test_json_too_large_is_left_out(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pellucid.postgres.table import Table
+    from pellucid.postgres.table.table import Table
 
     table = db.table("t", queryable=True)
     table[1] = {"n": 1}

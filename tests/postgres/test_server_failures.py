@@ -17,7 +17,7 @@ import pellucid
 import pytest
 import servers
 from pellucid.errors import Busy, CommitUnknown, DatabaseError, DiskFull
-from pellucid.postgres import transactions
+from pellucid.postgres import transaction
 
 STOPS = 3
 WRITERS = 4
@@ -267,14 +267,14 @@ def test_a_number_that_a_crashed_server_gave_again_is_not_taken_for_a_commit(
             number = other.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
         with db._connections.lent() as session:
             run = session.server_run
-        transactions.find_out(number, run, RuntimeError("lost"), db)
+        transaction.find_out(number, run, RuntimeError("lost"), db)
         crash()
         wait_until_it_answers(server)
         with pytest.raises(CommitUnknown, match="given the number again"):
-            transactions.find_out(number, run, RuntimeError("lost"), db)
+            transaction.find_out(number, run, RuntimeError("lost"), db)
         if not db._catalog.has_citus:
             with pytest.raises(DatabaseError, match="nothing of the transaction was stored"):
-                transactions.find_out(str(int(number) + 10_000), run, RuntimeError("lost"), db)
+                transaction.find_out(str(int(number) + 10_000), run, RuntimeError("lost"), db)
 
 
 @pytest.fixture

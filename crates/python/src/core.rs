@@ -5,7 +5,7 @@
 //! the whole thread with all its tasks; other threads and tasks wait for the writer lock. The owner
 //! is compared by identity. A context variable would not do, since a copied context
 //! (`asyncio.to_thread`, a child task) would carry it into another thread or task. Databases of a
-//! server have the same rule (`Owned` in `python/pellucid/postgres/transactions.py`), and
+//! server have the same rule (`Owned` in `python/pellucid/postgres/transaction.py`), and
 //! `tests/contract/test_owners.py` holds both to it.
 
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 `adopt` reads a table of pickles or JSON, and `migrate` converts it.
 """
 
-from pellucid.postgres.adopting import Adopted, adopt, migrate
 from pellucid.postgres.database import Database, connect
+from pellucid.postgres.foreign_tables import Adopted, adopt, migrate
 from pellucid.postgres.snapshot import Snapshot
-from pellucid.postgres.table import Table
+from pellucid.postgres.table.table import Table
 
 __all__ = ["Adopted", "Database", "Snapshot", "Table", "adopt", "connect", "migrate"]

@@ -9,18 +9,21 @@ from typing import Any, TypeVar
 
 from pellucid._native import ServerCodec, ServerGate
 from pellucid.errors import Busy, Closed, DatabaseError, ReadOnly, TransactionError
-from pellucid.postgres import care, catalog, connections, failures, transactions
-from pellucid.postgres.ahead import begun
-from pellucid.postgres.catalog import Catalog
-from pellucid.postgres.connections import Connections, Lost, Parameters, Rows, Session
-from pellucid.postgres.numbers import Block
-from pellucid.postgres.shapes import Shapes
+from pellucid.postgres import errors, maintenance, pool, transaction
+from pellucid.postgres.background import begun
+from pellucid.postgres.pool import Connections
+from pellucid.postgres.schema import catalog
+from pellucid.postgres.schema.catalog import Catalog
+from pellucid.postgres.schema.layout import Layout, Making
+from pellucid.postgres.schema.shapes import Shapes
+from pellucid.postgres.schema.statements import big_int
+from pellucid.postgres.session import Lost, Parameters, Rows, Session
 from pellucid.postgres.snapshot import Snapshot
 from pellucid.postgres.source import Source
-from pellucid.postgres.standing import Standing
-from pellucid.postgres.statements import Layout, Making, big_int
-from pellucid.postgres.table import Mapping, Table
-from pellucid.postgres.transactions import Owned, Running, TransactionContext
+from pellucid.postgres.table.binding import Standing
+from pellucid.postgres.table.sequence import Block
+from pellucid.postgres.table.table import Mapping, Table
+from pellucid.postgres.transaction import Owned, Running, TransactionContext
 from pellucid.postgres.url import Place, parse
 
 T = TypeVar("T")
@@ -250,7 +253,7 @@ class Database(Mapping, Source):
             layout = self._keep(self._changing_tables(rename))
             self._tell(name, layout)
         except DatabaseError as error:
-            if failures.sqlstate(error.__cause__) == "23505":
+            if errors.sqlstate(error.__cause__) == "23505":
                 raise ValueError(
                     f"table {new_name!r} exists already; drop it first, or choose another name"
                 ) from error
@@ -380,11 +383,11 @@ class Database(Mapping, Source):
             except Busy as error:
                 if (
                     self._running() is not None
-                    or not failures.is_conflict(error)
+                    or not errors.is_conflict(error)
                     or attempt == RUN_ATTEMPTS - 1
                 ):
                     raise
-            connections.pause(attempt)
+            pool.pause(attempt)
         raise AssertionError
 
     def snapshot(self) -> Snapshot:
@@ -403,10 +406,10 @@ class Database(Mapping, Source):
     def _begin(self) -> Running:
         session = self._connections.take()
         try:
-            session.script(transactions.BEGIN + self._begin_settings)
+            session.script(transaction.BEGIN + self._begin_settings)
         except Lost as lost:
             self._connections.give(session)
-            raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
         except BaseException:
             self._connections.give(session)
             raise
@@ -416,7 +419,7 @@ class Database(Mapping, Source):
 
     def _commit(self, running: Running) -> None:
         try:
-            transactions.commit(running, self)
+            transaction.commit(running, self)
         except BaseException:
             self._roll_back(running)
             raise
@@ -471,7 +474,7 @@ class Database(Mapping, Source):
                     return work(session)
                 except Lost as lost:
                     if attempt:
-                        raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+                        raise errors.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
         raise AssertionError
 
     def _read(self, statement: bytes, parameters: Parameters = ()) -> Rows:
@@ -486,7 +489,7 @@ class Database(Mapping, Source):
                 return session.rows(statement, parameters)
             except Lost as lost:
                 if attempt:
-                    raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+                    raise errors.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
             finally:
                 self._connections.give(session)
         raise AssertionError
@@ -505,7 +508,7 @@ class Database(Mapping, Source):
                 return [session.rows(*statements[0])]
             return session.batch(statements)
         except Lost as lost:
-            raise failures.of_lost(lost.args[0], self._place, was_sent=True) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self._place, was_sent=True) from lost.args[0]
         finally:
             self._connections.give(session)
 
@@ -519,7 +522,7 @@ class Database(Mapping, Source):
         is_beside = running is None or session is not running.session
         if self._catalog.has_citus and not is_beside and count > self._codec.shape_count:
             # It sees a newer row of another server, and not its shapes.
-            raise Busy(failures.CONFLICT)
+            raise Busy(errors.CONFLICT)
 
     def _admit(self, shapes: list[bytes]) -> list[int] | None:
         return self._shapes.admit(self._connections, shapes)
@@ -547,7 +550,7 @@ class Database(Mapping, Source):
 
         Raises `HistoryGone` if those since a version are not kept any more.
         """
-        from pellucid.postgres.watching import Watch
+        from pellucid.postgres.query.watch import Watch
 
         self._check_open()
         return Watch(self, since=since, timeout=timeout)
@@ -555,7 +558,7 @@ class Database(Mapping, Source):
     def stats(self, *, pickles: bool = False) -> dict[str, int]:
         """Return figures of the database, with the keys that a file's have; those of a file alone are 0."""
         self._check_open()
-        return care.stats(self, pickles=pickles)
+        return maintenance.stats(self, pickles=pickles)
 
     def backup(self, _path: Any, **_options: Any) -> None:
         """Raise `TypeError`, which says how a server is backed up."""
@@ -569,7 +572,7 @@ class Database(Mapping, Source):
 
     def check(self) -> list[str]:
         """Read all rows and return what is damaged; an empty list says that nothing is."""
-        return care.check(self)
+        return maintenance.check(self)
 
     def compact(self, *, online: bool = True) -> None:
         """Free the room of old rows (VACUUM), and of large values that no row has any more.
@@ -583,7 +586,7 @@ class Database(Mapping, Source):
                 "rewrites its tables"
             )
         self._check_writable()
-        care.compact(self)
+        maintenance.compact(self)
 
     def sync(self) -> None:
         """Do nothing: the server has made each commit as lasting as it is set to (`synchronous_commit`)."""

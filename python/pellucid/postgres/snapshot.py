@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pellucid._native import ServerGate
 from pellucid.errors import Closed, ReadOnly, TransactionError
-from pellucid.postgres import failures
-from pellucid.postgres.ahead import of_parent
-from pellucid.postgres.connections import Lost, Parameters, Rows, Session
-from pellucid.postgres.scan import BEGIN
+from pellucid.postgres import errors
+from pellucid.postgres.background import of_parent
+from pellucid.postgres.query.scan import BEGIN
+from pellucid.postgres.schema.layout import Layout
+from pellucid.postgres.session import Lost, Parameters, Rows, Session
 from pellucid.postgres.source import FROZEN, Source
-from pellucid.postgres.statements import Layout
-from pellucid.postgres.table import Mapping, Table
+from pellucid.postgres.table.table import Mapping, Table
 
 if TYPE_CHECKING:
     from pellucid.postgres.database import Database
-    from pellucid.postgres.transactions import Running
+    from pellucid.postgres.transaction import Running
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Snapshot(Mapping, Source):
                 return session
             except Lost as lost:
                 if attempt:
-                    raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+                    raise errors.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
             finally:
                 if not is_begun:
                     self._connections.give(session)
@@ -162,7 +162,7 @@ class Snapshot(Mapping, Source):
             try:
                 return work(self._session)
             except Lost as lost:
-                raise failures.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+                raise errors.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
 
     def _read(self, statement: bytes, parameters: Parameters = ()) -> Rows:
         return self._with_session(lambda session: session.rows(statement, parameters))

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid._native import ServerCodec, ServerGate
 from pellucid.errors import ReadOnly
-from pellucid.postgres.catalog import Catalog
-from pellucid.postgres.connections import Connections, Parameters, Rows, Session, Statement
-from pellucid.postgres.statements import Layout, Making
-from pellucid.postgres.transactions import Running
+from pellucid.postgres.pool import Connections
+from pellucid.postgres.schema.catalog import Catalog
+from pellucid.postgres.schema.layout import Layout, Making
+from pellucid.postgres.session import Parameters, Rows, Session, Statement
+from pellucid.postgres.transaction import Running
 from pellucid.postgres.url import Place
 
 if TYPE_CHECKING:
-    from pellucid.postgres.numbers import Block
-    from pellucid.postgres.standing import Standing
+    from pellucid.postgres.table.binding import Standing
+    from pellucid.postgres.table.sequence import Block
 
 FROZEN = "this belongs to a snapshot, which does not change; write through the database"
 

@@ -1,8 +1,8 @@
 //! Finds the rows of a query on a server: as far as possible the server does, and the rest is
 //! filtered and sorted here, page by page.
 //!
-//! `pellucid.postgres.reading.Reading` writes the statements and has the connection. A query reads
-//! one state of the table, with as many statements as it takes.
+//! `pellucid.postgres.query.reader.Reading` writes the statements and has the connection. A query
+//! reads one state of the table, with as many statements as it takes.
 
 use pellucid_query::Selection;
 use pellucid_query::exec::evaluator_of_all;

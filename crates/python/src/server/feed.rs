@@ -1,7 +1,7 @@
 //! Feeds work with the rows that a server sends, a page at a time.
 //!
-//! The pages come from an object of Python's, a `pellucid.postgres.reading.Reading`, which has the
-//! connection. A page keeps the driver's objects, and its rows are read in place.
+//! The pages come from an object of Python's, a `pellucid.postgres.query.reader.Reading`, which has
+//! the connection. A page keeps the driver's objects, and its rows are read in place.
 
 use std::sync::OnceLock;
 

@@ -20,11 +20,12 @@ from typing import Any
 import pellucid
 from pellucid import pickles, plain_pickles
 from pellucid.errors import Busy, DatabaseError, Error, UnreadableValue, UnsupportedValue
-from pellucid.postgres import failures
-from pellucid.postgres.connections import Connections, Lost, Rows, Session
+from pellucid.postgres import errors
 from pellucid.postgres.database import Database, setup_of
-from pellucid.postgres.scan import BEGIN, PAGE_SIZE
-from pellucid.postgres.statements import quoted
+from pellucid.postgres.pool import Connections
+from pellucid.postgres.query.scan import BEGIN, PAGE_SIZE
+from pellucid.postgres.schema.layout import quoted
+from pellucid.postgres.session import Lost, Rows, Session
 from pellucid.postgres.url import parse
 
 CODECS = ("pickle", "json", "jsonb")
@@ -264,7 +265,7 @@ class Adopted(collections.abc.Mapping[Any, Any]):
                 return self._answered(session, text, given)
             except Lost as lost:
                 if attempt:
-                    raise failures.of_lost(lost.args[0], session.place, was_sent=False) from lost.args[0]
+                    raise errors.of_lost(lost.args[0], session.place, was_sent=False) from lost.args[0]
             finally:
                 self._connections.give(session)
         raise AssertionError
@@ -272,7 +273,7 @@ class Adopted(collections.abc.Mapping[Any, Any]):
     def _answered(self, session: Session, text: str, given: Sequence[Any] = ()) -> Rows:
         try:
             return session.rows(text.encode(), given)
-        except failures.LayoutChanged as error:
+        except errors.LayoutChanged as error:
             raise DatabaseError(f"table {self.name!r} was dropped or changed meanwhile: {error}") from error
 
     def _places(self, first: int) -> list[str]:
@@ -321,7 +322,7 @@ class Adopted(collections.abc.Mapping[Any, Any]):
                     yield key, self._decoded(row[width], key) if with_values else None
             own.execute(b"CLOSE pellucid")
         except Lost as lost:
-            raise failures.of_lost(lost.args[0], own.place, was_sent=False) from lost.args[0]
+            raise errors.of_lost(lost.args[0], own.place, was_sent=False) from lost.args[0]
         finally:
             if session is None:
                 try:
@@ -455,8 +456,8 @@ class _Migration:
                 session.execute(b"COMMIT")
             return changed
         except Lost as lost:
-            raise failures.of_lost(lost.args[0], session.place, was_sent=drop) from lost.args[0]
-        except failures.LayoutChanged as error:
+            raise errors.of_lost(lost.args[0], session.place, was_sent=drop) from lost.args[0]
+        except errors.LayoutChanged as error:
             raise DatabaseError(f"table {source.name!r} was dropped or changed meanwhile: {error}") from error
         finally:
             try:

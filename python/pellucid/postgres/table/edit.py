@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid._native import Record, RecordList
 
 if TYPE_CHECKING:
-    from pellucid.postgres.table import Table
+    from pellucid.postgres.table.table import Table
 
 
 class EditContext:

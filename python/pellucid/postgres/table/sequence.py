@@ -6,7 +6,7 @@ import math
 import os
 import threading
 
-from pellucid.postgres.large import Large
+from pellucid.postgres.table.overflow import Large
 
 INT_MAX = 2**63 - 1
 # Numbers that a client takes at once, at most.

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import DatabaseError, TransactionError
-from pellucid.postgres import failures, keys
-from pellucid.postgres.ahead import begun
-from pellucid.postgres.connections import Lost, Parameters, Rows, Statement
-from pellucid.postgres.queries import (
+from pellucid.postgres import errors
+from pellucid.postgres.background import begun
+from pellucid.postgres.query.scan import ALL, BEGIN, Pages
+from pellucid.postgres.query.sql import (
     Column,
     Predicate,
     Where,
@@ -25,11 +25,13 @@ from pellucid.postgres.queries import (
     part_of,
     quick_aggregates,
 )
-from pellucid.postgres.scan import ALL, BEGIN, Pages
-from pellucid.postgres.statements import Statements, big_int, quoted
+from pellucid.postgres.schema.layout import quoted
+from pellucid.postgres.schema.statements import Statements, big_int
+from pellucid.postgres.session import Lost, Parameters, Rows, Statement
+from pellucid.postgres.table import keys
 
 if TYPE_CHECKING:
-    from pellucid.postgres.table import Table
+    from pellucid.postgres.table.table import Table
 
 # A query with a limit up to this has its rows in one answer.
 WHOLE_COUNT_MAX = 1000
@@ -121,7 +123,7 @@ class Reading(Pages):
         try:
             return self._answered(text.encode(), given)
         except DatabaseError as error:
-            if failures.sqlstate(error.__cause__) != NOT_NUMERIC:
+            if errors.sqlstate(error.__cause__) != NOT_NUMERIC:
                 raise
             # The server writes each error into its log.
             self._sql.mixed.add(tuple(names))
@@ -213,7 +215,7 @@ class Reading(Pages):
         if isinstance(error, Disordered):
             self._sql.disordered.add(error.args[0])
             return
-        if not isinstance(error, failures.LayoutChanged):
+        if not isinstance(error, errors.LayoutChanged):
             raise error
         self._table._changed(self._sql, error)
 
@@ -264,7 +266,7 @@ class Reading(Pages):
         try:
             return self._session.rows(statement, parameters)
         except Lost as lost:
-            raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
 
     def _in_state(self, statement: bytes) -> Rows:
         """Run a statement in a state that is held from now on."""
@@ -292,7 +294,7 @@ class Reading(Pages):
             with self._lock:
                 return self._session.batch(statements)[-1]
         except Lost as lost:
-            raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
         except BaseException:
             self.end()
             raise

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid._native import ServerIndexCodes, server_index_error
 from pellucid.errors import Busy, DatabaseError, Error
-from pellucid.postgres import failures, keys
-from pellucid.postgres.catalog import distribute, formed
-from pellucid.postgres.connections import Lost, Session
-from pellucid.postgres.entries import NOT_UNIQUE, whole
-from pellucid.postgres.statements import IndexInfo, Layout, Statements, quoted
+from pellucid.postgres import errors
+from pellucid.postgres.schema.catalog import distribute, formed
+from pellucid.postgres.schema.layout import IndexInfo, Layout, quoted
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.session import Lost, Session
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.index_entries import NOT_UNIQUE, whole
 
 if TYPE_CHECKING:
-    from pellucid.postgres.indexing import Indexing
+    from pellucid.postgres.table.index import Indexing
 
 BATCH_COUNT = 500
 LOCK_SECONDS = 1
@@ -63,7 +65,7 @@ class Builder:
         try:
             yield session
         except Lost as lost:
-            raise failures.of_lost(lost.args[0], self.source._place, was_sent=True) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self.source._place, was_sent=True) from lost.args[0]
         finally:
             self.source._connections.give(session)
 
@@ -82,7 +84,7 @@ class Builder:
                 return layout
             except Busy as error:
                 # A long transaction has the table: others may go on meanwhile, so the lock is given up.
-                if failures.sqlstate(error.__cause__) not in failures.LATE or time.monotonic() > until:
+                if errors.sqlstate(error.__cause__) not in errors.LATE or time.monotonic() > until:
                     raise
                 time.sleep(PAUSE_SECONDS)
             finally:
@@ -137,7 +139,7 @@ class Builder:
             while (index := self.found(layout)) is not None and index.state != "ready":
                 try:
                     self._go_on(session, index.id, progress)
-                except failures.LayoutChanged:
+                except errors.LayoutChanged:
                     # Another client has created or dropped an index of the table.
                     if self.source._running() is not None:
                         raise
@@ -274,7 +276,7 @@ class Builder:
             # Without statistics of the new column the server would not know what the index is good for.
             session.execute(sql.analyze(index))
         except Error as error:
-            if failures.sqlstate(error.__cause__) != NOT_UNIQUE:
+            if errors.sqlstate(error.__cause__) != NOT_UNIQUE:
                 raise
             if is_inside:
                 session.execute(b"ROLLBACK TO SAVEPOINT pellucid_build")

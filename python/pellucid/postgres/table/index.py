@@ -16,15 +16,16 @@ from pellucid._native import (
     server_index_error,
 )
 from pellucid.errors import Error
-from pellucid.postgres import keys
-from pellucid.postgres.building import Builder, Progress
-from pellucid.postgres.connections import Statement
-from pellucid.postgres.entries import whole
-from pellucid.postgres.queries import Column, Where
-from pellucid.postgres.querying import Querying
-from pellucid.postgres.reading import Reading
-from pellucid.postgres.saving import Saving
-from pellucid.postgres.statements import IndexInfo, Statements
+from pellucid.postgres.query.reader import Reading
+from pellucid.postgres.query.sql import Column, Where
+from pellucid.postgres.query.verbs import Querying
+from pellucid.postgres.schema.layout import IndexInfo
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.session import Statement
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.build_index import Builder, Progress
+from pellucid.postgres.table.index_entries import whole
+from pellucid.postgres.table.rows import Saving
 
 NAME_SIZE_MAX = 255
 CODES_KEPT = 256

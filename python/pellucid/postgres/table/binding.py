@@ -12,12 +12,13 @@ from typing import Any
 
 from pellucid._native import ServerGate, ServerTable
 from pellucid.errors import Busy, StaleTable, TransactionError
-from pellucid.postgres import keys
-from pellucid.postgres.connections import Array, Rows, Statement
-from pellucid.postgres.failures import LayoutChanged
+from pellucid.postgres.errors import LayoutChanged
+from pellucid.postgres.schema.layout import Layout, Making
+from pellucid.postgres.schema.statements import Statements, values_of
+from pellucid.postgres.session import Array, Rows, Statement
 from pellucid.postgres.source import Source
-from pellucid.postgres.statements import Layout, Making, Statements, values_of
-from pellucid.postgres.transactions import Running
+from pellucid.postgres.table import keys
+from pellucid.postgres.transaction import Running
 
 LAYOUT_ATTEMPTS = 20
 ANY = Making()

@@ -15,12 +15,12 @@ from typing import Any
 import pellucid
 from pellucid.classes import has
 from pellucid.errors import TransactionError
-from pellucid.postgres import keys
-from pellucid.postgres.connections import Rows
-from pellucid.postgres.failures import LayoutChanged
-from pellucid.postgres.numbers import INT_MAX, Block
-from pellucid.postgres.saving import BATCH_COUNT_MAX, BATCH_SIZE_MAX, Saving
-from pellucid.postgres.transactions import Running
+from pellucid.postgres.errors import LayoutChanged
+from pellucid.postgres.session import Rows
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.rows import BATCH_COUNT_MAX, BATCH_SIZE_MAX, Saving
+from pellucid.postgres.table.sequence import INT_MAX, Block
+from pellucid.postgres.transaction import Running
 
 EXTEND_COUNT = 2000
 

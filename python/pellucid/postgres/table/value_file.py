@@ -14,7 +14,7 @@ from pellucid._native import Record, RecordList
 from pellucid.errors import Error
 
 if TYPE_CHECKING:
-    from pellucid.postgres.table import Table
+    from pellucid.postgres.table.table import Table
 
 # More of a value that is written waits in a file.
 SPOOL_SIZE = 8 << 20

@@ -1,37 +1,26 @@
-"""The connections of one database: made when they are needed, used again, and never shared by two threads."""
+"""One connection to a server, and the statements that run through it."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-import random
 import select
 import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from pellucid.errors import Busy
-from pellucid.postgres import ahead, failures
+from pellucid.postgres import background, errors
 from pellucid.postgres.driver import psycopg
 from pellucid.postgres.url import Place
-
-if TYPE_CHECKING:
-    from pellucid.postgres.transactions import Running
 
 Parameters = Sequence[Any]
 Rows = list[tuple[Any, ...]]
 Statement = tuple[bytes, Parameters]
-# A connection that was idle for this long may have ended without our noticing.
-IDLE_SECONDS_TRUSTED = 0.5
 # What stands before and after the rows of a COPY in binary form: a signature, no flags, no extension; -1.
 COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TAIL = b"\xff\xff"
 COPY_PIECE_SIZE = 1 << 20
-# How long a transaction waits for a second connection.
-BESIDE_SECONDS_MAX = 0.2
 
 
 class Array:
@@ -78,7 +67,7 @@ class Session:
                 prepare_threshold=5 if place.prepares else None,
             )
         except driver.Error as error:
-            raise failures.of_connect(error, place) from error
+            raise errors.of_connect(error, place) from error
         self.connection.adapters.register_dumper(Array, array_dumper())
         self.cursor: Any = self.connection.cursor(binary=True)
         self._has_rows = driver.pq.ExecStatus.TUPLES_OK
@@ -86,7 +75,7 @@ class Session:
         self._pgconn: Any = self.connection.pgconn
         self.idle_since = 0.0
         # A COPY that a thread runs, before the next statement.
-        self._behind: ahead.Ahead[None] | None = None
+        self._behind: background.Ahead[None] | None = None
         # Whether statements may run on other servers, whose failures come as internal errors.
         self.has_citus = False
         try:
@@ -95,7 +84,7 @@ class Session:
             # A server that has crashed begins its statistics anew.
             self.server_run: Any = self.rows(b"SELECT stats_reset::text FROM pg_stat_bgwriter")[0][0]
         except Lost as lost:
-            raise failures.of_connect(lost.args[0], place) from lost.args[0]
+            raise errors.of_connect(lost.args[0], place) from lost.args[0]
 
     def execute(self, statement: bytes, parameters: Parameters = ()) -> int:
         """Run a statement, and return how many rows it concerned."""
@@ -158,7 +147,7 @@ class Session:
     def copy_behind(self, statement: bytes, rows: bytes) -> None:
         """Begin a COPY in a thread; the next statement waits for its end, and raises what it has raised."""
         self.settle()
-        self._behind = ahead.begun(lambda: self._copy(statement, rows))
+        self._behind = background.begun(lambda: self._copy(statement, rows))
         if self._behind is None:
             self._copy(statement, rows)
 
@@ -168,7 +157,7 @@ class Session:
         Raises `TransactionError` in a forked child.
         """
         if self.is_foreign:
-            raise ahead.of_parent()
+            raise background.of_parent()
         behind = self._behind
         if behind is None:
             return
@@ -195,9 +184,9 @@ class Session:
 
     def failure(self, error: Exception) -> Exception:
         """Return the exception for what the driver raised."""
-        if self.is_broken or failures.is_lost(error) or (self.has_citus and failures.is_internal(error)):
+        if self.is_broken or errors.is_lost(error) or (self.has_citus and errors.is_internal(error)):
             return Lost(error)
-        return failures.of_statement(error, self.place, self.user)
+        return errors.of_statement(error, self.place, self.user)
 
     @property
     def user(self) -> str:
@@ -264,8 +253,6 @@ class Session:
 
 # The connections of the parent process, in a forked child.
 OF_PARENT: list[Session] = []
-# Held while a forked child sets them aside: several of its threads may be the first.
-NOTICING = threading.Lock()
 
 
 def is_readable(descriptor: int, seconds: float) -> bool:
@@ -280,162 +267,3 @@ def is_readable(descriptor: int, seconds: float) -> bool:
 
 class Lost(Exception):
     """A connection that ended during a statement; the driver's exception is its argument."""
-
-
-class Connections:
-    """The connections of one database."""
-
-    def __init__(self, place: Place, timeout: float, setup: bytes) -> None:
-        self.place = place
-        self.timeout = timeout
-        self._setup = setup
-        self._process = os.getpid()
-        self._changed = threading.Condition()
-        self._idle: list[Session] = []
-        self._count = 0
-        self._waiting = 0
-        self._is_closed = False
-        self.has_citus = False
-
-    def take(self, timeout: float | None = None) -> Session:
-        """Return a connection that no other thread uses, until it is given back.
-
-        Raises `Busy` if all are in use for longer than the timeout, and `DatabaseError` if none can be made.
-        """
-        self._notice_fork()
-        while True:
-            session: Session | None = None
-            with contextlib.suppress(IndexError):
-                # Each of these calls is atomic, so that most need no lock.
-                session = self._idle.pop()
-            # Not in an `except`, whose error would be shown with one that this raises.
-            session = session or self._waited_for(timeout)
-            if session is None:
-                return self._made()
-            if time.monotonic() - session.idle_since < IDLE_SECONDS_TRUSTED or not session.has_ended():
-                return session
-            self._drop(session)
-
-    def _waited_for(self, timeout: float | None) -> Session | None:
-        """Return a connection that was given back; None if another one may be made."""
-        until = time.monotonic() + (self.timeout if timeout is None else timeout)
-        with self._changed:
-            # From here on, who gives a connection back says so.
-            self._waiting += 1
-            try:
-                while True:
-                    if self._idle:
-                        return self._idle.pop()
-                    if self._count < self.place.connections_max:
-                        self._count += 1
-                        return None
-                    if not self._changed.wait(until - time.monotonic()):
-                        raise Busy(
-                            f"all {self.place.connections_max} connections to {self.place.shown} are in "
-                            "use, by "
-                            "transactions, snapshots and iterators that have not ended; end them, or allow "
-                            "more with "
-                            "max_connections= in the URL"
-                        )
-            finally:
-                self._waiting -= 1
-
-    def _made(self) -> Session:
-        try:
-            session = Session(self.place, self._setup)
-            session.has_citus = self.has_citus
-            return session
-        except BaseException:
-            with self._changed:
-                self._count -= 1
-                self._changed.notify()
-            raise
-
-    def give(self, session: Session) -> None:
-        """Take a connection back, for the next one who needs it."""
-        self._notice_fork()
-        if session.is_foreign:
-            # It is not one of those that are counted.
-            session.close()
-            return
-        if not session.is_idle:
-            self._drop(session)
-            return
-        session.idle_since = time.monotonic()
-        self._idle.append(session)
-        # Only now: `close` in another thread ends those that it finds, and says so before.
-        if self._is_closed:
-            self._end_idle()
-        elif self._waiting:
-            with self._changed:
-                self._changed.notify()
-
-    def _drop(self, session: Session) -> None:
-        session.close()
-        with self._changed:
-            self._count -= 1
-            self._changed.notify()
-
-    @contextlib.contextmanager
-    def lent(self, timeout: float | None = None) -> Iterator[Session]:
-        """A connection for the block."""
-        session = self.take(timeout)
-        try:
-            yield session
-        except Lost as lost:
-            raise failures.of_lost(lost.args[0], self.place, was_sent=False) from lost.args[0]
-        finally:
-            self.give(session)
-
-    @contextlib.contextmanager
-    def beside(self, running: Running | None) -> Iterator[Session]:
-        """A connection for the block: another one than the transaction's, unless none is free.
-
-        Transactions that all wait for another connection would wait for each other.
-        """
-        if running is None:
-            with self.lent() as session:
-                yield session
-            return
-        try:
-            session = self.take(BESIDE_SECONDS_MAX)
-        except Busy:
-            yield running.ready()
-            return
-        try:
-            yield session
-        except Lost as lost:
-            raise failures.of_lost(lost.args[0], self.place, was_sent=False) from lost.args[0]
-        finally:
-            self.give(session)
-
-    def _notice_fork(self) -> None:
-        if os.getpid() == self._process:
-            return
-        with NOTICING:
-            if os.getpid() != self._process:
-                # A thread of the parent may have had the lock.
-                self._changed = threading.Condition()
-                OF_PARENT.extend(self._idle)
-                self._idle = []
-                self._count = self._waiting = 0
-                self._process = os.getpid()
-
-    def close(self) -> None:
-        """End all connections; those in use end when they are given back."""
-        self._notice_fork()
-        self._is_closed = True
-        self._end_idle()
-
-    def _end_idle(self) -> None:
-        with self._changed:
-            idle, self._idle = self._idle, []
-            self._count -= len(idle)
-            self._changed.notify_all()
-        for session in idle:
-            session.close()
-
-
-def pause(attempt: int) -> None:
-    """Wait a little, and longer after each attempt, so that clients in each other's way part."""
-    time.sleep(random.random() * min(0.2, 0.001 * 2 ** min(attempt, 10)))

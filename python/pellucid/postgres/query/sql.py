@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pellucid.postgres.keys import stored
+from pellucid.postgres.table.keys import stored
 
 # Up to so many codes are parameters of their own, and more are an array.
 POINTS_APART_MAX = 4

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import TransactionError
-from pellucid.postgres import keys
-from pellucid.postgres.catalog import formed
-from pellucid.postgres.connections import Rows
-from pellucid.postgres.entries import columns, stored_entries, whole
-from pellucid.postgres.failures import LayoutChanged
-from pellucid.postgres.standing import LAYOUT_ATTEMPTS
-from pellucid.postgres.statements import Statements, quoted
+from pellucid.postgres.errors import LayoutChanged
+from pellucid.postgres.schema.catalog import formed
+from pellucid.postgres.schema.layout import quoted
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.session import Rows
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.binding import LAYOUT_ATTEMPTS
+from pellucid.postgres.table.index_entries import columns, stored_entries, whole
 
 # Those that only a file has are 0.
 FIGURES = (
@@ -37,7 +38,7 @@ FIGURES = (
 
 if TYPE_CHECKING:
     from pellucid.postgres.database import Database
-    from pellucid.postgres.table import Table
+    from pellucid.postgres.table.table import Table
 
 
 def check(database: Database) -> list[str]:
@@ -169,7 +170,7 @@ def _count(database: Database, statement: bytes, *given: str) -> int:
 
 def compact(database: Database) -> None:
     """Delete large values that no row has any more, and vacuum the relations of all tables."""
-    from pellucid.postgres import watching
+    from pellucid.postgres.query import watch
 
     if database._running() is not None:
         raise TransactionError(
@@ -185,4 +186,4 @@ def compact(database: Database) -> None:
             session.execute(formed("VACUUM {rows}", rows=sql.rows))
             session.execute(formed("VACUUM {large}", large=sql.large))
     with database._connections.lent() as session:
-        watching.forget(session, database._place.schema)
+        watch.forget(session, database._place.schema)

@@ -18,14 +18,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import Closed, CorruptRecord, DatabaseError, HistoryGone, TransactionError
-from pellucid.postgres import keys
-from pellucid.postgres.catalog import Catalog, again, formed
-from pellucid.postgres.connections import Lost, Rows, Session
-from pellucid.postgres.scan import ALL, Range
-from pellucid.postgres.source import Source
-from pellucid.postgres.statements import Layout, quoted
-from pellucid.postgres.table import Table
-from pellucid.postgres.triggers import (
+from pellucid.postgres.query.scan import ALL, Range
+from pellucid.postgres.schema.catalog import Catalog, again, formed
+from pellucid.postgres.schema.layout import Layout, quoted
+from pellucid.postgres.schema.triggers import (
     FUNCTION,
     RELATIONS,
     ROW_FUNCTION,
@@ -34,10 +30,14 @@ from pellucid.postgres.triggers import (
     add_triggers,
     is_watched,
 )
+from pellucid.postgres.session import Lost, Rows, Session
+from pellucid.postgres.source import Source
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.table import Table
 
 if TYPE_CHECKING:
     from pellucid.postgres.database import Database
-    from pellucid.postgres.transactions import Running
+    from pellucid.postgres.transaction import Running
 
 # A notice wakes a watch; this is for commits that wait for the end of another transaction.
 POLL_SECONDS = 1.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pellucid.postgres.connections import Session
-from pellucid.postgres.statements import Layout, quoted
+from pellucid.postgres.schema.layout import Layout, quoted
+from pellucid.postgres.session import Session
 
 RELATIONS = """
 CREATE TABLE {schema}.changes (n bigserial PRIMARY KEY, at xid8 NOT NULL DEFAULT pg_current_xact_id(),

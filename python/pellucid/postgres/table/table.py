@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pellucid.errors import Busy, CorruptRecord, Error, StaleTable
-from pellucid.postgres import keys
-from pellucid.postgres.append import Appending
-from pellucid.postgres.connections import Rows, Statement
-from pellucid.postgres.edit import EditContext
-from pellucid.postgres.files import Reaching
-from pellucid.postgres.indexing import Indexed, Indexing
-from pellucid.postgres.querying import Finding
-from pellucid.postgres.scan import ALL, Pages, Range, RowIterator
-from pellucid.postgres.standing import LAYOUT_ATTEMPTS
-from pellucid.postgres.statements import Statements, big_int
+from pellucid.postgres.query.scan import ALL, Pages, Range, RowIterator
+from pellucid.postgres.query.verbs import Finding
+from pellucid.postgres.schema.statements import Statements, big_int
+from pellucid.postgres.session import Rows, Statement
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.append import Appending
+from pellucid.postgres.table.binding import LAYOUT_ATTEMPTS
+from pellucid.postgres.table.edit import EditContext
+from pellucid.postgres.table.index import Indexed, Indexing
+from pellucid.postgres.table.value_file import Reaching
 
 NO_DEFAULT = object()
 Row = tuple[Any, ...]
@@ -213,7 +213,7 @@ class Table(Mapping, Appending, Indexing):
         timeout: float | None = None,
     ) -> Any:
         """Return the changes of this table, or of some of its keys, in order."""
-        from pellucid.postgres.watching import Watch
+        from pellucid.postgres.query.watch import Watch
 
         database: Any = self._source
         database._check_open()

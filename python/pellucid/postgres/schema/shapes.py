@@ -10,10 +10,11 @@ import hashlib
 
 from pellucid._native import ServerCodec
 from pellucid.errors import Busy, DatabaseError
-from pellucid.postgres import failures
-from pellucid.postgres.catalog import formed
-from pellucid.postgres.connections import BESIDE_SECONDS_MAX, Connections, Session
-from pellucid.postgres.statements import quoted
+from pellucid.postgres import errors
+from pellucid.postgres.pool import BESIDE_SECONDS_MAX, Connections
+from pellucid.postgres.schema.catalog import formed
+from pellucid.postgres.schema.layout import quoted
+from pellucid.postgres.session import Session
 
 ATTEMPTS = 100
 
@@ -54,7 +55,7 @@ class Shapes:
                             session.execute(self._insert, [digest, names])
                     except DatabaseError as error:
                         # Another client may have taken the id at the same time.
-                        if failures.sqlstate(error.__cause__) != "23505":
+                        if errors.sqlstate(error.__cause__) != "23505":
                             raise
                     self.learn(session)
             except Busy:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid._native import ServerGate
 from pellucid.errors import Closed, CommitUnknown, DatabaseError, TransactionError
-from pellucid.postgres import failures
-from pellucid.postgres.ahead import of_parent
-from pellucid.postgres.connections import Lost, Parameters, Rows, Session
-from pellucid.postgres.deferring import Backlog
-from pellucid.postgres.statements import Layout
+from pellucid.postgres import errors
+from pellucid.postgres.background import of_parent
+from pellucid.postgres.schema.layout import Layout
+from pellucid.postgres.session import Lost, Parameters, Rows, Session
+from pellucid.postgres.table.write_behind import Backlog
 
 if TYPE_CHECKING:
     from pellucid.postgres.database import Database
@@ -62,7 +62,7 @@ class Running:
         if self.session.is_foreign:
             raise of_parent()
         if self.failed is not None:
-            raise TransactionError(failures.ENDED) from self.failed[1]
+            raise TransactionError(errors.ENDED) from self.failed[1]
 
     def send(self) -> None:
         """Send the changed fields that were kept back."""
@@ -138,7 +138,7 @@ class Running:
 
     def lost(self, lost: Lost) -> Exception:
         """Return what it raises that the connection has ended before the commit."""
-        return failures.of_lost(lost.args[0], self.session.place, was_sent=False)
+        return errors.of_lost(lost.args[0], self.session.place, was_sent=False)
 
     def cursor_name(self) -> bytes:
         """Return a name for another cursor."""
@@ -353,19 +353,19 @@ def find_out(number: str, server_run: Any, cause: Exception, database: Database)
                     until = 0.0
         except DatabaseError as error:
             # A number that the server has not given yet went with what a crash has lost.
-            is_lost = failures.sqlstate(error.__cause__) == "22023"
+            is_lost = errors.sqlstate(error.__cause__) == "22023"
             status = "aborted" if is_lost else f"cannot be asked: {error}"
         if status == "committed":
             return
         # Where one other server stores all rows, it may have committed before this one heard of it.
         if status == "aborted" and not database._catalog.has_citus:
             raise DatabaseError(
-                f"the connection to {place.shown} ended before the commit ({failures.said(cause)}); "
+                f"the connection to {place.shown} ended before the commit ({errors.said(cause)}); "
                 "nothing of the transaction was stored"
             ) from cause
         if time.monotonic() > until:
             raise CommitUnknown(
-                f"the connection to {place.shown} ended during the commit ({failures.said(cause)}), and "
+                f"the connection to {place.shown} ended during the commit ({errors.said(cause)}), and "
                 "the server "
                 f"did not say since what became of transaction {number} ({status}): read the rows to find out"
             ) from cause

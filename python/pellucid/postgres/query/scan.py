@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import CorruptRecord, TransactionError
-from pellucid.postgres import failures, keys
-from pellucid.postgres.ahead import Ahead, begun
-from pellucid.postgres.connections import Lost, Rows, Session, Statement
-from pellucid.postgres.failures import LayoutChanged
-from pellucid.postgres.statements import Statements
+from pellucid.postgres import errors
+from pellucid.postgres.background import Ahead, begun
+from pellucid.postgres.errors import LayoutChanged
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.session import Lost, Rows, Session, Statement
+from pellucid.postgres.table import keys
 
 if TYPE_CHECKING:
-    from pellucid.postgres.table import Table
+    from pellucid.postgres.table.table import Table
 
 FIRST_COUNT = 100
 PAGE_COUNT_MAX = 4000
@@ -147,7 +148,7 @@ class Pages:
             except LayoutChanged as error:
                 self._table._changed(sql, error)
             except Lost as lost:
-                raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+                raise errors.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
         raise self._table._restless()
 
     def _begin(self, sql: Statements, place: bytes | None) -> Rows:
@@ -233,7 +234,7 @@ class Pages:
             ahead, self._ahead = self._ahead, None
             return ahead.result()
         except Lost as lost:
-            raise failures.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
 
     def _fetched(self) -> Rows:
         if self._paged is not None:

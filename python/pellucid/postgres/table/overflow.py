@@ -12,10 +12,10 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pellucid.postgres import keys
-from pellucid.postgres.connections import Statement
-from pellucid.postgres.entries import Entering
-from pellucid.postgres.statements import Statements, big_int
+from pellucid.postgres.schema.statements import Statements, big_int
+from pellucid.postgres.session import Statement
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.index_entries import Entering
 
 PIECE_SIZE = 4 << 20
 

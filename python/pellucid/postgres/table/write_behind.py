@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid._native import ServerEdit
 from pellucid.errors import Busy
-from pellucid.postgres import failures, keys
-from pellucid.postgres.statements import big_int
+from pellucid.postgres import errors
+from pellucid.postgres.schema.statements import big_int
+from pellucid.postgres.table import keys
 
 if TYPE_CHECKING:
-    from pellucid.postgres.saving import Saving
+    from pellucid.postgres.table.rows import Saving
 
 # Rows, and bytes kept for them, that are sent together.
 COUNT_MAX = 1000
@@ -125,7 +126,7 @@ def make_again(table: Saving, code: bytes, row: Deferred, found: tuple[bytes, in
     while found is not None:
         data, version = found
         if version == row.version:
-            raise Busy(failures.CONFLICT)
+            raise Busy(errors.CONFLICT)
         kept: list[int] = []
         for edit in row.edits:
             data, kept = edit.again(data, source._gate())

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pellucid._native import server_query
-from pellucid.postgres import keys
-from pellucid.postgres.reading import Reading
-from pellucid.postgres.standing import Standing
-from pellucid.postgres.statements import Statements
+from pellucid.postgres.query.reader import Reading
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.binding import Standing
 
 DELETED_COUNT = 1000
 

@@ -18,9 +18,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pellucid.errors import Busy, DatabaseCorrupt, DatabaseError, NewerFormat, NotADatabase
-from pellucid.postgres import failures, triggers
-from pellucid.postgres.connections import Session
-from pellucid.postgres.statements import IndexInfo, Layout, Making, Statements, quoted
+from pellucid.postgres import errors
+from pellucid.postgres.schema import triggers
+from pellucid.postgres.schema.layout import IndexInfo, Layout, Making, quoted
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.session import Session
 
 FORMAT = 1
 ATTEMPTS = 20
@@ -75,7 +77,7 @@ def again(session: Session, work: Callable[[], T]) -> T:
         try:
             return work()
         except Exception as error:
-            if failures.sqlstate(error.__cause__) not in RACES or attempt == ATTEMPTS - 1:
+            if errors.sqlstate(error.__cause__) not in RACES or attempt == ATTEMPTS - 1:
                 raise
             if not session.is_idle:
                 session.execute(b"ROLLBACK")
@@ -144,11 +146,11 @@ class Catalog:
             return None
         try:
             about = session.rows(self._sql("SELECT oldest_reader, identity FROM {schema}.about"))
-        except (failures.LayoutChanged, DatabaseError) as error:
+        except (errors.LayoutChanged, DatabaseError) as error:
             raise NotADatabase(
                 f"the schema {self.schema!r} of {session.place.shown} belongs to another program: its "
                 "table `about` "
-                f"is not pellucid's ({failures.said(error.__cause__ or error)})"
+                f"is not pellucid's ({errors.said(error.__cause__ or error)})"
             ) from error
         if not about:
             return None
@@ -267,7 +269,7 @@ class Catalog:
     def _check_shared(self, session: Session) -> None:
         """Raise in a transaction that began before the catalog was given to all servers."""
         if not session.rows(self._sql("SELECT FROM {schema}.about")):
-            raise Busy(failures.CATALOG_MOVED)
+            raise Busy(errors.CATALOG_MOVED)
 
     def create(self, session: Session, name: str, making: Making, *, is_alone: bool) -> Layout:
         """Create a table, unless another client has just done it; `is_alone`: in a transaction of its own."""

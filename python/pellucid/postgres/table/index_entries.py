@@ -17,10 +17,12 @@ from typing import Any
 
 from pellucid._native import ServerIndexCodes
 from pellucid.errors import CorruptRecord, Error, TransactionError
-from pellucid.postgres import failures, keys
-from pellucid.postgres.connections import Array, Parameters, Rows, Statement
-from pellucid.postgres.standing import Standing
-from pellucid.postgres.statements import IndexInfo, Statements
+from pellucid.postgres import errors
+from pellucid.postgres.schema.layout import IndexInfo
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.session import Array, Parameters, Rows, Statement
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.binding import Standing
 
 NOT_UNIQUE = "23505"
 JSON_VERSION = b"\x01"
@@ -48,7 +50,7 @@ class Entering(Standing):
         try:
             found = super()._change(complete, creates=creates)
         except Error as error:
-            if not last or failures.sqlstate(error.__cause__) != NOT_UNIQUE:
+            if not last or errors.sqlstate(error.__cause__) != NOT_UNIQUE:
                 raise
             self._roll_back_to_savepoint(last[0].sql)
             raise self._refused(last[0].sql, last[0], error) from error.__cause__
@@ -141,10 +143,10 @@ class Entering(Standing):
                 running.batch(completed.statements)
             if guarded:
                 running.execute(b"RELEASE SAVEPOINT " + SAVEPOINT)
-        except failures.LayoutChanged as error:
+        except errors.LayoutChanged as error:
             self._changed(sql, error)
         except Error as error:
-            if not guarded or failures.sqlstate(error.__cause__) != NOT_UNIQUE:
+            if not guarded or errors.sqlstate(error.__cause__) != NOT_UNIQUE:
                 raise
             self._roll_back_to_savepoint(sql)
             raise self._refused(sql, completed, error) from error.__cause__

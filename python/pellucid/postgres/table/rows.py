@@ -7,10 +7,11 @@ from typing import Any
 
 from pellucid._native import ServerEdit, ServerEncoded, ServerGate
 from pellucid.errors import Busy, StaleTable
-from pellucid.postgres import failures, keys
-from pellucid.postgres.connections import pause
-from pellucid.postgres.numbers import Numbering
-from pellucid.postgres.statements import big_int
+from pellucid.postgres import errors
+from pellucid.postgres.pool import pause
+from pellucid.postgres.schema.statements import big_int
+from pellucid.postgres.table import keys
+from pellucid.postgres.table.sequence import Numbering
 
 # Rows, and their bytes, that one statement stores.
 BATCH_COUNT_MAX = 5000
@@ -191,5 +192,5 @@ class Saving(Numbering):
         self._forget_large(k, [number for number, _ in large])
         found = self._fetched(code)
         if found is not None and self._source._running() is not None and found[1] == version:
-            raise Busy(failures.CONFLICT)
+            raise Busy(errors.CONFLICT)
         return found
