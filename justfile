@@ -9,6 +9,9 @@ export PATH := bin + ":" + env("PATH")
 # pyo3 builds against this interpreter, whoever calls cargo: one set of build products.
 export PYO3_PYTHON := bin / "python"
 
+# The lab is a distribution of its own, and is run from its source here. Tests, lint and publish import it as well.
+export PYTHONPATH := justfile_directory() / "bench/src"
+
 _list:
     @echo "./dev <command>, which is one of"
     @just --list --unsorted --list-heading ""
@@ -47,7 +50,7 @@ crash *args: _tools
 # Compare speed and size with rivals, or of two revisions: bench [experiment] [options], or bench guard OLD [NEW], merge, compare, report, table
 bench *args:
     @[ "${1-}" = guard ] || { tools/build.sh && tools/rivals.sh; } # the guard makes builds of its own
-    @PYTHONPATH=python python -m pellucid_bench "$@"
+    @python -m pellucid_bench "$@"
 
 # Write the plots and tables of the documentation from the datasets in bench/results: publish [folder]
 publish *args: build

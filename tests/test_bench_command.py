@@ -15,6 +15,8 @@ from typing import Any
 
 import pellucid
 import pytest
+from click.testing import CliRunner
+from pellucid.cli import app
 from pellucid_bench import child, command, compare, experiments, isolation, machine, names, rivals
 from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.stores import Pellucid
@@ -22,7 +24,12 @@ from pellucid_bench.dataset import Dataset, read, write
 from pellucid_bench.experiments import access_paths, columns, dicts, indexes, queries, scale
 from pellucid_bench.measures import Measure, Result, Unit
 from pellucid_bench.run import Run, Unavailable
-from test_bench_datasets import sample_run
+from test_bench_datasets import ROOT, sample_run
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 TITLES: dict[str, list[str]] = {
     "records": [
@@ -454,6 +461,50 @@ def test_an_experiment_that_cannot_be_isolated_says_so(tmp_path: Path) -> None:
     chosen = command.Options(["json-lines"], quick=True, isolate=True, directory=tmp_path)
     [made] = command.measured(chosen)
     assert any("--isolate is not possible here" in note for note in made.dataset.notes)
+
+
+# The command of the library
+
+
+def test_the_command_finds_the_lab_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What pip writes when it installs ./bench.
+    described = tomllib.loads((ROOT / "bench/pyproject.toml").read_text())["project"]
+    points = [
+        f"[{group}]\n" + "".join(f"{name} = {where}\n" for name, where in found.items())
+        for group, found in described["entry-points"].items()
+    ]
+    installed = tmp_path / f"{described['name'].replace('-', '_')}-{described['version']}.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(f"Name: {described['name']}\nVersion: {described['version']}\n")
+    (installed / "entry_points.txt").write_text("".join(points))
+    monkeypatch.syspath_prepend(tmp_path)
+    found = CliRunner().invoke(app.command, ["bench", "table", "--help"], prog_name="pellucid")
+    assert (found.exit_code, found.stdout.partition(" [")[0]) == (0, "usage: pellucid bench table")
+    assert CliRunner().invoke(app.command, ["bench", "no-such-experiment"]).exit_code == 2
+    # What the lab needs may be missing.
+    (installed / "entry_points.txt").write_text("[pellucid.commands]\nbench = no_such_module:main\n")
+    missing = CliRunner().invoke(app.command, ["bench"])
+    assert missing.exit_code == 1
+    assert "cannot run (No module named 'no_such_module')" in missing.output
+
+
+def test_without_the_lab_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [one for one in sys.path if not [*Path(one).glob("pellucid_bench-*.dist-info")]]
+    monkeypatch.setattr(sys, "path", folders)
+    found = CliRunner().invoke(app.command, ["bench", "dict"])
+    assert found.exit_code == 1
+    assert "not installed: run pip install ./bench in a clone of pellucid" in found.output
+
+
+def test_the_library_is_packaged_without_the_lab() -> None:
+    # maturin takes the package of the native module and no other, unless told to.
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["maturin"]
+    assert settings["module-name"].partition(".")[0] == "pellucid"
+    assert (settings["python-source"], "python-packages" in settings) == ("python", False)
+    assert "bench" not in str(settings.get("include"))
+    assert [one.name for one in (ROOT / "python").iterdir() if [*one.rglob("*.py")]] == ["pellucid"]
 
 
 # Commands for datasets

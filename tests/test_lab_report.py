@@ -382,7 +382,7 @@ def test_a_missing_library_is_named_with_its_extra(
 ) -> None:
     library.plotting_script.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(DatasetError, match=r"pip install 'pellucid\[bench\]'"):
+    with pytest.raises(DatasetError, match=r"pip install \./bench"):
         write([a_run()], tmp_path / f"report.{suffix}")
 
 

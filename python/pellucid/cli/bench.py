@@ -1,9 +1,9 @@
-"""This module has the subcommand that runs the experiments of the second package, `pellucid_bench`."""
+"""This module has the subcommand that runs the experiments of another distribution, `pellucid-bench`."""
 
 from __future__ import annotations
 
-import importlib
 import sys
+from importlib import metadata
 
 import click
 
@@ -18,8 +18,13 @@ __all__ = ["bench_command"]
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench_command(arguments: tuple[str, ...]) -> None:
     """Measure pellucid beside other libraries: `pellucid bench --help` lists the experiments."""
+    found = next(iter(metadata.entry_points(group="pellucid.commands", name="bench")), None)
+    if found is None:
+        raise Refused("the benchmarks are not installed: run pip install ./bench in a clone of pellucid")
     try:
-        lab = importlib.import_module("pellucid_bench.command")
+        run = found.load()
     except ImportError as error:
-        raise Refused(f"the benchmarks cannot run ({error}): pip install 'pellucid[bench]'") from error
-    sys.exit(lab.main(arguments))
+        raise Refused(
+            f"the benchmarks cannot run ({error}): run pip install ./bench in a clone of pellucid"
+        ) from error
+    sys.exit(run(arguments))

@@ -15,17 +15,13 @@ import os
 import pickle
 import random
 import secrets
-import subprocess
-import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from pellucid_bench import child
+from pellucid_bench import child, server
 from pellucid_bench.about import About, Setting
 from pellucid_bench.measures import Measure, Result, Target, Unit
 from pellucid_bench.run import Run, Unavailable
@@ -44,7 +40,6 @@ ABOUT = About(
     ),
     isolation="never",
 )
-KEEPER = Path(__file__).parents[3] / "tools/postgres_server.py"
 PARTS = 10
 OURS, PICKLE, JSONB, SQL = "pellucid", "psycopg, pickle in bytea", "psycopg, jsonb", "the server, jsonb"
 DISTRIBUTED, ONE_SERVER = "pellucid, distributed", "pellucid, on the coordinator alone"
@@ -66,28 +61,6 @@ def row(number: int) -> dict[str, Any]:
         }
         for part in range(PARTS)
     }
-
-
-@contextmanager
-def server(dsn: str | None) -> Iterator[str]:
-    """Give a connection string for a server, and stop it afterwards if it is our own."""
-    if dsn is not None:
-        yield dsn
-        return
-    if not KEEPER.exists():
-        raise Unavailable("only a clone of pellucid can start a PostgreSQL server: name one with --dsn")
-    keeper = subprocess.Popen(
-        [sys.executable, str(KEEPER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
-    try:
-        found = keeper.stdout.readline().strip()
-        if not found:
-            raise Unavailable("no PostgreSQL server here: install one, or name one with --dsn")
-        yield found
-    finally:
-        keeper.communicate("stop\n")
 
 
 class Place:
@@ -489,7 +462,7 @@ def run(run: Run) -> None:
     if run.rivals.find("psycopg") is None:
         raise Unavailable("this needs psycopg: pip install 'pellucid[postgres]'")
     run.pace.on_progress("start the server")
-    with server(settings.dsn or os.environ.get("PELLUCID_TEST_DSN")) as dsn:
+    with server.running(settings.dsn or os.environ.get("PELLUCID_TEST_DSN")) as dsn:
         place = Place(dsn, settings.rows, is_distributed=settings.distributed)
         run.rivals.versions["PostgreSQL"] = place.version.split(" on ")[0].removeprefix("PostgreSQL ")
         try:

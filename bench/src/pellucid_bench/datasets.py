@@ -156,7 +156,7 @@ def reports() -> ModuleType:
         return importlib.import_module("pellucid_bench.report")
     except ImportError as error:
         raise DatasetError(
-            f"reports need more than is installed ({error}): pip install 'pellucid[bench]'"
+            f"reports need more than is installed ({error}): pip install ./bench in a clone of pellucid"
         ) from error
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PROGRAM = "pellucid bench guard"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROUNDS = 15
 SAMPLES = 5
 """Samples that a process takes of its operation. Its figure is the best, which other work disturbed least."""

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from pellucid_bench.dataset import DatasetError
 
-INSTALL = "pip install 'pellucid[bench]'"
+INSTALL = "pip install ./bench in a clone of pellucid"
 
 
 @functools.cache

@@ -11,15 +11,12 @@ part of the collector, which runs on other interpreters too.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pellucid
@@ -28,8 +25,9 @@ from pellucid_bench import collect as collector
 from pellucid_bench.about import About, Setting
 from pellucid_bench.collected import collect
 from pellucid_bench.measures import Measure, Result, Unit
-from pellucid_bench.run import Run, Unavailable
+from pellucid_bench.run import Run
 from pellucid_bench.runner import timed
+from pellucid_bench.server import running
 
 ABOUT = About(
     "buffers",
@@ -60,7 +58,6 @@ TASKS = {
 }
 BINARY = "pellucid (psycopg, binary)"
 """Our way with which those are compared that get text from psycopg, which is not the text of a bytea."""
-SERVER = Path(__file__).parents[3] / "tools/postgres_server.py"
 
 
 class Codec(NamedTuple):
@@ -247,24 +244,6 @@ def in_place(connection: Any) -> Any:
     return connection
 
 
-@contextlib.contextmanager
-def connection_string(given: str | None) -> Iterator[str]:
-    """The server's, which runs for the block if none was given."""
-    if given:
-        yield given
-        return
-    if not SERVER.exists():
-        raise Unavailable("only a clone can start a PostgreSQL server: use --dsn or --no-server")
-    command = [sys.executable, str(SERVER)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
-        assert keeper.stdout is not None
-        dsn = keeper.stdout.readline().strip()
-        if not dsn:
-            raise Unavailable("no PostgreSQL server; name one with --dsn, or leave it out with --no-server")
-        yield dsn
-        keeper.communicate("stop\n")
-
-
 def run(run: Run) -> None:
     """Measure buffers at hand, buffers of a server, and the unpicklers of the standard library."""
     settings = run.settings
@@ -287,7 +266,7 @@ def run(run: Run) -> None:
     if drivers:
         run.notes.append(f"without a server: {'; '.join(drivers.values())}")
         return
-    with connection_string(settings.dsn or os.environ.get("PELLUCID_TEST_DSN")) as dsn:
+    with running(settings.dsn or os.environ.get("PELLUCID_TEST_DSN")) as dsn:
         server = Server(dsn, modules, known, list(settings.entries))
         run.rivals.versions["PostgreSQL"] = server.version.split(" on ")[0].removeprefix("PostgreSQL ")
         try:

@@ -77,7 +77,7 @@ def _experiments(words: list[str]) -> int:
 
         from pellucid_bench import terminal
     except ImportError:
-        parser.error("the report is made with rich: pip install 'pellucid[bench]'")
+        parser.error("the report is made with rich: pip install ./bench in a clone of pellucid")
     # A file or pipe has no width. The tables need more than the 80 columns that rich would assume.
     console = Console(width=None if sys.stdout.isatty() else 140)
     chosen = Options(
