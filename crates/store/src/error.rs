@@ -10,11 +10,12 @@ use std::time::Duration;
 use pellucid_record::{Corrupt, ShapeError};
 
 use crate::engine::EngineError;
-use crate::file::side_file::Strange;
+use crate::engine::error::Reserved;
 use crate::index::IndexError;
+use crate::sys::process::command_of;
+use crate::sys::side_file::Strange;
+use crate::sys::size::Bytes;
 use crate::sys::{memory, os};
-use crate::txn::writer_lock::command_of;
-use crate::wal::room::Reserved;
 
 /// A process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -620,21 +621,6 @@ impl fmt::Display for StoreError {
 }
 
 const FAILED: &str = "an earlier change in this transaction failed, so it can only be rolled back";
-
-/// A number of bytes, formatted for people.
-pub(crate) struct Bytes(pub(crate) u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const KILO: u64 = 1000;
-        const MEGA: u64 = 1_000_000;
-        if self.0 < MEGA {
-            write!(out, "{} KB", self.0.div_ceil(KILO))
-        } else {
-            write!(out, "{} MB", self.0.div_ceil(MEGA))
-        }
-    }
-}
 
 fn fmt_no_room(out: &mut fmt::Formatter<'_>, path: &str, log: &str, source: &io::Error) -> fmt::Result {
     write!(

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::error::Bytes;
+use crate::sys::size::Bytes;
 use crate::wal::LogFault;
 
 /// A warning about a database that works nonetheless.

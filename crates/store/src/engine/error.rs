@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::sys::os;
+use crate::sys::size::Bytes;
+use crate::sys::{memory, os};
 
 /// An error of an engine. The store adds the database's path and the operation.
 #[derive(Debug)]
@@ -136,3 +137,41 @@ impl std::error::Error for EngineError {
         }
     }
 }
+
+/// Check that there is this much memory, in small allocations, for work that is about to begin.
+///
+/// # Errors
+/// `NoMemory`.
+pub(crate) fn check_memory(size: usize, what: &'static str) -> Result<(), EngineError> {
+    if memory::has_room(size) { Ok(()) } else { Err(EngineError::NoMemory(what)) }
+}
+
+/// Rows are refused although the disk is not full yet.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    free: u64,
+    needed: u64,
+}
+
+impl Reserved {
+    pub(crate) fn error(free: u64, needed: u64) -> io::Error {
+        io::Error::new(io::ErrorKind::StorageFull, Self { free, needed })
+    }
+
+    /// What an error says of that, if that is what it is about.
+    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for Reserved {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (free, needed) = (Bytes(self.free), Bytes(self.needed));
+        write!(
+            out,
+            "{free} are free there and in the file, and {needed} are needed: the last room is kept for deletes"
+        )
+    }
+}
+
+impl std::error::Error for Reserved {}

@@ -14,13 +14,13 @@ use crate::catalog;
 use crate::engine::{Engine, EngineError};
 use crate::error::{Holder, StoreError, Wanted};
 use crate::file::opening;
-use crate::file::own_file::OwnFile;
-use crate::file::side_file::{self, Strange};
-use crate::sys::map::{self, FileSpace};
 use crate::sys::os;
+use crate::sys::own_file::OwnFile;
+use crate::sys::process::is_dead;
 use crate::sys::reclaim::Reclaimer;
-use crate::txn::writer_lock::is_dead;
+use crate::sys::side_file::{self, Strange};
 use crate::verify::maintenance;
+use crate::wal::log_file::{self, FileSpace};
 use crate::wal::{
     self, LogFault, LoggedEngine, MEMORY_USUAL, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for,
 };
@@ -214,7 +214,7 @@ struct Joined {
     space: FileSpace,
     /// There is no other member, and none can join while `joining` is held.
     is_first: bool,
-    joining: Option<map::Joining>,
+    joining: Option<log_file::Joining>,
 }
 
 /// Become a member of a database's log. Beside processes that may only read, the first that may
@@ -243,8 +243,8 @@ fn begin_joining(
     name: &str,
     limit: Duration,
     holders: &dyn Fn() -> Vec<Holder>,
-) -> Result<map::Joining, StoreError> {
-    map::begin_joining(log_path, limit).map_err(|source| match source.kind() {
+) -> Result<log_file::Joining, StoreError> {
+    log_file::begin_joining(log_path, limit).map_err(|source| match source.kind() {
         io::ErrorKind::TimedOut => {
             let (path, waited) = (name.to_owned(), Some(limit));
             StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited }
@@ -322,7 +322,7 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
             "it belongs to a database that {who} has open, and whose file was renamed, deleted or replaced meanwhile; close that one first, or use another path"
         )));
     }
-    if !data.is_new || !map::is_log(&file) {
+    if !data.is_new || !log_file::is_log(&file) {
         return Ok(None);
     }
     if data.is_replaced {
@@ -341,7 +341,7 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
     };
     // With another data file, or none, the log's file was moved: its name was there before its
     // log's.
-    if data.inode.is_some() && data.inode == map::newborn_of(&file) {
+    if data.inode.is_some() && data.inode == log_file::newborn_of(&file) {
         let held = held_by(&log_path, manner);
         remove(path, None);
         // After another power cut the log must not lie beside the new file.
@@ -373,13 +373,13 @@ fn living_member(file: &File) -> Option<u32> {
     // A forked child keeps its dead parent's lock until it has closed its descriptors. In another
     // PID namespace it is impossible to check whether a process lives; its PID is returned as 0.
     let own = os::pid_namespace();
-    let of_log = map::namespace_of(file);
+    let of_log = log_file::namespace_of(file);
     let is_here = |namespace: u32| match namespace {
         0 => of_log == Some(u64::from(own)),
         namespace => namespace == own,
     };
-    let is_locked = |member: i64| os::is_byte_locked(file, map::MEMBERS_AT + member).unwrap_or(false);
-    map::members(file).ok()?.into_iter().find_map(|(member, pid, namespace)| {
+    let is_locked = |member: i64| os::is_byte_locked(file, log_file::MEMBERS_AT + member).unwrap_or(false);
+    log_file::members(file).ok()?.into_iter().find_map(|(member, pid, namespace)| {
         let pid = if is_here(namespace) { pid } else { 0 };
         (is_locked(member) && (pid == 0 || !is_dead(pid))).then_some(pid)
     })
@@ -454,7 +454,7 @@ mod tests {
             upkeep: Upkeep { memory: MEMORY_USUAL, compacts: false },
             timeout: Duration::ZERO,
         };
-        let may_join = || map::begin_joining(&path, Duration::ZERO).is_ok();
+        let may_join = || log_file::begin_joining(&path, Duration::ZERO).is_ok();
         let first = join(&path, "joined.pel", &file, manner).unwrap();
         // The first member still has to recover what a dead process may have left.
         assert!(first.is_first && !may_join());

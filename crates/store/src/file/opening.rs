@@ -17,14 +17,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::engine::lmdb::lock_path_of;
 use crate::error::{Holder, StoreError, Wanted};
 use crate::file::log_file;
-use crate::file::own_file::OwnFile;
-use crate::file::registry::{self, FileId};
+use crate::file::registry;
+use crate::sys::file_id::{FileId, id_of, is_denied, same_file};
 use crate::sys::os;
+use crate::sys::own_file::OwnFile;
+use crate::sys::process::command_of;
 use crate::sys::reclaim::Reclaimer;
 use crate::sys::steps::{Step, reached};
-use crate::txn::writer_lock::command_of;
 
 /// A database's data file, locked so that other processes know of this one.
 #[expect(clippy::struct_excessive_bools, reason = "each is decided at another moment of opening, by itself")]
@@ -65,10 +67,6 @@ impl Beside {
         let id = |path: PathBuf| std::fs::symlink_metadata(path).ok().map(|metadata| id_of(&metadata));
         Self([id(lock_path_of(path)), id(log_file::path_of(path))])
     }
-}
-
-fn id_of(metadata: &std::fs::Metadata) -> FileId {
-    FileId { device: metadata.dev(), inode: metadata.ino() }
 }
 
 /// The data file as it was found.
@@ -217,13 +215,6 @@ impl Opening {
     }
 }
 
-/// The path of LMDB's lock file, which has its locks and its list of readers.
-pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push("-lock");
-    path.into()
-}
-
 /// How this process leaves a database when it closes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
@@ -342,11 +333,6 @@ fn open_file(path: &Path, wish: Wish) -> Result<Opened, StoreError> {
     }
 }
 
-/// Whether an error means that this user may not write there, though perhaps read.
-pub(crate) fn is_denied(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
-}
-
 /// Take the lock exclusively (true) or shared (false), or neither.
 fn try_either(file: &File) -> io::Result<Option<bool>> {
     match file.try_lock() {
@@ -359,12 +345,6 @@ fn try_either(file: &File) -> io::Result<Option<bool>> {
         Err(TryLockError::Error(error)) => Err(error),
         Err(TryLockError::WouldBlock) => Ok(None),
     }
-}
-
-/// The file's identity, if the path still leads to it.
-pub(crate) fn same_file(path: &Path, file: &File) -> Option<FileId> {
-    let (there, here) = (std::fs::metadata(path).ok()?, file.metadata().ok()?);
-    (id_of(&there) == id_of(&here)).then(|| id_of(&here))
 }
 
 /// How often the kernel's list of locks is read before a file counts as held by no known process.

@@ -7,15 +7,12 @@
 //! steps (waiting for other processes, opening) happen under the lock of one file's place.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The identity of a file, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileId {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-}
+use crate::sys::file_id::FileId;
+use crate::sys::os;
 
 /// An open database; the registry need not know more.
 pub(crate) type Opened = dyn Any + Send + Sync;
@@ -30,7 +27,32 @@ pub(crate) enum Registration {
 
 type Registrations = HashMap<FileId, Arc<Mutex<Registration>>>;
 
-static PLACES: LazyLock<Mutex<Registrations>> = LazyLock::new(Mutex::default);
+static PLACES: LazyLock<Mutex<Registrations>> = LazyLock::new(|| {
+    os::at_fork(hold_while_forking, release_in_parent, forget_in_child);
+    Mutex::default()
+});
+
+thread_local! {
+    static HELD_WHILE_FORKING: RefCell<Option<RegistryGuard>> = const { RefCell::new(None) };
+}
+
+/// So that no other thread is changing the registry when the child gets its copy.
+extern "C" fn hold_while_forking() {
+    let guard = hold();
+    HELD_WHILE_FORKING.with(|held| *held.borrow_mut() = Some(guard));
+}
+
+extern "C" fn release_in_parent() {
+    HELD_WHILE_FORKING.with(|held| held.borrow_mut().take());
+}
+
+/// Nothing that the parent has open is ours. The places are leaked, since threads that do not exist
+/// here may hold their locks.
+extern "C" fn forget_in_child() {
+    if let Some(mut registry) = HELD_WHILE_FORKING.with(|held| held.borrow_mut().take()) {
+        std::mem::forget(std::mem::take(&mut *registry.places));
+    }
+}
 
 /// The place of a file. A thread that opens the file holds the place's lock until it is open.
 pub(crate) fn place_of(file: FileId) -> Arc<Mutex<Registration>> {
@@ -68,12 +90,4 @@ pub(crate) struct RegistryGuard {
 /// Lock the registry.
 pub(crate) fn hold() -> RegistryGuard {
     RegistryGuard { places: PLACES.lock().unwrap_or_else(PoisonError::into_inner) }
-}
-
-impl RegistryGuard {
-    /// In a forked child: nothing that the parent has open is ours. The places are leaked, since
-    /// threads that do not exist here may hold their locks.
-    pub(crate) fn forget_all(&mut self) {
-        std::mem::forget(std::mem::take(&mut *self.places));
-    }
 }

@@ -28,10 +28,10 @@ use crate::catalog::row_key::TableId;
 use crate::database::Database;
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::sys::process::is_dead;
 use crate::txn::scan::Range;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
-use crate::txn::writer_lock::is_dead;
 
 /// Tables with fewer rows are indexed in one transaction, without progress reports.
 const FEW: u64 = 1 << 14;

@@ -10,10 +10,9 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
-use crate::engine::EngineError;
-use crate::error::Bytes;
 use crate::sys::cgroup;
 use crate::sys::os;
+use crate::sys::size::Bytes;
 
 /// The reserve for the many small allocations that are not checked.
 pub(crate) const HEADROOM: usize = 16 << 20;
@@ -61,14 +60,6 @@ pub(crate) fn has_room(size: usize) -> bool {
     // SAFETY: the mapping is ours, and has no other user.
     unsafe { libc::munmap(probe, size) };
     true
-}
-
-/// Check that there is this much memory, in small allocations, for work that is about to begin.
-///
-/// # Errors
-/// `NoMemory`.
-pub(crate) fn check_room(size: usize, what: &'static str) -> Result<(), EngineError> {
-    if has_room(size) { Ok(()) } else { Err(EngineError::NoMemory(what)) }
 }
 
 /// This many words of zeros, or `None` if there is no memory. Fresh memory from the system costs

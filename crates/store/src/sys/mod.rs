@@ -2,12 +2,18 @@
 
 pub(crate) mod block;
 pub(crate) mod cgroup;
+pub(crate) mod file_id;
 pub(crate) mod grown_bytes;
 pub(crate) mod latch;
-pub(crate) mod map;
 pub(crate) mod memory;
 pub(crate) mod os;
+pub(crate) mod own_file;
+pub(crate) mod process;
 pub(crate) mod reclaim;
+pub(crate) mod rights;
 pub(crate) mod short;
+pub(crate) mod side_file;
+pub(crate) mod size;
 pub(crate) mod steps;
 pub(crate) mod wait;
+pub(crate) mod words;

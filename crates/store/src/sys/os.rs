@@ -4,7 +4,6 @@
 //! The crate's unsafe code is in `sys`, `engine/lmdb` and `engine/pin.rs` alone.
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -14,9 +13,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
-
-use crate::engine::lmdb::txn::{self, LiveWrites};
-use crate::file::registry::{self, RegistryGuard};
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static AT_FORK: Once = Once::new();
@@ -59,10 +55,6 @@ impl Descriptors {
     }
 }
 
-thread_local! {
-    static HELD_WHILE_FORKING: RefCell<Option<(RegistryGuard, LiveWrites)>> = const { RefCell::new(None) };
-}
-
 /// How many forks there are between this process and the one that loaded the library. Objects of
 /// another generation belong to a parent process and must not be touched.
 #[inline]
@@ -94,26 +86,21 @@ pub fn is_first_thread() -> bool {
 
 /// Install the fork handlers.
 pub(crate) fn watch_forks() {
-    AT_FORK.call_once(|| {
-        // SAFETY: the three handlers are functions with the right signature that live as long as
-        // the process. Failure (no memory) is reported by the return value and costs only fork
-        // detection.
-        let failed =
-            unsafe { libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child)) };
-        debug_assert_eq!(failed, 0, "no memory for fork handlers");
-    });
+    AT_FORK.call_once(|| at_fork(nothing, nothing, new_generation));
 }
 
-extern "C" fn before_fork() {
-    // So that no other thread is changing these lists when the child gets its copies.
-    HELD_WHILE_FORKING.with(|held| *held.borrow_mut() = Some((registry::hold(), txn::live_writes())));
+/// Have functions called at each fork: before it, and after it in the parent and in the child, all
+/// three by the thread that forks.
+pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+    // SAFETY: the three handlers are functions with the right signature that live as long as the
+    // process. Failure (no memory) is reported by the return value and costs only fork detection.
+    let failed = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    debug_assert_eq!(failed, 0, "no memory for fork handlers");
 }
 
-extern "C" fn after_in_parent() {
-    HELD_WHILE_FORKING.with(|held| held.borrow_mut().take());
-}
+extern "C" fn nothing() {}
 
-extern "C" fn after_in_child() {
+extern "C" fn new_generation() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     for place in OWN_DESCRIPTORS.blocks().flat_map(|block| &block.places) {
         let descriptor = place.swap(-1, Ordering::Relaxed);
@@ -124,12 +111,6 @@ extern "C" fn after_in_child() {
             unsafe { libc::close(descriptor) };
         }
     }
-    HELD_WHILE_FORKING.with(|held| {
-        if let Some((mut registry, mut live_writes)) = held.borrow_mut().take() {
-            registry.forget_all();
-            std::mem::forget(std::mem::take(&mut *live_writes));
-        }
-    });
 }
 
 /// Close this descriptor in forked children.
@@ -140,6 +121,20 @@ pub(crate) fn close_in_children(descriptor: RawFd) {
 /// Stop doing so: the owner closes this descriptor itself.
 pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
     OWN_DESCRIPTORS.swap(descriptor, -1);
+}
+
+/// Begin to write these bytes of a file to its disk, without waiting. Does nothing where the system
+/// has no such call.
+pub(crate) fn begin_sync(file: &File, bytes: std::ops::Range<u64>) {
+    #[cfg(target_os = "linux")]
+    {
+        let (start, size) = (bytes.start.cast_signed(), (bytes.end - bytes.start).cast_signed());
+        // SAFETY: the descriptor is open during the call, which touches no memory. It does not
+        // wait; the next sync gets the errors, as for anything that the system writes by itself.
+        unsafe { libc::sync_file_range(file.as_raw_fd(), start, size, libc::SYNC_FILE_RANGE_WRITE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, bytes);
 }
 
 /// Bytes that this user may still write on a file's disk. `Unsupported` if its file system does not

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use crate::database::Database;
 use crate::engine::WriteTxn;
 use crate::error::{Holder, StoreError, Wanted};
+use crate::sys::process::command_of;
 use crate::txn::gate::{GateGuard, LOOK, Refused};
 
 /// The engine's transaction, and this process's gate.
 type Acquired = (Box<dyn WriteTxn>, GateGuard);
-
-const COMMAND_SIZE_MAX: usize = 120;
 
 /// Wait for the right to write, until the timeout passes or `go_on` returns false.
 pub(crate) fn acquire(
@@ -73,32 +72,4 @@ pub(crate) fn acquire_at_once(
     database.mark()?;
     let txn = database.engine.begin_write_at_once(timeout).map_err(|error| database.error(error))?;
     Ok(txn.map(|txn| (txn, gate)))
-}
-
-/// The command line of a process, for messages. Empty if it cannot be read.
-pub(crate) fn command_of(process: &str) -> String {
-    let bytes = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    let words: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-    let mut command = words.join(" ").trim().replace(char::is_control, " ");
-    if command.len() > COMMAND_SIZE_MAX {
-        let end = (0..=COMMAND_SIZE_MAX).rev().find(|end| command.is_char_boundary(*end)).unwrap_or(0);
-        command.truncate(end);
-        command.push_str("...");
-    }
-    command
-}
-
-/// Whether a process of this PID namespace has ended, including one that its parent has not waited
-/// for yet.
-pub(crate) fn is_dead(pid: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => {
-            let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-            matches!(state, Some('Z' | 'X'))
-        }
-        // If the system cannot tell, assume that the process lives.
-        Err(error) => {
-            error.kind() == std::io::ErrorKind::NotFound && std::fs::metadata("/proc/self/stat").is_ok()
-        }
-    }
 }

@@ -258,9 +258,9 @@ mod tests {
 
     use super::*;
     use crate::engine::Tree;
-    use crate::sys::map::FileSpace;
     use crate::sys::os;
     use crate::wal::checkpoint::{wal_record_size_max, wal_record_size_wide};
+    use crate::wal::log_file::FileSpace;
     use crate::wal::record;
     use crate::wal::segments::PUNCHED;
     use crate::wal::space::MemorySpace;

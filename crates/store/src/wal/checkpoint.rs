@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key, with_more_rows};
+use crate::engine::error::check_memory;
 use crate::engine::{Change, EngineError, Tree, WriteTxn};
 use crate::pack::packing::Packing;
-use crate::sys::memory;
 use crate::sys::steps::{Step, reached};
 use crate::wal::budget::SIZE_USUAL;
 use crate::wal::engine::Shared;
@@ -196,7 +196,7 @@ impl Shared {
         go_on: &mut dyn FnMut() -> bool,
         also: Also<'_>,
     ) -> Result<Done, EngineError> {
-        memory::check_room(CHECKPOINT_MEMORY, "a checkpoint")?;
+        check_memory(CHECKPOINT_MEMORY, "a checkpoint")?;
         // Drop order: the transaction ends before the lock is released.
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(Done::InTheWay) };
         let (_applying, begin) = (Applying::begin(&self.is_applying), Instant::now());

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::engine::error::check_memory;
 use crate::engine::history::{Next, WatchPosition};
 use crate::engine::{
     AtOnce, Choose, Engine, EngineError, HashedKey, OldestReader, ReadTxn, Tree, Usage, WriteTxn,
@@ -245,7 +246,7 @@ impl LoggedEngine {
             // later caller sees any error.
             let _ = self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true);
             drop(self.shared.read()?);
-            memory::check_room(0, "a transaction")?;
+            check_memory(0, "a transaction")?;
         }
         self.start_checkpointer()
     }

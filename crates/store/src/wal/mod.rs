@@ -17,6 +17,7 @@ mod follow;
 mod history;
 mod key_order;
 mod lock;
+pub(crate) mod log_file;
 mod memtable;
 mod mend;
 mod merge;

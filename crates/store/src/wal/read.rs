@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::catalog::row_key::TableId;
 use crate::catalog::{APPLIED_KEY, table_key};
+use crate::engine::error::check_memory;
 use crate::engine::{
     Contents, Cursor, Direction, EngineError, Entry, EntryPlace, HashedKey, ReadTxn, Start, Tree,
 };
-use crate::sys::memory;
 use crate::wal::history;
 use crate::wal::memtable::{Memtable, Said};
 use crate::wal::merge::{MergedCursor, Over, first_of};
@@ -115,7 +115,7 @@ impl LoggedRead {
         // Sorting the keys of the memtables takes about as much memory again.
         let size = self.memtables.iter().flatten().map(|memtable| memtable.size()).sum();
         if size > 0 {
-            memory::check_room(size, "the order of the last commits")?;
+            check_memory(size, "the order of the last commits")?;
         }
         let overs = self.overs(write_batch);
         // [R5] Without any source over it, the walk is the tree's own.

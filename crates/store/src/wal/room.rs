@@ -10,12 +10,11 @@
 //! made before the free pages are counted.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::engine::error::Reserved;
 use crate::engine::{FileSize, Tree, Usage};
-use crate::error::Bytes;
 use crate::wal::record;
 
 /// What a checkpoint writes besides rows: the catalog, the list of free pages, the inner pages on
@@ -28,36 +27,6 @@ const ENTRY_SIZE: u64 = 64;
 const DELETE_SIZE: u64 = 40;
 const PAGES_OF_DELETE: u64 = 2;
 const PAGE_SIZE: u64 = 4096;
-
-/// Rows are refused although the disk is not full yet.
-#[derive(Debug)]
-pub(crate) struct Reserved {
-    free: u64,
-    needed: u64,
-}
-
-impl Reserved {
-    fn error(free: u64, needed: u64) -> io::Error {
-        io::Error::new(io::ErrorKind::StorageFull, Self { free, needed })
-    }
-
-    /// What an error says of that, if that is what it is about.
-    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
-    }
-}
-
-impl fmt::Display for Reserved {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (free, needed) = (Bytes(self.free), Bytes(self.needed));
-        write!(
-            out,
-            "{free} are free there and in the file, and {needed} are needed: the last room is kept for deletes"
-        )
-    }
-}
-
-impl std::error::Error for Reserved {}
 
 /// What is known of the tree's file.
 pub(crate) struct Room {

@@ -44,9 +44,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::engine::{Engine, Extents, FileSize};
 use crate::sys::latch::Latch;
-use crate::sys::map::Words;
 use crate::sys::os;
 use crate::sys::steps::{Step, reached};
+use crate::sys::words::Words;
 use crate::wal::budget::Budget;
 #[cfg(test)]
 use crate::wal::death;
@@ -731,7 +731,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::sys::map::FileSpace;
+    use crate::wal::log_file::FileSpace;
 
     #[test]
     fn a_log_keeps_the_size_that_its_first_opener_gave_it() {

@@ -13,7 +13,7 @@ use crate::engine::EngineError;
 use crate::sys::memory;
 use crate::sys::wait;
 
-use crate::sys::map::Words;
+use crate::sys::words::Words;
 use crate::wal::segments::words_for;
 
 /// Words that processes share.

@@ -218,8 +218,8 @@ impl KeepsPages for LmdbWrite {
 mod tests {
     use super::*;
     use crate::engine::Engine;
+    use crate::engine::lmdb::lock_path_of;
     use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
-    use crate::file::opening::lock_path_of;
 
     #[test]
     fn a_value_is_read_or_gone_while_the_file_becomes_shorter() {

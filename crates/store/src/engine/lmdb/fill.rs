@@ -183,9 +183,9 @@ impl Stretch {
 mod tests {
     use std::collections::BTreeMap;
 
+    use crate::engine::lmdb::lock_path_of;
     use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
     use crate::engine::{Direction, Engine, Loose, Start, Tree};
-    use crate::file::opening::lock_path_of;
 
     /// Numbers that look random, each once.
     fn mixed(number: u64) -> u64 {

@@ -18,13 +18,14 @@
 //!
 //! **Invariant:** LMDB's locks are on an open file of the lock file that is ours
 //! (`Environment::lock`), so no other code in the process can drop them, and a forked child closes
-//! that file at once (`file/own_file.rs`).
+//! that file at once (`sys/own_file.rs`).
 #![allow(unsafe_code)]
 
 pub(crate) mod cursor;
 mod dense;
 pub(crate) mod extents;
 pub(crate) mod fill;
+pub(crate) mod live_writes;
 pub(crate) mod moves;
 pub(crate) mod page;
 mod readers;
@@ -43,7 +44,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -57,10 +58,9 @@ use crate::engine::lmdb::page::MapBounds;
 use crate::engine::lmdb::reuse::Births;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
 use crate::engine::{Change, Engine, EngineError, Extents, OldestReader, ReadTxn, Tree, Usage, WriteTxn};
-use crate::file::opening::lock_path_of;
-use crate::file::own_file::OwnFile;
-use crate::file::side_file;
 use crate::sys::os;
+use crate::sys::own_file::OwnFile;
+use crate::sys::side_file;
 use crate::sys::{cgroup, memory};
 use crate::verify::page_proof;
 use crate::verify::pages::{Meta, PageFile, TreeHead};
@@ -186,6 +186,7 @@ impl LmdbEngine {
         entries: &mut dyn FnMut(u64, usize) -> FirstEntries,
     ) -> Result<Self, EngineError> {
         os::watch_forks();
+        live_writes::watch_forks();
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
             EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL"))
         })?;
@@ -224,6 +225,13 @@ impl LmdbEngine {
 /// Whether the file's disk may soon be full.
 pub(crate) fn is_room_short(file: &File) -> bool {
     !os::room_beside(file).is_ok_and(|room| room >= ROOM_ENOUGH)
+}
+
+/// The path of LMDB's lock file, which has its locks and its list of readers.
+pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push("-lock");
+    path.into()
 }
 
 /// Open or create the lock file. `None` for a read-only environment on a read-only file system.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::engine::Engine as _;
+use crate::engine::lmdb::lock_path_of;
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
-use crate::file::opening::lock_path_of;
 
 /// A database that is removed at the end.
 pub(super) struct Scratch {

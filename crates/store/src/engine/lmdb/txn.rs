@@ -12,14 +12,15 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pellucid_lmdb_sys as ffi;
 use pellucid_record::encode::copy;
 
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
 use crate::engine::lmdb::dense::Aside;
+use crate::engine::lmdb::live_writes::{LiveWrite, abort_writes_of, current_thread, live_writes};
 use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::search_many;
@@ -332,55 +333,6 @@ impl Parked for ParkedRead {
         // SAFETY: `ParkedRead` is transparent, and the transaction has its version again.
         is_newest
             .then(|| unsafe { Box::from_raw(Box::into_raw(self).cast::<LmdbRead>()) } as Box<dyn ReadTxn>)
-    }
-}
-
-/// A number for the current thread, cheaper to compare than the standard library's, and never used
-/// twice.
-fn current_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    struct Token(u64);
-    impl Drop for Token {
-        fn drop(&mut self) {
-            abort_writes_of(self.0, |_| true);
-        }
-    }
-    thread_local! {
-        static TOKEN: Token = Token(NEXT.fetch_add(1, Ordering::Relaxed));
-    }
-    TOKEN.try_with(|token| token.0).unwrap_or(0)
-}
-
-/// A write transaction that has not ended. Only its own thread can release LMDB's lock. So if
-/// another thread drops the transaction, it waits here until its own thread writes next, or ends. A
-/// thread that ends aborts its transactions.
-pub(crate) struct LiveWrite {
-    txn: *mut ffi::MDB_txn,
-    environment: Arc<Environment>,
-    owner: u64,
-    is_dropped: bool,
-}
-
-// SAFETY: only the thread that owns the transaction touches it again (`abort_writes_of`).
-unsafe impl Send for LiveWrite {}
-
-static LIVE_WRITES: Mutex<Vec<LiveWrite>> = Mutex::new(Vec::new());
-
-/// The list, locked while the guard lives.
-pub(crate) type LiveWrites = MutexGuard<'static, Vec<LiveWrite>>;
-
-pub(crate) fn live_writes() -> LiveWrites {
-    LIVE_WRITES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Called by the thread `owner`.
-fn abort_writes_of(owner: u64, which: fn(&LiveWrite) -> bool) {
-    for live in live_writes().extract_if(.., |live| live.owner == owner && which(live)) {
-        if live.environment.is_ours() {
-            // SAFETY: we are the thread that began it, and it has no user any more: it was dropped,
-            // or this thread ends, and its other methods refuse to work in other threads.
-            unsafe { ffi::mdb_txn_abort(live.txn) };
-        }
     }
 }
 

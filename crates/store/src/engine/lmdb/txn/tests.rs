@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
+use crate::engine::lmdb::lock_path_of;
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
 use crate::engine::{Direction, Engine, Start, Tree, WriteTxn};
-use crate::file::opening::lock_path_of;
 
 thread_local! {
     /// Whether LMDB does all appends itself.

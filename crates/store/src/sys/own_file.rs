@@ -24,6 +24,14 @@ impl OwnFile {
         self.generation == os::generation()
     }
 
+    /// As when the process is killed: the descriptor is closed, and its lock is not released.
+    #[cfg(test)]
+    pub(crate) fn close_as_if_killed(&mut self) {
+        if let Some(file) = self.file.take() {
+            os::no_longer_close_in_children(file.as_raw_fd());
+        }
+    }
+
     pub(crate) fn file(&self) -> Option<&File> {
         self.file.as_ref().filter(|_| self.is_ours())
     }

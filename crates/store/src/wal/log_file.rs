@@ -3,26 +3,24 @@
 //! Room on the disk is reserved before it is written to, so that a full disk is an error and no
 //! signal. Each opener holds a lock on one byte of the file, which the system releases however the
 //! process ends. So each process can find out whether another one lives.
-#![allow(unsafe_code)]
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::ops::{Deref, Range};
-use std::os::fd::AsRawFd;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::file::opening::{is_denied, same_file};
-use crate::file::own_file::OwnFile;
-use crate::file::side_file;
+use crate::sys::file_id::{is_denied, same_file};
 use crate::sys::memory;
 use crate::sys::os;
+use crate::sys::own_file::OwnFile;
+use crate::sys::side_file;
 use crate::sys::steps::{Step, reached};
 use crate::sys::wait;
+use crate::sys::words::Words;
 use crate::wal::{self, GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, PUNCHED, SIZE_USUAL, Space, words_for};
 
 /// Bytes that are provided at once: a piece of a segment. Room is reserved in steps that double the
@@ -43,55 +41,6 @@ const PIDS_AT: u64 = 8192;
 const NAMESPACE_AT: u64 = 32;
 const NEWBORN_AT: u64 = 40;
 const SEGMENT_SIZE_AT: u64 = 48;
-
-/// Words that stay in place. Callers that read some with every commit keep a reference: asking the
-/// space for them each time was a tenth of a put.
-pub(crate) struct Words {
-    base: NonNull<AtomicU64>,
-    count: usize,
-    is_mapped: bool,
-}
-
-// SAFETY: the words are atomics, and stay in place as long as the object lives.
-unsafe impl Send for Words {}
-// SAFETY: as above.
-unsafe impl Sync for Words {}
-
-impl Words {
-    /// Words in this process's own memory.
-    pub(crate) fn in_memory(words: Box<[AtomicU64]>) -> Self {
-        let count = words.len();
-        // Not null: it comes from a box.
-        let base = NonNull::from(Box::leak(words)).cast();
-        Self { base, count, is_mapped: false }
-    }
-}
-
-impl Deref for Words {
-    type Target = [AtomicU64];
-
-    #[inline]
-    fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the memory has this many words, is aligned for them, and lives as long as `self`.
-        // Other processes change them as atomics too. Nothing stores into a file that is mapped for
-        // reading alone (`Space`'s callers write only as members).
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
-    }
-}
-
-impl Drop for Words {
-    fn drop(&mut self) {
-        if self.is_mapped {
-            // SAFETY: the mapping is ours, and there are no references into it any more.
-            unsafe { libc::munmap(self.base.as_ptr().cast(), self.count * 8) };
-        } else {
-            let words = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.count);
-            // SAFETY: leaked from a box of this many words by `in_memory`, and there are no
-            // references into it any more.
-            drop(unsafe { Box::from_raw(words) });
-        }
-    }
-}
 
 /// The initial content of a new chunk. Static zeros: a buffer made each time caused most of the
 /// page faults of puts.
@@ -165,29 +114,12 @@ impl FileSpace {
         if same_file(path, &file).is_none() || same_file(path, &mapped).is_none() {
             return Err(io::Error::other("another process replaced it meanwhile; open the database again"));
         }
-        let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        let mapped_size = size.min(mapped_max);
-        // SAFETY: a new mapping at an address that the system chooses, of a file that is open and
-        // has that size; no process makes it smaller while it is open.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                mapped_size as usize,
-                protection,
-                libc::MAP_SHARED,
-                mapped.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let words = Words::map(&mapped, size.min(mapped_max), is_writable)?;
         let chunks = (size as usize).div_ceil(CHUNK_SIZE);
         let flags = || memory::zeros(chunks.max(1)).ok_or(io::ErrorKind::OutOfMemory);
         let mut space = Self {
             file: OwnFile::new(file),
-            words: Arc::new(Words { base, count: mapped_size as usize / 8, is_mapped: true }),
+            words: Arc::new(words),
             capacity: count,
             readable: if os::has_holes_that_take_room(&mapped)? { words_for(0) } else { usize::MAX },
             folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
@@ -244,7 +176,7 @@ impl FileSpace {
                 file.write_all_at(ZEROS.get(..(until - at) as usize).unwrap_or_default(), at)?;
                 at = until;
             }
-            let _ = self.touch(bytes.start as usize..bytes.end as usize);
+            let _ = self.words.touch(bytes.start as usize..bytes.end as usize);
         }
         self.note_provided(chunk, punched);
         Ok(())
@@ -322,22 +254,6 @@ impl FileSpace {
     #[inline]
     fn holds(&self, noted: Option<&AtomicU64>) -> bool {
         noted.is_some_and(|noted| noted.load(Ordering::Relaxed) == self.punched() + 1)
-    }
-
-    /// Map pages that are about to be written to, and return whether they are mapped. One call for
-    /// all of them costs a third of a fault for each. Where the system does not support it, the
-    /// faults map them.
-    fn touch(&self, bytes: Range<usize>) -> bool {
-        #[cfg(target_os = "linux")]
-        if let Some(words) = self.words.get(bytes.start / 8..bytes.end / 8) {
-            // SAFETY: pages of our own mapping, at an address that is a multiple of their size;
-            // their content does not change.
-            let failed = unsafe {
-                libc::madvise(words.as_ptr().cast_mut().cast(), bytes.len(), libc::MADV_POPULATE_WRITE)
-            };
-            return failed == 0;
-        }
-        false
     }
 
     fn is_reserved(&self, chunk: usize) -> bool {
@@ -583,7 +499,7 @@ impl Space for FileSpace {
         // Do not write zeros here, since a writer may have written there by now. Touching the pages
         // takes longer, but no writer waits for it.
         let bytes = self.bytes_of(chunk);
-        if self.touch(bytes.start as usize..bytes.end as usize) {
+        if self.words.touch(bytes.start as usize..bytes.end as usize) {
             self.note_provided(chunk, punched);
         }
     }
@@ -637,27 +553,14 @@ impl Space for FileSpace {
             // The map ends before.
             return self.sync();
         }
-        let (start, size) = (bytes.start, bytes.len());
-        // SAFETY: the range is in the mapping, which lives as long as `self`; the call changes no
-        // memory. On Linux it is `fdatasync` of that part of the file, including what other
-        // processes have stored there through their own maps.
-        let failed =
-            unsafe { libc::msync(self.words.base.as_ptr().byte_add(start).cast(), size, libc::MS_SYNC) };
-        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        self.words.sync(bytes)
     }
 
     fn begin_sync(&self, words: Range<usize>) {
-        #[cfg(target_os = "linux")]
         if let Ok(file) = self.own_file() {
             let bytes = self.bytes_to_sync(&words);
-            let (start, size) = (bytes.start.cast_signed() as i64, bytes.len().cast_signed() as i64);
-            // SAFETY: the descriptor is open during the call, which touches no memory. It does not
-            // wait; the next sync gets the errors, as for anything that the system writes by
-            // itself.
-            unsafe { libc::sync_file_range(file.as_raw_fd(), start, size, libc::SYNC_FILE_RANGE_WRITE) };
+            os::begin_sync(file, bytes.start as u64..bytes.end as u64);
         }
-        #[cfg(not(target_os = "linux"))]
-        let _ = words;
     }
 
     fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration) {
@@ -703,15 +606,13 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let data = std::env::temp_dir().metadata().unwrap();
         let open = |data| FileSpace::open(&path, HEAD_SIZE as usize / 8 + 1024, data, true).unwrap();
-        let (dead, other) = (open(Some(&data)), open(None));
+        let (mut dead, other) = (open(Some(&data)), open(None));
         assert!(!other.if_gone(dead.member, &mut || {}), "it lives");
         // As after a death: the descriptor is closed, the lock was not released, and a child has
         // the map.
-        let (member, descriptor) = (dead.member, dead.own_file().unwrap().as_raw_fd());
+        let member = dead.member;
+        dead.file.close_as_if_killed();
         std::mem::forget(dead);
-        os::no_longer_close_in_children(descriptor);
-        // SAFETY: its owner was forgotten, so nothing else closes it.
-        unsafe { libc::close(descriptor) };
         assert!(other.if_gone(member, &mut || {}));
         std::fs::remove_file(path).unwrap();
     }

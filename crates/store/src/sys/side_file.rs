@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::file::rights;
+use crate::sys::rights;
 
 /// The description of a file that is not regular.
 fn kind_of(found: &Metadata) -> &'static str {
