@@ -49,11 +49,11 @@ ROOMED_CRATES = set().union(*CRATE_MAY_USE.values()) | {"heed", "lmdb", "lmdb-ma
 VENDORED = "crates/lmdb-sys/lmdb/"
 
 UNSAFE_ROOMS = re.compile(
-    r"crates/lmdb-sys/src/lib\.rs|crates/store/src/(engine/(lmdb/\w+|pin)|sys/\w+)\.rs"
+    r"crates/lmdb-sys/src/lib\.rs|crates/store/src/(engine/lmdb/\w+|txn/pin|sys/\w+)\.rs"
     r"|crates/store/tests/support/(lmdb|pin|os)\w*\.rs|crates/python/src/(hot/\w+|table/(rows|slots))\.rs"
     r"|crates/python/src/values/(ahead|alloc|buffer|decode|dicts|encode(/dict|/sharing)?|field|functions|lent|names|reading|row)\.rs"
 )
-ENGINE_ROOMS = re.compile(r"crates/store/src/engine/(lmdb/\w+|pin)\.rs")
+ENGINE_ROOMS = re.compile(r"crates/store/src/engine/lmdb/\w+\.rs")
 
 Finding = tuple[int, str]
 Rule = Callable[[str, str], Iterator[Finding]]
@@ -258,7 +258,7 @@ def a_module_says_what_it_does(name: str, text: str) -> Iterator[Finding]:
 # The wall clock jumps. Nothing waits by it, and nothing is old or new by it; it only makes numbers and
 # names unlike others: an identity, a salt, the name of a copy. Only a time for which changes are kept goes by
 # it, since that outlives every process.
-WALL_CLOCK_ROOMS = re.compile(r"crates/store/src/(file/open|verify/copy|wal/segments|wal/history)\.rs")
+WALL_CLOCK_ROOMS = re.compile(r"crates/store/src/(file/open|admin/copy|wal/segments|wal/history)\.rs")
 
 
 @rule("crates/store/src/txn/gate.rs", "let now = SystemTime::now();\n")
@@ -326,7 +326,7 @@ def test_arrows_between_crates_point_down(crate: str) -> None:
 # The largest group of files that import each other, of each crate and of the Python package. A module's
 # declaration of another one counts as an import, and what a file only exports again as an import of the
 # file that defines it. The numbers may fall. None grows but for a reason that is worth a newcomer's time.
-CYCLE_FILES_MAX = {"store": 101, "record": 10, "query": 5, "python": 20, "python/pellucid": 0}
+CYCLE_FILES_MAX = {"store": 100, "record": 10, "query": 5, "python": 20, "python/pellucid": 0}
 
 Module = tuple[str, ...]
 

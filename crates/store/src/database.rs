@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 use pellucid_record::{Admission, Dictionary};
 
 use crate::catalog::cell::{CHECK_SIZE, Cell, FoundRow};
-use crate::catalog::next_int::Floors;
-use crate::catalog::row_key::{Prefix, TableId, is_long, split};
 use crate::catalog::{self, CatalogError};
 use crate::engine::{Contents, Engine, EngineError};
 use crate::error::StoreError;
@@ -22,9 +20,11 @@ use crate::file::opening::{Leaving, Opening};
 use crate::file::stamp;
 use crate::index::{Builds, Deriver, IndexSet};
 use crate::pack::opening::{Dictionaries, Source};
+use crate::row_key::{Prefix, TableId, is_long, split};
 use crate::sys::latch::Latch;
 use crate::sys::os;
 use crate::txn::gate::Gate;
+use crate::txn::next_int::Floors;
 use crate::txn::snapshot::{Snapshot, SnapshotInner};
 use crate::warning::Warning;
 

@@ -3,6 +3,8 @@
 //! One enum with fields; the Python side makes one exception class of each variant. Messages say
 //! what happened, where, which limit was reached, and what to do.
 
+pub(crate) mod index;
+
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use pellucid_record::{Corrupt, ShapeError};
 
 use crate::engine::EngineError;
 use crate::engine::error::Reserved;
-use crate::index::IndexError;
+use crate::error::index::IndexError;
 use crate::sys::process::command_of;
 use crate::sys::side_file::Strange;
 use crate::sys::size::Bytes;

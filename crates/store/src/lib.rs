@@ -6,6 +6,7 @@
 //! Keys and records are bytes here; their meaning is the business of `pellucid-record`.
 #![deny(unsafe_code)]
 
+mod admin;
 mod catalog;
 mod database;
 pub mod engine;
@@ -13,41 +14,44 @@ mod error;
 mod file;
 mod index;
 mod pack;
+mod row;
+mod row_key;
 mod sort;
 mod store;
 mod sys;
 mod txn;
-mod verify;
 pub mod wal;
 mod warning;
 mod watch;
 
+pub use admin::check::Finding;
+pub use admin::maintenance::Stats;
+pub use admin::sizes::Sizes;
 pub use catalog::blob::BLOB_ADDRESS_REMAINDER;
 pub use catalog::cell::FoundRow;
-pub use catalog::row_key::TableId;
+pub use catalog::index_entries::{Building, IndexInfo, Reached};
 pub use catalog::shapes::TransactionShapes;
 pub use engine::AtOnce;
 pub use engine::history::Keep;
+pub use error::index::{IndexError, NotUnique};
 pub use error::{Holder, StoreError, Wanted};
-pub use index::{
-    Building, Derive, Derived, Deriver, IndexError, IndexInfo, KeepOn, NotUnique, Reached, range_of_parts,
-};
+pub use index::{Derive, Derived, Deriver, range_of_parts};
 pub use pack::compress_all;
-pub use pack::sizes::Sizes;
+pub use row::{Range, Row, RowName};
+pub use row_key::TableId;
 pub use store::{Durability, Mode, OpenOptions, Store};
 pub use sys::os::{is_first_thread, system_number, thread_number};
 #[cfg(feature = "failpoints")]
 pub use sys::steps::{STEP_NAMES, watch_steps};
+pub use txn::index_batch::KeepOn;
 pub use txn::lookahead::Lookahead;
 pub use txn::reader::Reader;
-pub use txn::scan::{Range, Row, RowName, Scan};
+pub use txn::scan::Scan;
 pub use txn::single::{Hold, KnownTable};
 pub use txn::snapshot::Snapshot;
 pub use txn::transaction::{Savepoint, Transaction};
 pub use txn::transaction_scan::TransactionScan;
 pub use txn::whole::{Large, Whole};
-pub use verify::check::Finding;
-pub use verify::maintenance::Stats;
 pub use wal::{LARGE_SIZE_MIN, LogFault, MEMORY_MIN, MEMORY_USUAL, rest_soon};
 pub use warning::Warning;
 pub use watch::{Change, Changes, Happened, LargeValue, Watch, WatchStep, Watched};

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use pellucid_record::{Dictionary, Sighting};
 
 use crate::catalog;
-use crate::catalog::row_key::TableId;
 use crate::database::Database;
 use crate::engine::history::Keep;
 use crate::error::{StoreError, Wanted};
 use crate::file::open;
 use crate::index::Deriver;
+use crate::row_key::TableId;
 use crate::sys::latch::Latch;
 use crate::sys::os;
 use crate::txn::snapshot::Snapshot;

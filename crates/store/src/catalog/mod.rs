@@ -14,9 +14,9 @@
 //! "n" + table name    name       u32 table id
 //! "t" + u32 table id  table      u64 rows, u32 shapes admitted,
 //!                                u32 serial of its indexes, missing if it has none
-//! "i" + ...           index      `index/books.rs`; has an entry "t" of its own, for its entries
+//! "i" + ...           index      `catalog/index_entries.rs`; has an entry "t" of its own, for its entries
 //! "s" + u32 shape id  shape      for each name: size varint, UTF-8
-//! "z", "p", "d" + ... compressed tables: `pack/books.rs`
+//! "z", "p", "d" + ... compressed tables: `catalog/pack_entries.rs`
 //! ```
 //!
 //! These are the entries of the engine's tree `meta`. Ids in keys are big-endian, everything else
@@ -29,21 +29,23 @@
 
 pub(crate) mod blob;
 pub(crate) mod cell;
-pub(crate) mod next_int;
-pub(crate) mod row_key;
+pub(crate) mod history_chunk;
+pub(crate) mod index_entries;
+pub(crate) mod pack_entries;
 pub(crate) mod shapes;
 
 use pellucid_record::layout::{push_varint, read_varint};
 use pellucid_record::{Dictionary, Shape};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::catalog::row_key::TableId;
+use crate::catalog::history_chunk::{CHUNK, Chunk};
+use crate::catalog::index_entries::IndexInfo;
+use crate::catalog::pack_entries::Progress;
 use crate::engine::history::Keep;
+use crate::engine::row_count::{CHECK_SIZE, id_key};
+pub(crate) use crate::engine::row_count::{TABLE, sealed, table_key, unsealed};
 use crate::engine::{Contents, Direction, EngineError, Start, Tree};
 use crate::error::StoreError;
-use crate::index::IndexInfo;
-use crate::pack::books::{self, Progress};
-use crate::wal::{CHUNK_KEY, Chunk};
+use crate::row_key::TableId;
 
 /// The newest format that this build reads.
 pub(crate) const FORMAT_VERSION: u16 = FORMAT_WITH_COMPRESSION;
@@ -63,10 +65,8 @@ const COUNTERS_KEY: &[u8] = b"c";
 pub(crate) const APPLIED_KEY: &[u8] = b"a";
 pub(crate) const KEEP_KEY: &[u8] = b"k";
 pub(crate) const NAME: u8 = b'n';
-pub(crate) const TABLE: u8 = b't';
 pub(crate) const INDEX: u8 = b'i';
 const SHAPE: u8 = b's';
-const CHECK_SIZE: usize = 8;
 
 /// Settings that hardly ever change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(crate) struct Header {
     /// never change.
     pub(crate) key_size_max: u32,
     pub(crate) identity: [u8; 16],
-    /// The least next int of some tables (`catalog/next_int.rs`). They are stored here because
+    /// The least next int of some tables (`txn/next_int.rs`). They are stored here because
     /// older releases ignore additional bytes of this entry, but would report an entry of a new
     /// kind as damage.
     pub(crate) marks: Vec<(TableId, i64)>,
@@ -137,17 +137,6 @@ impl CatalogError {
             },
         }
     }
-}
-
-pub(crate) fn sealed(key: &[u8], mut bytes: Vec<u8>) -> Vec<u8> {
-    let check = xxh3_64_with_seed(&bytes, xxh3_64(key));
-    bytes.extend_from_slice(&check.to_le_bytes());
-    bytes
-}
-
-pub(crate) fn unsealed<'a>(key: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
-    let (body, check) = bytes.split_last_chunk::<CHECK_SIZE>()?;
-    (u64::from_le_bytes(*check) == xxh3_64_with_seed(body, xxh3_64(key))).then_some(body)
 }
 
 /// Reads fields one after the other.
@@ -261,15 +250,6 @@ impl TableState {
         }
         fields.end(state)
     }
-}
-
-fn id_key(kind: u8, id: u32) -> [u8; 5] {
-    let [a, b, c, d] = id.to_be_bytes();
-    [kind, a, b, c, d]
-}
-
-pub(crate) fn table_key(table: TableId) -> [u8; 5] {
-    id_key(TABLE, table.0)
 }
 
 pub(crate) fn name_key(name: &str) -> Vec<u8> {
@@ -388,13 +368,6 @@ pub(crate) fn table_state(source: &dyn Contents, table: TableId) -> Result<Optio
     }))
 }
 
-/// A table's entry with `more` rows added. `None` if the entry is damaged.
-pub(crate) fn with_more_rows(table: TableId, value: &[u8], more: i64) -> Option<Vec<u8>> {
-    let state = TableState::parse(unsealed(&table_key(table), value)?)?;
-    let row_count = state.row_count.saturating_add_signed(more);
-    Some(TableState { row_count, ..state }.entry(table).1)
-}
-
 /// Every table's name and id, by name.
 pub(crate) fn tables(source: &dyn Contents) -> Result<Vec<(String, TableId)>, CatalogError> {
     let mut cursor = source.cursor(Tree::Meta)?;
@@ -452,7 +425,7 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
         _ if key == COUNTERS_KEY => Counters::parse(body).map(Entry::Counters),
         _ if key == APPLIED_KEY => Applied::parse(body).map(Entry::Applied),
         _ if key == KEEP_KEY => parse_keep(body).map(|_| Entry::Keep),
-        (&CHUNK_KEY, _) => Chunk::parse(key, bytes).map(|_| Entry::History),
+        (&CHUNK, _) => Chunk::parse(key, bytes).map(|_| Entry::History),
         (&NAME, name) => {
             let id = body.try_into().ok().map(u32::from_le_bytes)?;
             Some(Entry::Name(std::str::from_utf8(name).ok()?.to_owned(), TableId(id)))
@@ -460,11 +433,15 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
         (&TABLE, id) => Some(Entry::Table(TableId(id_of(id)?), TableState::parse(body)?)),
         (&SHAPE, id) => Some(Entry::Shape(id_of(id)?, parse_shape(body)?)),
         (&INDEX, _) => IndexInfo::parse(key, body).map(Entry::Index),
-        (&books::SETTING, _) => books::parse_setting(body).and(books::table_of(key)).map(Entry::Compressed),
-        (&books::PROGRESS, _) => Progress::parse(body).and(books::table_of(key)).map(Entry::Compressed),
-        (&books::DICTIONARY, _) => {
-            books::parse_dictionary(body)?;
-            books::number_of(key).map(|(table, number)| Entry::Dictionary(table, number))
+        (&pack_entries::SETTING, _) => {
+            pack_entries::parse_setting(body).and(pack_entries::table_of(key)).map(Entry::Compressed)
+        }
+        (&pack_entries::PROGRESS, _) => {
+            Progress::parse(body).and(pack_entries::table_of(key)).map(Entry::Compressed)
+        }
+        (&pack_entries::DICTIONARY, _) => {
+            pack_entries::parse_dictionary(body)?;
+            pack_entries::number_of(key).map(|(table, number)| Entry::Dictionary(table, number))
         }
         _ => None,
     }
@@ -473,7 +450,9 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Building;
+    use crate::catalog::history_chunk::Kind;
+    use crate::catalog::index_entries::Building;
+    use crate::catalog::pack_entries::{dictionary_entry, setting_entry};
 
     #[test]
     fn entries_come_back_and_damaged_ones_do_not() {
@@ -504,8 +483,7 @@ mod tests {
         let header = Header { format: 1, oldest_reader: 1, key_size_max: 511, identity: [7; 16], marks };
         let keep = Keep { size: 1 << 20, seconds: 60 };
         let progress = Progress { made: 2, ratio: 4_000, rows: 1 << 33, ..Progress::default() };
-        let chunk =
-            Chunk { first: 5, part: 1, last: 5, total: 9, time: 1 << 31, kind: crate::wal::ChunkKind::Part };
+        let chunk = Chunk { first: 5, part: 1, last: 5, total: 9, time: 1 << 31, kind: Kind::Part };
         let (chunk_key, chunk_value) = chunk.entry(b"body");
         for (key, value) in [
             counters.entry(),
@@ -518,9 +496,9 @@ mod tests {
             keep_entry(keep),
             (chunk_key.to_vec(), chunk_value),
             header.entry(),
-            books::setting_entry(TableId(7)),
+            setting_entry(TableId(7)),
             progress.entry(TableId(7)),
-            books::dictionary_entry(TableId(7), 3, b"words"),
+            dictionary_entry(TableId(7), 3, b"words"),
         ] {
             match parse_entry(&key, &value).unwrap() {
                 Entry::Counters(found) => assert_eq!(found, counters),

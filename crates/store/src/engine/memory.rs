@@ -12,15 +12,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use imbl::OrdMap;
 
-use crate::catalog::row_key;
-use crate::catalog::{table_key, with_more_rows};
 use crate::engine::entry::{CLEARED, DELETED, PUT};
 use crate::engine::history::{Keep, Next, WatchPosition};
 use crate::engine::memory_past::{Op, Ops, Past, Shared as SharedCommit};
+use crate::engine::row_count::{table_key, with_more_rows};
 use crate::engine::{
     AtOnce, Choice, Choose, Contents, Cursor, Direction, Engine, EngineError, Entry, HashedKey, OldestReader,
     ReadTxn, Start, Tree, Usage, WriteTxn,
 };
+use crate::row_key;
 use crate::sys::os::thread_number;
 
 type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;

@@ -11,15 +11,13 @@
 
 pub(crate) mod entry;
 pub(crate) mod error;
-pub(crate) mod estimate;
 pub(crate) mod extents;
 pub(crate) mod history;
 pub mod lmdb;
 pub mod memory;
 pub(crate) mod memory_past;
 pub(crate) mod moves;
-pub(crate) mod parts;
-pub(crate) mod pin;
+pub(crate) mod row_count;
 pub(crate) mod usage;
 
 use std::sync::Arc;
@@ -27,12 +25,12 @@ use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::catalog::row_key::TableId;
 pub use crate::engine::error::EngineError;
 pub use crate::engine::extents::{Extents, KeepsPages};
 pub use crate::engine::history::{Commit, Keep, Next, WatchPosition, What, Written};
 pub use crate::engine::moves::{Distant, Fullness, Loose, MovesPages};
 pub use crate::engine::usage::{FileSize, OldestReader, Usage};
+use crate::row_key::TableId;
 use crate::sys::reclaim::Reclaimer;
 
 /// The trees of one database.

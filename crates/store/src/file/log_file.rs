@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::admin::maintenance;
 use crate::catalog;
 use crate::engine::{Engine, EngineError};
 use crate::error::{Holder, StoreError, Wanted};
@@ -19,7 +20,6 @@ use crate::sys::own_file::OwnFile;
 use crate::sys::process::is_dead;
 use crate::sys::reclaim::Reclaimer;
 use crate::sys::side_file::{self, Strange};
-use crate::verify::maintenance;
 use crate::wal::log_file::{self, FileSpace};
 use crate::wal::{
     self, LogFault, LoggedEngine, MEMORY_USUAL, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for,

@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::admin::copy;
+use crate::admin::maintenance;
+use crate::admin::prove_index;
 use crate::catalog::{Applied, Counters, FORMAT_WITHOUT_INDEXES, Header};
 use crate::database::Database;
 use crate::engine::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions};
@@ -20,13 +23,10 @@ use crate::file::log_file::{self, Manner, Upkeep};
 use crate::file::opening::{OpenedFile, Opening, Wish};
 use crate::file::registry::{self, Opened, Registration};
 use crate::file::stamp::{self, Identity, Kind};
-use crate::index;
 use crate::store::{Mode, OpenOptions};
 use crate::sys::file_id::is_denied;
 use crate::sys::os;
 use crate::sys::side_file::{self, Strange};
-use crate::verify::copy;
-use crate::verify::maintenance;
 use crate::warning::Warning;
 
 /// How long to retry while another process seems to have the file open without lock files.
@@ -59,7 +59,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
         let database = open_stranger(&path, options)?;
         database.know(options);
         // Its index entries are sound as bytes, but may not match the rows.
-        index::refuse_others(&database)?;
+        prove_index::refuse_others(&database)?;
         return Ok((database, path));
     }
     let creates = matches!(options.mode, Mode::Create | Mode::New);

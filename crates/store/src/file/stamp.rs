@@ -30,14 +30,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::{FORMAT_VERSION, FORMAT_WITHOUT_INDEXES};
 use crate::engine::Tree;
+use crate::engine::lmdb::format::{Fault, LMDB_MAGIC, Meta, PAGE_SIZE, PageFile, STAMP, new_metas};
 use crate::engine::lmdb::page::{read_u16, read_u32, read_u64};
 use crate::error::StoreError;
 use crate::sys::os;
-use crate::verify::pages::{Fault, LMDB_MAGIC, Meta, PAGE_SIZE, PageFile, new_metas};
 
 const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
-const OFFSET: u64 = 4032;
-const SIZE: usize = 32;
+const OFFSET: u64 = STAMP.start as u64;
+const SIZE: usize = STAMP.end - STAMP.start;
 const HEAD_SIZE: usize = 4096;
 /// Bytes of a file with nothing but its first commit: two meta pages, and the roots of two trees.
 const SIZE_MADE: u64 = 4 * PAGE_SIZE as u64;
@@ -49,8 +49,6 @@ const PROOF: usize = 4080;
 const SECOND_MAGIC: usize = PAGE_SIZE + 496;
 /// A disk writes this many bytes atomically.
 const SECTOR: usize = 512;
-/// The bytes of the first page that the stamp takes.
-pub(crate) const RANGE: std::ops::Range<usize> = OFFSET as usize..OFFSET as usize + SIZE;
 
 /// The kind of a file. `compact` and `backup` fill a new file, and then give it the name of the
 /// database. A file that one of them left when it died is recognised by this, whatever its name is;
@@ -358,7 +356,7 @@ fn beginning(kind: Kind) -> Vec<u8> {
     stamp.extend_from_slice(&(kind as u32).to_le_bytes());
     let check = xxh3_64(&stamp);
     stamp.extend_from_slice(&check.to_le_bytes());
-    for (offset, bytes) in [(RANGE.start, stamp), (PROOF, with_check(0)), (SECOND_MAGIC, MAGIC.to_vec())] {
+    for (offset, bytes) in [(STAMP.start, stamp), (PROOF, with_check(0)), (SECOND_MAGIC, MAGIC.to_vec())] {
         if let Some(place) = pages.get_mut(offset..offset + bytes.len()) {
             place.copy_from_slice(&bytes);
         }

@@ -3,40 +3,27 @@
 //! The entries of an index are rows of the tree `rows`, under a table id of their own. An entry's
 //! key is the codes of its parts, then the key code of the row (`pellucid_record::key`, "parts");
 //! its record is empty, and its spelling is that of both. Every write of a row writes the changes
-//! of its entries in the same transaction (`maintain.rs`). A [`Deriver`] makes the entries of a
-//! record, since this crate knows no expressions.
+//! of its entries in the same transaction (`txn/index_entries.rs`). A [`Deriver`] makes the entries
+//! of a record, since this crate knows no expressions.
 //!
-//! `gather.rs` writes the entries of a batch in order. `build.rs` fills an index while others
-//! write, with entries from `derive_rows.rs`. `books.rs` has the catalog entries of indexes;
-//! `make.rs` creates and fills indexes. `docs/internals/indexes.md` has the reasons.
+//! Here is how entries are derived and sorted. `txn/index_batch.rs` writes the entries of a batch
+//! in order, `txn/make_index.rs` creates and fills indexes, and `admin/build_index.rs` fills one
+//! while others write. `docs/internals/indexes.md` has the reasons.
 
-mod books;
-mod build;
-mod derive_rows;
-mod error;
-mod gather;
-mod maintain;
-mod make;
-mod prove;
-mod sorter;
+pub(crate) mod runs;
+pub(crate) mod sorter;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use pellucid_record::key::BEHIND_PARTS;
 use pellucid_record::{Corrupt, Shapes};
 
-use crate::txn::scan::Row;
-
-pub use books::{Building, IndexInfo, Reached};
-pub(crate) use books::{all_indexes, indexes_of};
-pub(crate) use build::Builds;
-pub use error::{IndexError, NotUnique};
-pub(crate) use gather::Gathered;
-pub use gather::KeepOn;
-pub use maintain::range_of_parts;
-pub(crate) use maintain::{Changes, is_of_parts};
-pub(crate) use prove::{prove, refuse_others};
+use crate::catalog::index_entries::IndexInfo;
+use crate::row::{Range as KeyRange, Row};
+use crate::row_key::TableId;
 
 /// Prepares the definitions of indexes. The opener of a store provides one
 /// (`OpenOptions::deriver`).
@@ -102,12 +89,12 @@ impl Derived {
     }
 
     #[inline]
-    fn at(&self, index: usize) -> Option<(&[u8], &[u8])> {
+    pub(crate) fn at(&self, index: usize) -> Option<(&[u8], &[u8])> {
         self.entries.get(index).map(|entry| self.show(entry))
     }
 
     /// Sorts them and removes duplicates: of entries with the same parts the first stays.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.entries.len() < 2 {
             return;
         }
@@ -128,3 +115,42 @@ pub(crate) struct Prepared {
     pub(crate) info: Arc<IndexInfo>,
     pub(crate) derive: Mutex<Box<dyn Derive>>,
 }
+
+impl Prepared {
+    /// Derive the entries of a row, sorted.
+    pub(crate) fn derive(
+        &self,
+        row: &Row<'_>,
+        shapes: &dyn Shapes,
+        entries: &mut Derived,
+    ) -> Result<(), Corrupt> {
+        entries.clear();
+        let mut derive = self.derive.lock().unwrap_or_else(PoisonError::into_inner);
+        derive.derive(row, shapes, entries)?;
+        entries.settle();
+        Ok(())
+    }
+
+    pub(crate) fn parts_size(&self, code: &[u8]) -> Option<usize> {
+        self.derive.lock().unwrap_or_else(PoisonError::into_inner).parts_size(code)
+    }
+}
+
+/// The entries of an index that begin with these parts.
+#[must_use]
+pub fn range_of_parts(parts: &[u8]) -> KeyRange {
+    KeyRange::half_open(parts.to_vec(), [parts, &[BEHIND_PARTS]].concat())
+}
+
+/// Whether a row key from `start` on, which is the row key of some parts, is that of an entry with
+/// these parts.
+#[inline]
+pub(crate) fn is_of_parts(row_key: &[u8], start: &[u8]) -> bool {
+    row_key.strip_prefix(start).is_some_and(|rest| rest.first().is_none_or(|byte| *byte < BEHIND_PARTS))
+}
+
+/// Entries per transaction of a build: some 20 ms, for which other writers wait.
+pub(crate) const PART: u64 = 1 << 15;
+
+/// Ids of indexes that threads of this process build.
+pub(crate) type Builds = Mutex<HashSet<TableId>>;

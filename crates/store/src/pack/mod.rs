@@ -9,11 +9,9 @@
 //! Not packed are keys, index entries, large values that are stored apart, and records of 128 KiB
 //! or more: readers use these where they lie, without a copy.
 
-pub(crate) mod books;
 pub(crate) mod codec;
 pub(crate) mod opening;
 pub(crate) mod packing;
-pub(crate) mod sizes;
 pub(crate) mod training;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,5 +35,3 @@ pub(crate) fn is_all() -> bool {
 pub(crate) const RECORD_SIZE_END: usize = 128 << 10;
 /// Shorter records have nothing to gain.
 pub(crate) const RECORD_SIZE_MIN: usize = 16;
-/// The largest dictionary that is read.
-pub(crate) const DICTIONARY_SIZE_MAX: usize = 64 << 10;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::catalog::CatalogError;
 use crate::catalog::cell::Packed;
-use crate::catalog::row_key::{TableId, split};
+use crate::catalog::pack_entries;
 use crate::database::Database;
 use crate::engine::Contents;
 use crate::error::StoreError;
-use crate::pack::books;
 use crate::pack::codec::Opener;
+use crate::row_key::{TableId, split};
 
 thread_local! {
     static SPARE: Slot<Vec<u8>> = const { Slot::new(Vec::new()) };
@@ -71,7 +71,8 @@ impl Dictionaries {
                 Ok(opener)
             }
             Source::Running(source) => {
-                let check = books::check_of_dictionary(source, table, number).map_err(CatalogError::from)?;
+                let check =
+                    pack_entries::check_of_dictionary(source, table, number).map_err(CatalogError::from)?;
                 let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some((_, opener)) = running.as_ref().filter(|(of, _)| Some(*of) == check) {
                     return Ok(Arc::clone(opener));
@@ -85,7 +86,7 @@ impl Dictionaries {
 }
 
 fn load(source: &dyn Contents, table: TableId, number: u32) -> Result<Arc<Opener>, Unopened> {
-    match books::dictionary(source, table, number, Opener::new) {
+    match pack_entries::dictionary(source, table, number, Opener::new) {
         Ok(Some(opener)) => Ok(Arc::new(opener)),
         Ok(None) | Err(CatalogError::Damaged { .. }) => Err(Unopened::Dictionary(number)),
         Err(error) => Err(error.into()),

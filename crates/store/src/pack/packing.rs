@@ -7,16 +7,16 @@
 
 use crate::catalog::CatalogError;
 use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, write_packed_head};
-use crate::catalog::row_key::{Prefix, TableId, split, successor};
+use crate::catalog::pack_entries::{self, Progress, SETTING};
 use crate::engine::{
     Contents, Cursor, Direction, EngineError, Entry, EntryPlace, FileSize, HashedKey, KeepsPages, MovesPages,
     Start, TakeRow, Tree, WriteTxn,
 };
-use crate::pack::books::{self, Progress, SETTING};
 use crate::pack::codec::{Opener, Packer};
 use crate::pack::opening::open_with;
 use crate::pack::training::{RATIO_ONE, RATIO_WORTH, SAMPLES_MIN, Samples, Trained};
 use crate::pack::{RECORD_SIZE_END, RECORD_SIZE_MIN, is_all};
+use crate::row_key::{Prefix, TableId, split, successor};
 use crate::sys::steps::{Step, reached};
 
 /// The numbers of rows at which a table gets its first dictionaries.
@@ -78,7 +78,7 @@ struct Pack {
 impl Packing {
     /// Pack the rows of a transaction. Without `learns` only with the dictionaries that there are.
     pub(crate) fn over(txn: Box<dyn WriteTxn>, learns: bool) -> Result<Box<dyn WriteTxn>, EngineError> {
-        let has_tables = books::is_any_compressed(&*txn)?;
+        let has_tables = pack_entries::is_any_compressed(&*txn)?;
         Ok(Box::new(Self {
             txn,
             has_tables,
@@ -102,14 +102,14 @@ impl Packing {
         let index = if let Some(index) = known {
             index
         } else {
-            let is_compressed = match books::is_compressed(&*self.txn, id) {
+            let is_compressed = match pack_entries::is_compressed(&*self.txn, id) {
                 Ok(is_compressed) => is_compressed,
                 Err(CatalogError::Engine(error)) => return Err(error),
                 // Writes go on, and leave the rows plain.
                 Err(CatalogError::Damaged { .. }) => false,
             };
             let pack = if is_compressed {
-                let progress = books::progress(&*self.txn, id)?;
+                let progress = pack_entries::progress(&*self.txn, id)?;
                 Some(Box::new(Pack {
                     progress,
                     noted: progress,
@@ -206,11 +206,11 @@ impl Packing {
             return Ok(());
         }
         self.has_tables = true;
-        let Some(id) = books::table_of(key) else { return Ok(()) };
+        let Some(id) = pack_entries::table_of(key) else { return Ok(()) };
         self.tables.retain(|table| table.id != id);
         // Also before rows are proved: the whole catalog is, and it is all that this changes.
         if is_deleted {
-            for key in books::keys_beside(&*self.txn, id)? {
+            for key in pack_entries::keys_beside(&*self.txn, id)? {
                 self.txn.delete(Tree::Meta, &key)?;
             }
         }
@@ -324,7 +324,7 @@ impl Pack {
     fn packer(&mut self, txn: &dyn WriteTxn, table: TableId) -> Result<Option<&mut Packer>, EngineError> {
         let Some(last) = self.progress.made.checked_sub(1) else { return Ok(None) };
         if matches!(self.last, Last::Unread) {
-            let packer = match books::dictionary(txn, table, last, Packer::new) {
+            let packer = match pack_entries::dictionary(txn, table, last, Packer::new) {
                 Ok(packer) => packer,
                 Err(CatalogError::Damaged { .. }) => None,
                 Err(CatalogError::Engine(error)) => return Err(error),
@@ -352,7 +352,7 @@ impl Pack {
             Trained::New { bytes, packer, ratio } => {
                 reached(Step::DictionaryTrained);
                 let number = progress.made.max(self.number_min);
-                let (key, value) = books::dictionary_entry(table, number, &bytes);
+                let (key, value) = pack_entries::dictionary_entry(table, number, &bytes);
                 txn.put(Tree::Meta, &key, &[&value])?;
                 (progress.made, progress.ratio) = (number + 1, ratio);
                 self.number_min = progress.made;
@@ -398,7 +398,7 @@ fn read_samples(txn: &dyn WriteTxn, table: TableId, samples: &mut Samples) -> Re
             // A damaged row is no sample.
             let Some(packed) = Packed::parse(bytes) else { continue };
             if opener.as_ref().is_none_or(|(number, _)| *number != packed.dictionary) {
-                let found = books::dictionary(txn, table, packed.dictionary, Opener::new);
+                let found = pack_entries::dictionary(txn, table, packed.dictionary, Opener::new);
                 opener = Some((packed.dictionary, found.ok().flatten()));
             }
             if let Some((_, Some(opener))) = &opener
@@ -556,7 +556,7 @@ impl WriteTxn for Packing {
                 anew.number_min = pack.number_min;
             }
         }
-        self.has_tables = books::is_any_compressed(&*self.txn)?;
+        self.has_tables = pack_entries::is_any_compressed(&*self.txn)?;
         Ok(())
     }
 

@@ -2,8 +2,9 @@
 
 use zstd_safe::train_from_buffer;
 
+use crate::catalog::pack_entries::DICTIONARY_SIZE_MAX;
 use crate::pack::codec::Packer;
-use crate::pack::{DICTIONARY_SIZE_MAX, RECORD_SIZE_END, is_all};
+use crate::pack::{RECORD_SIZE_END, is_all};
 
 /// Bytes of samples that are kept. Training on more takes longer and finds nothing new.
 pub(crate) const SAMPLES_SIZE_MAX: usize = 1 << 19;

@@ -1,7 +1,7 @@
 //! Calls of the operating system that the standard library does not offer.
 //!
 //! Among them: fork handlers, file locks on bytes, the kind of a file system, reserving disk space.
-//! The crate's unsafe code is in `sys`, `engine/lmdb` and `engine/pin.rs` alone.
+//! The crate's unsafe code is in `sys`, `engine/lmdb` and `txn/pin.rs` alone.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;

@@ -29,3 +29,16 @@ pub(crate) fn is_dead(pid: u32) -> bool {
         }
     }
 }
+
+/// This process's PID and start time as one number.
+pub(crate) fn own_number() -> u64 {
+    let pid = std::process::id();
+    u64::from(pid) | began(pid).unwrap_or(0) << 32
+}
+
+/// When a process started, if the system says so.
+pub(crate) fn began(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The 20th field after the command, which may contain any characters.
+    stat.rsplit(") ").next()?.split(' ').nth(19)?.parse::<u64>().ok().map(|ticks| ticks & 0xFFFF_FFFF)
+}

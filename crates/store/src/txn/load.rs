@@ -13,9 +13,9 @@
 use std::path::Path;
 
 use super::transaction::Transaction;
-use crate::catalog::row_key::{RowKey, TableId, is_long, split};
 use crate::engine::{EngineError, Tree};
 use crate::error::StoreError;
+use crate::row_key::{RowKey, TableId, is_long, split};
 use crate::sort::{Entries, Entry, Merge, Run, Spill};
 use crate::sys::steps::{Step, reached};
 use crate::txn::waiting::Waiting;

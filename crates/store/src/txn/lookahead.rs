@@ -8,8 +8,8 @@
 
 use std::ops::Range;
 
-use crate::catalog::row_key::{Prefix, TableId};
 use crate::engine::{EntryPlace, ReadTxn, Tree};
+use crate::row_key::{Prefix, TableId};
 
 /// Keys that are found together.
 const COUNT_MAX: usize = 64;

@@ -1,9 +1,14 @@
 //! Transactions, snapshots, the writer lock, and walks over rows.
 
 pub(crate) mod gate;
+pub(crate) mod index_batch;
+pub(crate) mod index_entries;
 pub(crate) mod load;
 pub(crate) mod lookahead;
+pub(crate) mod make_index;
+pub(crate) mod next_int;
 pub(crate) mod patch;
+pub(crate) mod pin;
 pub(crate) mod reader;
 pub(crate) mod scan;
 pub(crate) mod single;

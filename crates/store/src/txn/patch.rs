@@ -15,13 +15,14 @@ use pellucid_record::view::{self, Root, Slot};
 use pellucid_record::{Admission, Corrupt, Dictionary, Shape, Shapes, Sighting};
 
 use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, check_of, write_head};
-use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long};
 use crate::catalog::shapes::TransactionShapes;
 use crate::engine::Tree;
 use crate::error::StoreError;
-use crate::index::{Changes, IndexSet};
+use crate::index::IndexSet;
 use crate::pack::opening::Source;
-use crate::txn::scan::Row;
+use crate::row::Row;
+use crate::row_key::{Prefix, RowKey, TableId, is_long};
+use crate::txn::index_entries::Changes;
 use crate::txn::transaction::Transaction;
 
 /// The shapes of a transaction, and the rule for making new ones.

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use pellucid_record::{Dictionary, Shapes};
 
 use crate::catalog::cell::FoundRow;
-use crate::catalog::row_key::TableId;
+use crate::catalog::index_entries::IndexInfo;
 use crate::catalog::shapes::TransactionShapes;
 use crate::error::StoreError;
-use crate::index::IndexInfo;
+use crate::row::{Range, Row};
+use crate::row_key::TableId;
 use crate::txn::lookahead::Lookahead;
-use crate::txn::scan::{Range, Row, Scan};
+use crate::txn::scan::Scan;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 use crate::txn::transaction_scan::TransactionScan;

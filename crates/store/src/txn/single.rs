@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use crate::catalog::cell::{Cell, check_alone};
-use crate::catalog::row_key::{RowKey, TableId, is_long};
 use crate::database::Database;
 use crate::engine::{AtOnce, Choice, HashedKey};
 use crate::error::StoreError;
+use crate::row_key::{RowKey, TableId, is_long};
 use crate::store::{Durability, Mode, Store};
 use crate::sys::os;
 use crate::sys::short;

@@ -11,16 +11,18 @@ use pellucid_record::Dictionary;
 
 use crate::catalog;
 use crate::catalog::cell::{Cell, FoundRow};
-use crate::catalog::row_key::{Prefix, RowKey, TableId, run_size};
+use crate::catalog::pack_entries;
 use crate::database::Database;
-use crate::engine::estimate::in_share;
+use crate::engine::lmdb::estimate::in_share;
 use crate::engine::{Direction, ReadTxn, Start, Tree};
 use crate::error::StoreError;
-use crate::index::{NotUnique, is_of_parts, range_of_parts};
-use crate::pack::books;
+use crate::error::index::NotUnique;
+use crate::index::{is_of_parts, range_of_parts};
 use crate::pack::opening::Source;
+use crate::row::{Range, Row};
+use crate::row_key::{Prefix, RowKey, TableId, run_size};
 use crate::txn::lookahead::Lookahead;
-use crate::txn::scan::{Range, Row, RowRange, Scan};
+use crate::txn::scan::{RowRange, Scan};
 
 /// One version of a database. Clones see the same version and share its reader place.
 #[derive(Clone)]
@@ -105,7 +107,7 @@ impl Snapshot {
     /// When the catalog is damaged.
     pub fn is_compressed(&self, table: TableId) -> Result<bool, StoreError> {
         self.check_usable()?;
-        let is_compressed = books::is_compressed(self.read_txn(), table);
+        let is_compressed = pack_entries::is_compressed(self.read_txn(), table);
         is_compressed.map_err(|error| self.inner.database.catalog_error(error))
     }
 

@@ -14,7 +14,8 @@ use crate::database::Database;
 use crate::engine::{Batch, Cursor, Direction, Entry, Start, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::pack::opening::Source;
-use crate::txn::scan::{Row, RowRange, Scan};
+use crate::row::Row;
+use crate::txn::scan::{RowRange, Scan};
 use crate::txn::transaction::Transaction;
 
 /// Rows copied at a time.

@@ -9,9 +9,9 @@
 use std::ops::Range;
 
 use super::transaction::Transaction;
-use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long};
 use crate::engine::Tree;
 use crate::error::StoreError;
+use crate::row_key::{Prefix, RowKey, TableId, is_long};
 
 /// Rows that are looked up together.
 const COUNT: usize = 32;

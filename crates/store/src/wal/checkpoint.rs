@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::catalog::{Applied, table_key, with_more_rows};
+use crate::catalog::{Applied, table_key};
 use crate::engine::error::check_memory;
+use crate::engine::row_count::with_more_rows;
 use crate::engine::{Change, EngineError, Tree, WriteTxn};
 use crate::pack::packing::Packing;
 use crate::sys::steps::{Step, reached};

@@ -1,6 +1,6 @@
 //! Row counts that WAL records add to a table without a change of its catalog entry.
 
-use crate::catalog::row_key::TableId;
+use crate::row_key::TableId;
 
 /// How many rows a table has more (or fewer) than before the memtable, after each counted WAL
 /// record.

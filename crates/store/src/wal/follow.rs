@@ -7,10 +7,11 @@
 //!
 //! Memtables are not used: a slow watcher must not keep them in memory.
 
+use crate::catalog::history_chunk::{CHUNK, Chunk, Kind};
 use crate::engine::history::{Commit, Next, WatchPosition};
 use crate::engine::{Direction, EngineError, Tree};
 use crate::wal::engine::Shared;
-use crate::wal::history::{CHUNK, Chunk, Kind, chunk_at, damaged, next_chunk};
+use crate::wal::history::{chunk_at, damaged, next_chunk};
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
 

@@ -20,97 +20,19 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::catalog::history_chunk::{CHUNK, Chunk, Kind};
 use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::history::Keep;
 use crate::engine::{Contents, Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
 
-/// The first byte of a chunk's key in the catalog.
-pub(crate) const CHUNK: u8 = b'g';
 /// The size above which a new chunk is begun. With the bytes around it a power of two and no more,
 /// to fit the engine's pages.
 pub(crate) const CHUNK_SIZE: usize = (64 << 10) - 256;
 /// How much of a bulk commit is kept in any case: enough to say that a table was cleared or
 /// dropped.
 pub(crate) const BULK_SIZE_MIN: u64 = 64 << 10;
-const HEAD_SIZE: usize = 25;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    WalRecords,
-    Part,
-    LastPart,
-}
-
-/// The head of a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    /// The version of its first commit, and the part number within that commit.
-    pub(crate) first: u64,
-    pub(crate) part: u32,
-    /// The version of its last commit.
-    pub(crate) last: u64,
-    /// Bytes of all chunks that were ever written, this one included.
-    pub(crate) total: u64,
-    /// When the chunk was written, in seconds since 1970.
-    pub(crate) time: u64,
-    pub(crate) kind: Kind,
-}
-
-impl Chunk {
-    pub(crate) fn key(first: u64, part: u32) -> [u8; 13] {
-        let mut key = [CHUNK; 13];
-        if let Some((version, number)) = key.get_mut(1..).and_then(|rest| rest.split_at_mut_checked(8)) {
-            version.copy_from_slice(&first.to_be_bytes());
-            number.copy_from_slice(&part.to_be_bytes());
-        }
-        key
-    }
-
-    /// The key and value of a chunk with this body.
-    pub(crate) fn entry(&self, body: &[u8]) -> ([u8; 13], Vec<u8>) {
-        let key = Self::key(self.first, self.part);
-        let mut bytes = Vec::with_capacity(HEAD_SIZE + body.len() + 8);
-        for field in [self.last, self.total, self.time] {
-            bytes.extend_from_slice(&field.to_le_bytes());
-        }
-        bytes.push(self.kind as u8);
-        bytes.extend_from_slice(body);
-        (key, catalog::sealed(&key, bytes))
-    }
-
-    /// Read the head of a chunk alone. `None` if the key is not a chunk's or the value is too
-    /// short.
-    pub(crate) fn parse(key: &[u8], value: &[u8]) -> Option<Self> {
-        let (mark, rest) = key.split_first()?;
-        let (first, part) = rest.split_at_checked(8)?;
-        let field = |at: usize| {
-            value.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|field| u64::from_le_bytes(*field))
-        };
-        let kind = match value.get(HEAD_SIZE - 1)? {
-            0 => Kind::WalRecords,
-            1 => Kind::Part,
-            2 => Kind::LastPart,
-            _ => return None,
-        };
-        let chunk = Self {
-            first: u64::from_be_bytes(first.try_into().ok()?),
-            part: u32::from_be_bytes(part.try_into().ok()?),
-            last: field(0)?,
-            total: field(8)?,
-            time: field(16)?,
-            kind,
-        };
-        (*mark == CHUNK && chunk.last >= chunk.first).then_some(chunk)
-    }
-
-    /// The body of a chunk. `None` if its check fails.
-    pub(crate) fn body<'a>(key: &[u8], value: &'a [u8]) -> Option<&'a [u8]> {
-        catalog::unsealed(key, value)?.get(HEAD_SIZE..)
-    }
-}
-
 /// A chunk's head, its key and its value.
 pub(crate) type StoredChunk<'t> = (Chunk, &'t [u8], &'t [u8]);
 

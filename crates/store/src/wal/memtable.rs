@@ -15,8 +15,8 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::blob::BLOB_ADDRESS_REMAINDER;
-use crate::catalog::row_key::{self, TableId};
 use crate::engine::{Direction, EngineError, Entry, Extents, HashedKey, Tree};
+use crate::row_key::{self, TableId};
 use crate::sys::block::LINE;
 use crate::sys::grown_bytes::{GAP, Pen, Pinned};
 use crate::sys::latch::{Latch, LatchGuard};

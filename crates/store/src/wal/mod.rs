@@ -45,10 +45,6 @@ pub use checkpointer::rest_soon;
 pub use engine::LoggedEngine;
 pub(crate) use engine::{Met, OF_ANOTHER, Opened};
 pub use extents::SIZE_MIN as LARGE_SIZE_MIN;
-pub(crate) use history::CHUNK as CHUNK_KEY;
-pub(crate) use history::Chunk;
-#[cfg(test)]
-pub(crate) use history::Kind as ChunkKind;
 pub use mend::LogFault;
 pub(crate) use mend::mended;
 pub(crate) use segments::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, PUNCHED, segment_size_of, words_for};

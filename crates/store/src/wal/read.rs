@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::catalog::row_key::TableId;
 use crate::catalog::{APPLIED_KEY, table_key};
 use crate::engine::error::check_memory;
 use crate::engine::{
     Contents, Cursor, Direction, EngineError, Entry, EntryPlace, HashedKey, ReadTxn, Start, Tree,
 };
+use crate::row_key::TableId;
 use crate::wal::history;
 use crate::wal::memtable::{Memtable, Said};
 use crate::wal::merge::{MergedCursor, Over, first_of};

@@ -5,11 +5,12 @@
 //! the limit of `keep=`; watchers then get `HistoryGone`.
 
 use crate::catalog::Applied;
+use crate::catalog::history_chunk::{CHUNK, Kind};
 use crate::engine::entry::{CLEARED, DELETED, PUT, push};
 use crate::engine::history::Keep;
 use crate::engine::{Contents, Cursor, Direction, EngineError, FileSize, Start, Tree, WriteTxn};
 use crate::sys::steps::{Step, reached};
-use crate::wal::history::{self, BULK_SIZE_MIN, CHUNK, CHUNK_SIZE, ChunkWriter, Kind};
+use crate::wal::history::{self, BULK_SIZE_MIN, CHUNK_SIZE, ChunkWriter};
 
 /// A transaction of the tree that records its changes.
 pub(crate) struct Recording {

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::catalog::row_key::TableId;
 use crate::catalog::{Applied, table_key};
 use crate::engine::{
     Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, TakeRow, Tree, WriteTxn,
 };
+use crate::row_key::TableId;
 use crate::sys::os;
 use crate::wal::checkpoint::{
     Done, TreeLock, in_a_while, wal_record_size_max, wal_record_size_wide, write_said,

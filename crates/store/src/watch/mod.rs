@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::blob;
 use crate::catalog::cell::Cell;
-use crate::catalog::row_key::{TableId, is_long, split};
 use crate::catalog::{self, NAME, TABLE};
 use crate::database::Database;
 use crate::engine::Tree;
 use crate::engine::history::{Commit, Next, WatchPosition, What, Written};
 use crate::error::StoreError;
+use crate::row::Range;
+use crate::row_key::{TableId, is_long, split};
 use crate::store::Store;
-use crate::txn::scan::Range;
 
 /// What happened to a row or a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,12 +17,12 @@ use pellucid_lmdb_sys as ffi;
 
 use crate::engine::extents::{Extents, KeepsPages};
 use crate::engine::lmdb::cursor::{EMPTY, bytes_of, value_of};
+use crate::engine::lmdb::format::free_list;
 use crate::engine::lmdb::page::{PAGE_HEAD_SIZE, PAGE_OVERFLOW, read_u64};
 use crate::engine::lmdb::txn::LmdbWrite;
 use crate::engine::lmdb::{Environment, check};
 use crate::engine::{EngineError, Tree};
 use crate::sys::os;
-use crate::verify::pages::free_list;
 
 /// The file of an environment, for values on reserved pages.
 pub(crate) struct FileExtents {

@@ -3,10 +3,10 @@
 //! Random puts split leaves in the middle, and deletes leave them half empty: LMDB joins two leaves
 //! only when one of them is nearly empty.
 
+use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, Pages};
 use crate::engine::moves::{Fullness, Loose};
 use crate::engine::{EngineError, Entry, Tree};
-use crate::verify::pages::{DEPTH_MAX, Fault, TreeHead};
 
 /// Leaves that are looked at together.
 const STRETCH: usize = 16;

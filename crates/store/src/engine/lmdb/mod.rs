@@ -23,11 +23,16 @@
 
 pub(crate) mod cursor;
 mod dense;
+pub(crate) mod estimate;
 pub(crate) mod extents;
 pub(crate) mod fill;
+pub(crate) mod format;
 pub(crate) mod live_writes;
 pub(crate) mod moves;
 pub(crate) mod page;
+pub(crate) mod page_walk;
+pub(crate) mod parts;
+pub(crate) mod proof;
 mod readers;
 pub(crate) mod reuse;
 #[cfg(test)]
@@ -54,6 +59,7 @@ use pellucid_lmdb_sys as ffi;
 
 use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::FileExtents;
+use crate::engine::lmdb::format::{Meta, PageFile, TreeHead};
 use crate::engine::lmdb::page::MapBounds;
 use crate::engine::lmdb::reuse::Births;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
@@ -62,8 +68,6 @@ use crate::sys::os;
 use crate::sys::own_file::OwnFile;
 use crate::sys::side_file;
 use crate::sys::{cgroup, memory};
-use crate::verify::page_proof;
-use crate::verify::pages::{Meta, PageFile, TreeHead};
 
 /// The address space to reserve: more than any disk that this library will meet soon. Only what is
 /// touched costs memory.
@@ -455,7 +459,7 @@ impl Environment {
     pub(crate) fn cut_tail(&self) {
         if let Some(size) = self.size_to_cut()
             && let Ok(file) = self.file()
-            && self.newest(&file).is_ok_and(|(pages, meta)| page_proof::counts_all(&pages, &meta))
+            && self.newest(&file).is_ok_and(|(pages, meta)| proof::counts_all(&pages, &meta))
         {
             // If this fails, the next committed transaction uses the room.
             let _ = file.set_len(size);
@@ -633,7 +637,7 @@ impl Engine for LmdbEngine {
         self.environment.check_usable()?;
         let file = self.environment.file()?;
         let (pages, meta) = self.environment.newest(&file)?;
-        page_proof::prove(&pages, &meta, changes)
+        proof::prove(&pages, &meta, changes)
             .map_err(|fault| EngineError::BadPage { page: fault.page, what: fault.what })
     }
 

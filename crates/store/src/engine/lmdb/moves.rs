@@ -13,11 +13,11 @@ use crate::engine::extents::KeepsPages as _;
 use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::{pages_for, write_value};
 use crate::engine::lmdb::fill::{size_in_leaf, spare_room};
+use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{PAGE_BRANCH, Pages};
 use crate::engine::lmdb::txn::{LmdbWrite, get, room_for, write_parts};
 use crate::engine::moves::{Distant, Loose, MovesPages};
 use crate::engine::{Contents as _, Direction, EngineError, Start, Tree, WriteTxn as _};
-use crate::verify::pages::{DEPTH_MAX, Fault, TreeHead};
 
 /// The entries of a tree that are not below a page, or are reached through one that is not: the
 /// first entry of each such page, and each large value. Those on the last pages come first, and no

@@ -12,8 +12,8 @@
 //!
 //! LMDB's own cursor costs some 20 ns a row, most of it calls and checks. So a scan reads the pages
 //! here, in the map (`engine/lmdb/walk.rs`). Every number is checked against the page and the map
-//! before it is used. If anything does not fit, the scan ends with an error. `verify/pages.rs`
-//! reads the same layout from the file for `check`.
+//! before it is used. If anything does not fit, the scan ends with an error.
+//! `engine/lmdb/format.rs` reads the same layout from the file for `check`.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;

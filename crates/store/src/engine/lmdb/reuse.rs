@@ -38,9 +38,9 @@ use pellucid_lmdb_sys as ffi;
 
 use crate::engine::EngineError;
 use crate::engine::lmdb::cursor::{EMPTY, bytes_of};
+use crate::engine::lmdb::format::free_list;
 use crate::engine::lmdb::{Environment, check};
 use crate::sys::os;
-use crate::verify::pages::free_list;
 
 /// Pages that are remembered together.
 const CHUNK: u64 = 512;

@@ -21,11 +21,11 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::engine::Entry;
+use crate::engine::lmdb::format::{DEPTH_MAX, TreeHead};
 use crate::engine::lmdb::page::{
     Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, Pages, read_u16, read_u32, read_u64,
 };
 use crate::sys::os::prefetch;
-use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
 /// The size of a cache line.
 const LINE_SIZE: usize = 64;
@@ -507,9 +507,9 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::engine::lmdb::format::PageFile;
     use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
     use crate::engine::{Engine, Tree};
-    use crate::verify::pages::PageFile;
 
     #[test]
     fn keys_are_compared_as_bytes_whatever_is_known_of_them() {

@@ -8,9 +8,9 @@
 use std::cmp::Ordering;
 
 use crate::engine::EntryPlace;
+use crate::engine::lmdb::format::{DEPTH_MAX, TreeHead};
 use crate::engine::lmdb::page::{PAGE_BRANCH, PAGE_LEAF, Pages};
 use crate::engine::lmdb::search::{Nodes, Sought, ask_for_bytes};
-use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
 /// Searches that take turns: more than the cache lines that a processor core waits for at a time.
 const TURNS: usize = 16;

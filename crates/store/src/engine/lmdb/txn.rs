@@ -20,17 +20,19 @@ use pellucid_record::encode::copy;
 
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
 use crate::engine::lmdb::dense::Aside;
+use crate::engine::lmdb::format::{TreeHead, free_list};
 use crate::engine::lmdb::live_writes::{LiveWrite, abort_writes_of, current_thread, live_writes};
 use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::search_many;
 use crate::engine::lmdb::walk::{self, PageCursor};
-use crate::engine::lmdb::{Environment, Heads, check, empty_stat, error_of, extents, fill, moves};
+use crate::engine::lmdb::{
+    Environment, Heads, check, empty_stat, error_of, estimate, extents, fill, moves, parts,
+};
 use crate::engine::{
     Contents, Cursor, Direction, Distant, EngineError, Entry, EntryPlace, FileSize, Fullness, KeepsPages,
-    Loose, MovesPages, Parked, ReadTxn, Start, Tree, WriteTxn, estimate, parts,
+    Loose, MovesPages, Parked, ReadTxn, Start, Tree, WriteTxn,
 };
-use crate::verify::pages::{TreeHead, free_list};
 
 /// LMDB's handle of the tree that lists free pages.
 const FREE_TREE: ffi::MDB_dbi = 0;

@@ -11,11 +11,11 @@
 
 use std::ops::Range;
 
+use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{Leaf, PAGE_BRANCH, Pages};
 use crate::engine::lmdb::search::Nodes;
 use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start};
 use crate::sys::os::prefetch;
-use crate::verify::pages::{DEPTH_MAX, Fault, TreeHead};
 
 /// A branch page on the way to a leaf, and which of its children the way leads to.
 struct BranchStep<'t> {

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use super::Transaction;
 use crate::catalog::blob;
 use crate::catalog::cell::{CHECK_SIZE, Cell, check_alone, check_of, write_head};
-use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long};
+use crate::catalog::index_entries::all_indexes;
 use crate::engine::{Direction, HashedKey, Start, Tree};
 use crate::error::StoreError;
-use crate::index::all_indexes;
-use crate::txn::scan::Row;
+use crate::row::Row;
+use crate::row_key::{Prefix, RowKey, TableId, is_long};
 
 /// The head of a stored row, apart from its key.
 pub(crate) struct RowHead {

@@ -5,16 +5,16 @@
 
 use super::{TableEntry, Transaction};
 use crate::catalog::cell::Cell;
-use crate::catalog::row_key::{Prefix, TableId, split, successor};
+use crate::catalog::history_chunk::CHUNK;
+use crate::catalog::index_entries::all_indexes;
+use crate::catalog::pack_entries::{self, SETTING};
 use crate::catalog::{self, FORMAT_WITH_COMPRESSION, TABLE_NAME_SIZE_MAX, TableState};
 use crate::engine::history::Keep;
 use crate::engine::{Direction, Start, Tree};
 use crate::error::StoreError;
-use crate::index::all_indexes;
-use crate::pack::books::{self, SETTING};
 use crate::pack::is_all;
-use crate::txn::scan::Range;
-use crate::wal::CHUNK_KEY;
+use crate::row::Range;
+use crate::row_key::{Prefix, TableId, split, successor};
 
 /// How many rows `clear` reads before it deletes them.
 const CLEAR_CHUNK: usize = 512;
@@ -39,7 +39,7 @@ impl Transaction {
         self.put_entries(&[catalog::name_entry(name, table), state.entry(table)])?;
         if is_compressed {
             self.raise_format(FORMAT_WITH_COMPRESSION)?;
-            self.put_entries(&[books::setting_entry(table)])?;
+            self.put_entries(&[pack_entries::setting_entry(table)])?;
         }
         self.counters.next_table += 1;
         self.tables.push(TableEntry::new(table, state));
@@ -51,7 +51,7 @@ impl Transaction {
     /// # Errors
     /// When the catalog is damaged.
     pub fn is_compressed(&self, table: TableId) -> Result<bool, StoreError> {
-        books::is_compressed(self.reader()?, table).map_err(|error| self.database.catalog_error(error))
+        pack_entries::is_compressed(self.reader()?, table).map_err(|error| self.database.catalog_error(error))
     }
 
     fn check_name(&self, name: &str) -> Result<(), StoreError> {
@@ -120,7 +120,7 @@ impl Transaction {
 
     /// Delete what makes a table compressed. Its dictionaries go when the tree gets this change.
     fn forget_setting(&mut self, table: TableId) -> Result<(), StoreError> {
-        let key = books::key_of(SETTING, table);
+        let key = pack_entries::key_of(SETTING, table);
         let found = self.reader()?.get(Tree::Meta, &key).map_err(|error| self.database.error(error))?;
         if found.is_some() { self.delete_meta(&key) } else { Ok(()) }
     }
@@ -296,10 +296,10 @@ impl Transaction {
         {
             let database = &self.database;
             let mut cursor = self.reader()?.cursor(Tree::Meta).map_err(|error| database.error(error))?;
-            let started = cursor.start(Start::At(&[CHUNK_KEY]), Direction::Forward);
+            let started = cursor.start(Start::At(&[CHUNK]), Direction::Forward);
             started.map_err(|error| database.error(error))?;
             while let Some((key, _)) = cursor.step().map_err(|error| database.error(error))? {
-                if key.first() != Some(&CHUNK_KEY) {
+                if key.first() != Some(&CHUNK) {
                     break;
                 }
                 keys.push(key.to_vec());

@@ -7,13 +7,14 @@ use std::sync::{Arc, PoisonError};
 
 use pellucid_record::key::{join_spellings, split_spellings};
 
-use super::{Derived, IndexInfo, all_indexes};
-use crate::catalog::row_key::TableId;
+use crate::admin::check::{FINDINGS_MAX, Finding};
+use crate::catalog::index_entries::{IndexInfo, all_indexes};
 use crate::database::{Database, hex};
 use crate::error::StoreError;
-use crate::txn::scan::{Range, Row};
+use crate::index::{Derived, Prepared};
+use crate::row::{Range, Row};
+use crate::row_key::TableId;
 use crate::txn::snapshot::Snapshot;
-use crate::verify::check::{FINDINGS_MAX, Finding};
 
 /// The advice for a wrong entry.
 const MEND: &str = "; mend it by rebuild_index";
@@ -124,7 +125,7 @@ impl Proof<'_> {
 
     /// Search for entries of no row, if there may be any, and for two entries with one value in a
     /// unique index.
-    fn look_at_entries(&mut self, prepared: &super::Prepared, expected: u64) -> Result<(), StoreError> {
+    fn look_at_entries(&mut self, prepared: &Prepared, expected: u64) -> Result<(), StoreError> {
         let snapshot = self.snapshot.clone();
         let shapes = snapshot.whole();
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();

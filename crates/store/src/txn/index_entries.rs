@@ -8,18 +8,22 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use pellucid_record::key::{BEHIND_PARTS, join_spellings, split_spellings};
-use pellucid_record::{Corrupt, Shapes};
+use pellucid_record::Shapes;
+use pellucid_record::key::{join_spellings, split_spellings};
 
-use super::error::{IndexError, NotUnique};
-use super::{Derived, IndexSet, Prepared, books};
 use crate::catalog::cell::{CHECK_SIZE, check_of, write_head};
-use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long};
+use crate::catalog::index_entries;
+use crate::catalog::index_entries::IndexInfo;
 use crate::database::Database;
 use crate::engine::Tree;
 use crate::error::StoreError;
+use crate::error::index::{IndexError, NotUnique};
+use crate::index::range_of_parts;
+use crate::index::{Derived, IndexSet, Prepared};
+use crate::row::{Range, Row};
+use crate::row_key::{Prefix, RowKey, TableId, is_long};
 use crate::store::OpenOptions;
-use crate::txn::scan::{Range, Row, RowRange};
+use crate::txn::scan::RowRange;
 use crate::txn::transaction::Transaction;
 use crate::txn::transaction_scan::DirtyScan;
 use crate::txn::whole::Whole;
@@ -77,21 +81,6 @@ pub(crate) struct OldRow {
     pub(crate) spelling: Vec<u8>,
 }
 
-impl Prepared {
-    /// Derive the entries of a row, sorted.
-    fn derive(&self, row: &Row<'_>, shapes: &dyn Shapes, entries: &mut Derived) -> Result<(), Corrupt> {
-        entries.clear();
-        let mut derive = self.derive.lock().unwrap_or_else(PoisonError::into_inner);
-        derive.derive(row, shapes, entries)?;
-        entries.settle();
-        Ok(())
-    }
-
-    pub(crate) fn parts_size(&self, code: &[u8]) -> Option<usize> {
-        self.derive.lock().unwrap_or_else(PoisonError::into_inner).parts_size(code)
-    }
-}
-
 impl Transaction {
     /// The indexes of a table, prepared for rows. `None` if it has none.
     pub(crate) fn index_set(&mut self, table: TableId) -> Result<Option<Arc<IndexSet>>, StoreError> {
@@ -119,7 +108,7 @@ impl Transaction {
         let set = if let Some(set) = self.database.take_index_set(serial) {
             set
         } else {
-            let infos = books::indexes_of(self.reader()?, table);
+            let infos = index_entries::indexes_of(self.reader()?, table);
             let infos = infos.map_err(|error| self.database.catalog_error(error))?;
             let prepared = infos.into_iter().map(|info| self.database.prepare(info));
             Arc::new(IndexSet { indexes: prepared.collect::<Result<_, _>>()? })
@@ -385,19 +374,6 @@ impl Transaction {
     }
 }
 
-/// The entries of an index that begin with these parts.
-#[must_use]
-pub fn range_of_parts(parts: &[u8]) -> Range {
-    Range::half_open(parts.to_vec(), [parts, &[BEHIND_PARTS]].concat())
-}
-
-/// Whether a row key from `start` on, which is the row key of some parts, is that of an entry with
-/// these parts.
-#[inline]
-pub(crate) fn is_of_parts(row_key: &[u8], start: &[u8]) -> bool {
-    row_key.strip_prefix(start).is_some_and(|rest| rest.first().is_none_or(|byte| *byte < BEHIND_PARTS))
-}
-
 impl Database {
     /// Take the deriver and the memory limit from the options, if given.
     pub(crate) fn know(&self, options: &OpenOptions) {
@@ -420,7 +396,7 @@ impl Database {
     }
 
     /// Prepare an index for rows.
-    pub(crate) fn prepare(&self, info: super::IndexInfo) -> Result<Prepared, StoreError> {
+    pub(crate) fn prepare(&self, info: IndexInfo) -> Result<Prepared, StoreError> {
         let Some(deriver) = self.deriver.get() else {
             return Err(StoreError::of_index(IndexError::NoDeriver));
         };

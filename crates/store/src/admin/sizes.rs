@@ -1,11 +1,11 @@
 //! How much packing saves: the sizes of a table's records, as they are stored and as they are read.
 
 use crate::catalog::cell::{Cell, Packed};
-use crate::catalog::row_key::{Prefix, TableId};
+use crate::catalog::pack_entries;
 use crate::engine::{Direction, Start, Tree};
 use crate::error::StoreError;
-use crate::pack::books;
 use crate::pack::codec::size_in;
+use crate::row_key::{Prefix, TableId};
 use crate::txn::snapshot::Snapshot;
 
 /// Sizes of a table.
@@ -38,8 +38,8 @@ impl Snapshot {
         let (database, txn) = (self.database(), self.read_txn());
         let failed = |error| database.error(error);
         let mut sizes = Sizes::default();
-        for key in books::keys_beside(txn, table).map_err(failed)? {
-            if books::number_of(&key).is_some() {
+        for key in pack_entries::keys_beside(txn, table).map_err(failed)? {
+            if pack_entries::number_of(&key).is_some() {
                 let bytes = txn.get(Tree::Meta, &key).map_err(failed)?;
                 sizes.dictionaries += 1;
                 sizes.dictionary_bytes += bytes.map_or(0, <[u8]>::len) as u64;

@@ -8,22 +8,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::admin::check::{self, Finding};
+use crate::admin::copy::{self, NewFile};
+use crate::catalog::index_entries::all_indexes;
 use crate::database::Database;
 use crate::engine::EngineError;
+use crate::engine::lmdb::format::PageFile;
 use crate::engine::memory::MemoryEngine;
 use crate::error::{StoreError, Wanted};
 use crate::file::log_file;
 use crate::file::open;
 use crate::file::opening::Opening;
 use crate::file::stamp;
-use crate::index::all_indexes;
 use crate::store::{Custody, Handle, Link, Mode, OpenOptions, Store};
 use crate::sys::os;
 use crate::sys::rights;
 use crate::sys::steps::{Step, reached};
-use crate::verify::check::{self, Finding};
-use crate::verify::copy::{self, NewFile};
-use crate::verify::pages::PageFile;
 
 /// The suffix of an unfinished backup's name, followed by a PID.
 const PART: &str = ".part-";

@@ -2,16 +2,18 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::build::{PART, own_number};
-use super::derive_rows::{Clock, Merge, Runs, STEP};
-use super::error::{IndexError, NotUnique};
-use super::sorter::SortedEntry;
-use super::{Building, IndexInfo, Reached, books, indexes_of};
-use crate::catalog::row_key::TableId;
+use crate::catalog::index_entries;
+use crate::catalog::index_entries::{Building, IndexInfo, Reached, indexes_of};
 use crate::catalog::{self, FORMAT_WITH_INDEXES, Header, TABLE_NAME_SIZE_MAX, TableState};
 use crate::error::StoreError;
+use crate::error::index::{IndexError, NotUnique};
+use crate::index::PART;
+use crate::index::runs::{Clock, Merge, Runs, STEP};
+use crate::index::sorter::SortedEntry;
+use crate::row::{Range, Row};
+use crate::row_key::TableId;
+use crate::sys::process::own_number;
 use crate::sys::steps::{Step, reached};
-use crate::txn::scan::{Range, Row};
 use crate::txn::single::KnownTable;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::{TableEntry, Transaction};
@@ -33,7 +35,8 @@ impl Snapshot {
     /// When the catalog is damaged.
     pub fn index(&self, table: TableId, name: &str) -> Result<Option<IndexInfo>, StoreError> {
         self.check_usable()?;
-        books::index_of(self.read_txn(), table, name).map_err(|error| self.database().catalog_error(error))
+        index_entries::index_of(self.read_txn(), table, name)
+            .map_err(|error| self.database().catalog_error(error))
     }
 
     /// What reading and writing single rows of a table needs to know.
@@ -62,7 +65,7 @@ impl Transaction {
     /// # Errors
     /// `Missing`.
     pub fn index(&self, table: TableId, name: &str) -> Result<IndexInfo, StoreError> {
-        let found = books::index_of(self.reader()?, table, name);
+        let found = index_entries::index_of(self.reader()?, table, name);
         let found = found.map_err(|error| self.database.catalog_error(error))?;
         found.ok_or_else(|| {
             let others = self.indexes(table).unwrap_or_default();
@@ -382,7 +385,7 @@ impl Transaction {
     ) -> Result<(), StoreError> {
         for info in self.indexes(table)? {
             self.drop_entries(&info, go_on)?;
-            self.delete_meta(&books::key_of(table, &info.name))?;
+            self.delete_meta(&index_entries::key_of(table, &info.name))?;
         }
         Ok(())
     }

@@ -15,10 +15,10 @@ use std::sync::{Mutex, PoisonError};
 
 use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
 
-use crate::catalog::row_key::TableId;
 use crate::catalog::{self, Header};
 use crate::error::StoreError;
-use crate::txn::scan::{Range, Row};
+use crate::row::{Range, Row};
+use crate::row_key::TableId;
 use crate::txn::single::Hold;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;

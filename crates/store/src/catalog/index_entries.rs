@@ -8,12 +8,12 @@
 //!                             each: u32 size and 1 | 0, bytes
 //! ```
 //!
-//! The definition is a text that the [`super::Deriver`] understands. An entry `t` of the index's id
+//! The definition is a text that the `Deriver` understands. An entry `t` of the index's id
 //! has the count of its entries. Ids in keys are big-endian, everything else is little-endian.
 
-use crate::catalog::row_key::TableId;
 use crate::catalog::{self, CatalogError, Fields, INDEX, sealed, unsealed};
 use crate::engine::{Contents, Direction, Start, Tree};
+use crate::row_key::TableId;
 
 const IS_UNIQUE: u8 = 1;
 const IS_BUILDING: u8 = 2;

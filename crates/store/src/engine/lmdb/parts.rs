@@ -4,11 +4,11 @@
 //! pages as parts were asked for. That reads a few pages for millions of rows, and needs no
 //! statistics. A page that does not look as it should ends the search, and the keys found so far
 //! are used: a walk can be cut at any key. (`engine/lmdb/page.rs` has the layout of pages,
-//! `verify/pages.rs` that of branches.)
+//! `engine/lmdb/format.rs` that of branches.)
 
+use crate::engine::lmdb::format::{DEPTH_MAX, TreeHead};
 use crate::engine::lmdb::page::{PAGE_BRANCH, Pages};
 use crate::engine::lmdb::search::Nodes;
-use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
 /// A subtree: everything from its key on, up to the key of the next one. The first subtree of a
 /// level has no key of its own.

@@ -9,11 +9,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::IndexInfo;
-use super::error::{IndexError, NotUnique};
-use super::sorter::SortedEntry;
-use crate::catalog::row_key::TableId;
+use crate::catalog::index_entries::IndexInfo;
 use crate::error::StoreError;
+use crate::error::index::{IndexError, NotUnique};
+use crate::index::sorter::SortedEntry;
+use crate::row_key::TableId;
 use crate::sort::{Entries, Entry, Merge, Run, Spill};
 use crate::txn::transaction::Transaction;
 

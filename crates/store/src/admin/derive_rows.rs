@@ -2,166 +2,18 @@
 //!
 //! The rows are cut into many small consecutive parts. Threads take one part after the other until
 //! memory is full; what was taken by then is all rows up to one key. So any process can continue
-//! the build after that key. The entries are kept in runs, each sorted by itself, so that no
-//! single sort delays a stop for long; `Merge` merges the runs.
+//! the build after that key. The entries are kept in sorted runs (`index/runs.rs`).
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque, binary_heap::PeekMut};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use pellucid_record::Shapes;
-use pellucid_record::key::join_spellings;
 
-use super::sorter::{SortedEntry, Sorter};
-use super::{Derive, Derived};
 use crate::error::StoreError;
-use crate::txn::scan::{Row, Scan};
-
-/// Bytes of entries that are sorted at once: some 30 ms.
-const RUN_SIZE: usize = 16 << 20;
-/// Rows between two looks at the clock.
-pub(crate) const STEP: u64 = 1 << 10;
-/// Time between two calls of `go_on`.
-const PERIOD: Duration = Duration::from_millis(10);
-
-/// Entries in sorted runs.
-pub(crate) struct Runs {
-    sorted: Vec<Sorter>,
-    filling: Sorter,
-    memory: usize,
-    run_size: usize,
-    /// The number of runs and of unsorted entries when the current part of the rows began.
-    before: (usize, usize),
-    entries: Derived,
-    spelling: Vec<u8>,
-}
-
-impl Runs {
-    /// Runs with this memory limit.
-    pub(crate) fn new(memory: usize) -> Self {
-        Self {
-            sorted: Vec::new(),
-            filling: Sorter::default(),
-            memory,
-            run_size: RUN_SIZE.min(memory / 8),
-            before: (0, 0),
-            entries: Derived::default(),
-            spelling: Vec::new(),
-        }
-    }
-
-    /// Begin a part of the rows, which may be dropped later.
-    fn begin_part(&mut self) {
-        if self.filling.size() > self.run_size / 4 {
-            self.end_run();
-        }
-        self.before = (self.sorted.len(), self.filling.len());
-    }
-
-    fn forget_part(&mut self) {
-        self.sorted.truncate(self.before.0);
-        self.filling.truncate(self.before.1);
-    }
-
-    /// Add the entries of a row.
-    pub(crate) fn derive(
-        &mut self,
-        row: &Row<'_>,
-        derive: &mut dyn Derive,
-        shapes: &dyn Shapes,
-    ) -> Result<(), StoreError> {
-        self.entries.clear();
-        derive.derive(row, shapes, &mut self.entries).map_err(StoreError::Record)?;
-        self.entries.settle();
-        for (parts, parts_spelling) in self.entries.iter() {
-            join_spellings(parts_spelling, row.spelling, &mut self.spelling);
-            self.filling.push_parts(parts, row.key, &self.spelling);
-        }
-        if self.filling.size() > self.run_size {
-            if self.before.1 > 0 {
-                // Keep entries of earlier parts and of this part in different runs.
-                let own = self.filling.split_off(self.before.1);
-                self.end_run();
-                self.filling = own;
-                self.before = (self.sorted.len(), 0);
-            } else {
-                self.end_run();
-            }
-        }
-        Ok(())
-    }
-
-    /// Sort the entries that are not sorted yet.
-    pub(crate) fn end_run(&mut self) {
-        if self.filling.len() > 0 {
-            let mut run = std::mem::take(&mut self.filling);
-            run.sort();
-            self.sorted.push(run);
-        }
-    }
-
-    /// Whether the memory limit is reached.
-    pub(crate) fn is_full(&self) -> bool {
-        // Called for each row, so an estimate.
-        self.sorted.len() * self.run_size >= self.memory
-    }
-
-    /// About how much memory they take.
-    pub(crate) fn size(&self) -> usize {
-        self.filling.size() + self.sorted.iter().map(Sorter::size).sum::<usize>()
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.sorted.iter().map(|run| run.len() as u64).sum()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.filling.clear();
-        self.sorted.clear();
-    }
-}
-
-/// The next entry of a run: its first bytes as a number, which mostly decide, its code, the run,
-/// and the index in the run.
-type Head<'m> = (u64, &'m [u8], usize, usize);
-
-/// Merges the entries of sorted runs.
-pub(crate) struct Merge<'m> {
-    runs: Vec<&'m Sorter>,
-    next: BinaryHeap<Reverse<Head<'m>>>,
-}
-
-impl<'m> Merge<'m> {
-    /// All runs have to be sorted.
-    pub(crate) fn new(all: impl IntoIterator<Item = &'m Runs>) -> Self {
-        let runs: Vec<&Sorter> = all.into_iter().flat_map(|runs| &runs.sorted).collect();
-        let first = |(run, sorter): (usize, &&'m Sorter)| {
-            let (number, code) = sorter.code(0)?;
-            Some(Reverse((number, code, run, 0)))
-        };
-        let next = runs.iter().enumerate().filter_map(first).collect();
-        Self { runs, next }
-    }
-
-    /// Skip the next entry if its code is at most `place`. True if it was skipped.
-    pub(crate) fn pass(&mut self, place: Option<&[u8]>) -> bool {
-        let is_passed = place.is_some_and(|place| self.next.peek().is_some_and(|head| head.0.1 <= place));
-        is_passed && self.next().is_some()
-    }
-
-    pub(crate) fn next(&mut self) -> Option<SortedEntry<'m>> {
-        let mut head = self.next.peek_mut()?;
-        let Reverse((_, _, run, place)) = *head;
-        let sorter = *self.runs.get(run)?;
-        match sorter.code(place + 1) {
-            Some((number, code)) => *head = Reverse((number, code, run, place + 1)),
-            None => drop(PeekMut::pop(head)),
-        }
-        sorter.get(place)
-    }
-}
+use crate::index::Derive;
+use crate::index::runs::{PERIOD, Runs, STEP};
+use crate::txn::scan::Scan;
 
 /// The rows that are still to be derived, and the workers.
 pub(crate) struct Rows {
@@ -346,7 +198,7 @@ impl Worker {
     ) -> Result<(bool, u64, Option<Vec<u8>>), StoreError> {
         self.runs.begin_part();
         let (mut count, mut told, mut size) = (0, 0, self.runs.size());
-        let mut runs = self.runs.sorted.len();
+        let mut runs = self.runs.count();
         let mut last: Option<Vec<u8>> = None;
         let mut is_over = true;
         while let Some(row) = part.next()? {
@@ -356,8 +208,8 @@ impl Worker {
             last.extend_from_slice(row.key);
             count += 1;
             // One row may have many entries.
-            if count % STEP == 0 || self.runs.sorted.len() > runs {
-                runs = self.runs.sorted.len();
+            if count % STEP == 0 || self.runs.count() > runs {
+                runs = self.runs.count();
                 shared.count.fetch_add(count - told, Ordering::Relaxed);
                 let now = self.runs.size();
                 shared.size.fetch_add(now - size, Ordering::Relaxed);
@@ -374,49 +226,5 @@ impl Worker {
         shared.count.fetch_add(count - told, Ordering::Relaxed);
         shared.size.fetch_add(self.runs.size() - size, Ordering::Relaxed);
         Ok((is_over, count, last))
-    }
-}
-
-/// Tells when the next progress report is due.
-pub(crate) struct Clock(Instant);
-
-impl Clock {
-    pub(crate) fn new() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn is_time(&mut self) -> bool {
-        let is_time = self.0.elapsed() >= PERIOD;
-        if is_time {
-            self.0 = Instant::now();
-        }
-        is_time
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_become_one_order_where_eight_bytes_do_not_decide() {
-        let codes: Vec<String> = (0..300)
-            .map(|number| format!("{}{:03}", if number % 3 == 0 { "" } else { "the same" }, number))
-            .collect();
-        let mut all: Vec<Runs> = (0..2).map(|_| Runs::new(1 << 20)).collect();
-        for (number, code) in codes.iter().enumerate() {
-            let runs = &mut all[number % 2];
-            runs.filling.push_parts(code.as_bytes(), b"", b"");
-            if number % 50 < 2 {
-                runs.end_run();
-            }
-        }
-        all.iter_mut().for_each(Runs::end_run);
-        let mut sorted: Vec<&[u8]> = codes.iter().map(String::as_bytes).collect();
-        sorted.sort_unstable();
-        let mut merge = Merge::new(&all);
-        assert!(merge.runs.len() > 4);
-        let merged: Vec<&[u8]> = std::iter::from_fn(|| merge.next()).map(|entry| entry.code).collect();
-        assert_eq!(merged, sorted);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::catalog::row_key::TableId;
+use crate::row_key::TableId;
 
 /// Why an index cannot be created, written or read.
 #[derive(Clone, Debug, PartialEq, Eq)]

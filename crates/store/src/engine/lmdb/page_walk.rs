@@ -7,12 +7,11 @@
 //! those that LMDB keeps. The entries of the leaves are passed to a visitor.
 
 use crate::engine::Tree;
+use crate::engine::lmdb::format::{
+    DEPTH_MAX, Fault, LeafNode, META_SIZE, Meta, Page, PageFile, STAMP, TreeHead, free_list,
+};
 use crate::engine::lmdb::is_map_size;
 use crate::engine::lmdb::page::{PAGE_HEAD_SIZE, read_u64};
-use crate::file::stamp;
-use crate::verify::pages::{
-    DEPTH_MAX, Fault, LeafNode, META_SIZE, Meta, Page, PageFile, TreeHead, free_list,
-};
 
 const KEY_SIZE_MAX: usize = 511;
 
@@ -372,7 +371,7 @@ impl PageMap {
     }
 
     fn unused_in_meta(&self, number: u64, inside: usize) -> Option<&'static str> {
-        if number == 0 && stamp::RANGE.contains(&inside) {
+        if number == 0 && STAMP.contains(&inside) {
             return None;
         }
         if inside >= META_SIZE {

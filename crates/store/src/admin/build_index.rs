@@ -15,32 +15,28 @@
 //! the round again and goes on after the last entry: a row that was not noted has not changed. So
 //! the builder may be killed at any point.
 
-use std::collections::HashSet;
 use std::ops::Bound;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::derive_rows::{Clock, Merge, Round, Rows};
-use super::error::{IndexError, NotUnique};
-use super::sorter::SortedEntry;
-use super::{Building, Derive, IndexInfo, Prepared, Reached};
-use crate::catalog::row_key::TableId;
+use crate::admin::derive_rows::{Round, Rows};
+use crate::catalog::index_entries::{Building, IndexInfo, Reached};
 use crate::database::Database;
 use crate::error::StoreError;
+use crate::error::index::{IndexError, NotUnique};
+use crate::index::PART;
+use crate::index::runs::{Clock, Merge};
+use crate::index::sorter::SortedEntry;
+use crate::index::{Derive, Prepared};
+use crate::row::Range;
+use crate::row_key::TableId;
 use crate::store::Store;
-use crate::sys::process::is_dead;
-use crate::txn::scan::Range;
+use crate::sys::process::{began, is_dead, own_number};
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 
 /// Tables with fewer rows are indexed in one transaction, without progress reports.
 const FEW: u64 = 1 << 14;
-/// Entries per transaction: some 20 ms, for which other writers wait.
-pub(crate) const PART: u64 = 1 << 15;
-
-/// Ids of indexes that threads of this process build.
-pub(crate) type Builds = Mutex<HashSet<TableId>>;
-
 /// Removes an index from those being built, however the build ends.
 struct Own<'d>(&'d Database, TableId);
 
@@ -225,19 +221,6 @@ impl Transaction {
         self.put_entries(&[mine.entry()])?;
         Ok(mine)
     }
-}
-
-/// This process's PID and start time as one number.
-pub(crate) fn own_number() -> u64 {
-    let pid = std::process::id();
-    u64::from(pid) | began(pid).unwrap_or(0) << 32
-}
-
-/// When a process started, if the system says so.
-fn began(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The 20th field after the command, which may contain any characters.
-    stat.rsplit(") ").next()?.split(' ').nth(19)?.parse::<u64>().ok().map(|ticks| ticks & 0xFFFF_FFFF)
 }
 
 /// The building process, if it lives. If the system cannot tell, it is assumed to be gone: each

@@ -10,11 +10,12 @@
 //! written where rows are packed, in the transaction of the tree, and never go through the log. A
 //! number is never used again for another dictionary of its table.
 
-use crate::catalog::row_key::TableId;
 use crate::catalog::{CatalogError, Fields, read, sealed};
 use crate::engine::{Contents, Direction, EngineError, Start, Tree};
-use crate::pack::DICTIONARY_SIZE_MAX;
+use crate::row_key::TableId;
 
+/// The largest dictionary that is read.
+pub(crate) const DICTIONARY_SIZE_MAX: usize = 64 << 10;
 pub(crate) const SETTING: u8 = b'z';
 pub(crate) const PROGRESS: u8 = b'p';
 pub(crate) const DICTIONARY: u8 = b'd';

@@ -25,10 +25,10 @@
 
 use std::ops::Range;
 
+use crate::engine::lmdb::format::{DEPTH_MAX, Fault, Meta, Page, PageFile, TreeHead, free_list};
 use crate::engine::lmdb::page::PAGE_HEAD_SIZE;
+use crate::engine::lmdb::page_walk::{Between, check_order};
 use crate::engine::{Change, Tree};
-use crate::verify::page_walk::{Between, check_order};
-use crate::verify::pages::{DEPTH_MAX, Fault, Meta, Page, PageFile, TreeHead, free_list};
 
 /// LMDB rebalances a branch with one child, and so never one that keeps this many.
 const CHILDREN_ENOUGH: usize = 4;

@@ -1,7 +1,7 @@
 //! Check: verifies that everything in a database is as it was written.
 //!
-//! In a file, every page is read and accounted for (`verify/page_walk.rs`). In every database, each
-//! entry is verified: the checks of cells, blobs and catalog entries, whole records
+//! In a file, every page is read and accounted for (`engine/lmdb/page_walk.rs`). In every database,
+//! each entry is verified: the checks of cells, blobs and catalog entries, whole records
 //! (`pellucid_record::validate`), key codes, tables and their row counts, shapes, and that each
 //! large value belongs to one row. Nothing is changed, and other processes may write meanwhile: one
 //! version is checked.
@@ -19,20 +19,21 @@ use pellucid_record::validate::validate_record;
 use pellucid_record::{Dictionary, Shapes};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::admin::prove_index::prove;
 use crate::catalog::blob;
 use crate::catalog::cell::{Cell, Packed};
-use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long, split};
+use crate::catalog::index_entries::IndexInfo;
+use crate::catalog::pack_entries;
 use crate::catalog::{APPLIED_KEY, Applied, Counters, Entry, Header, TableState, parse_entry, unsealed};
 use crate::database::{Database, hex};
+use crate::engine::lmdb::format::{Fault, Meta, PageFile};
+use crate::engine::lmdb::page_walk::{PageMap, Value, Visitor, walk};
 use crate::engine::{Direction, EngineError, Start, Tree};
 use crate::error::StoreError;
-use crate::index::{IndexInfo, prove};
-use crate::pack::books;
 use crate::pack::codec::Opener;
 use crate::pack::opening::open_with;
+use crate::row_key::{Prefix, RowKey, TableId, is_long, split};
 use crate::txn::snapshot::Snapshot;
-use crate::verify::page_walk::{PageMap, Value, Visitor, walk};
-use crate::verify::pages::{Fault, Meta, PageFile};
 use crate::warning::Warning;
 
 /// The limit of collected findings: beyond it the file is lost anyway.
@@ -91,7 +92,7 @@ pub(crate) struct Audit<'c> {
 
 /// The name of a damaged entry of the catalog.
 fn place_of(key: &[u8]) -> String {
-    match books::number_of(key).filter(|_| key.first() == Some(&books::DICTIONARY)) {
+    match pack_entries::number_of(key).filter(|_| key.first() == Some(&pack_entries::DICTIONARY)) {
         Some((table, number)) => format!("dictionary {number} of table number {}", table.number()),
         None => format!("catalog entry {}", hex(key)),
     }
@@ -339,7 +340,8 @@ impl<'c> Audit<'c> {
         }
     }
 
-    /// Check the counts of indexes. `index/prove.rs` checks whether indexes agree with their rows.
+    /// Check the counts of indexes. `admin/prove_index.rs` checks whether indexes agree with their
+    /// rows.
     fn compare_indexes(&mut self, counters: Counters) {
         for info in std::mem::take(&mut self.indexes) {
             let place = || format!("index '{}'", info.name);

@@ -3,7 +3,7 @@
 //! The estimate is the number of leaf pages, from the branch pages above them, times the average
 //! entry count of some of these leaves. So the tree itself is the histogram: never out of date, and
 //! free to maintain. A page that does not look as it should ends the search without an answer.
-//! (`engine/parts.rs` cuts walks by the same pages.)
+//! (`engine/lmdb/parts.rs` cuts walks by the same pages.)
 
 #![allow(
     clippy::cast_precision_loss,
@@ -13,10 +13,10 @@
 
 use std::ops::Range;
 
+use crate::engine::lmdb::format::{DEPTH_MAX, TreeHead};
 use crate::engine::lmdb::page::{PAGE_BRANCH, PAGE_LEAF, Pages};
+use crate::engine::lmdb::parts::{Child, child};
 use crate::engine::lmdb::search::Nodes;
-use crate::engine::parts::{Child, child};
-use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
 /// How many branch pages between the edges are read, evenly spread. The others are assumed to have
 /// as many entries on average. Pages of a large tree are in no cache: reading 256 of them took

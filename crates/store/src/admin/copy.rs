@@ -11,8 +11,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::admin::check::{Audit, check_other_meta};
 use crate::catalog::{self, Applied, Counters, Entry};
+use crate::engine::lmdb::format::PageFile;
+use crate::engine::lmdb::page_walk::walk;
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+use crate::engine::row_count::with_more_rows;
 use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::file::stamp::{self, Kind};
@@ -20,9 +24,6 @@ use crate::sys::file_id::same_file;
 use crate::sys::own_file::OwnFile;
 use crate::sys::rights;
 use crate::sys::side_file;
-use crate::verify::check::{Audit, check_other_meta};
-use crate::verify::page_walk::walk;
-use crate::verify::pages::PageFile;
 
 /// Bytes of entries that are committed together.
 const PART_SIZE: usize = 32 << 20;
@@ -101,7 +102,7 @@ impl NewFile {
                     // Rows may have been counted since the entry was written.
                     Some(Entry::Table(table, _)) if tree == Tree::Meta => {
                         let more = source.rows_beyond(table);
-                        let value = catalog::with_more_rows(table, value, more);
+                        let value = with_more_rows(table, value, more);
                         self.take(tree, key, &value.unwrap_or_default())?;
                     }
                     _ => self.take(tree, key, value)?,
