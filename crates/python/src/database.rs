@@ -326,8 +326,8 @@ impl Database {
     /// ...     seen, version = dict(snap), snap.version
     /// >>> db["ann"].age += 1
     /// >>> del db["ann"]
-    /// >>> [(change.kind, change.key, change.value) for change in db.watch(since=version,
-    /// timeout=0)] [('put', 'ann', {'age': 31}), ('delete', 'ann', None)]
+    /// >>> [(change.kind, change.key, change.value) for change in db.watch(since=version, timeout=0)]
+    /// [('put', 'ann', {'age': 31}), ('delete', 'ann', None)]
     #[pyo3(signature = (*, since=None, timeout=None))]
     fn watch(
         &self,

@@ -395,9 +395,11 @@ impl Index {
     /// >>> import pellucid
     /// >>> from pellucid import F
     /// >>> people = pellucid.open(":memory:").table("people")
-    /// >>> people.extend([{"name": "Ann", "age": 30}, {"name": "Bob", "age": 20}, {"name": "Eve",
-    /// "age": 30}]) 3 >>> people.create_index("by_age", F.age) >>> [row.name for row in
-    /// people.index("by_age").get_all(30)] ['Ann', 'Eve']
+    /// >>> people.extend([{"name": "Ann", "age": 30}, {"name": "Bob", "age": 20}, {"name": "Eve", "age": 30}])
+    /// 3
+    /// >>> people.create_index("by_age", F.age)
+    /// >>> [row.name for row in people.index("by_age").get_all(30)]
+    /// ['Ann', 'Eve']
     #[pyo3(signature = (value, /, *, reverse=false))]
     fn get_all<'py>(
         &self,

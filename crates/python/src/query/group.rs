@@ -132,10 +132,11 @@ impl Groups {
     /// >>> import pellucid
     /// >>> from pellucid import F, count
     /// >>> people = pellucid.open(":memory:").table("people")
-    /// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"},
-    /// cid={"age": 40, "city": "York"}) >>> for row in people.group_by("city").agg(n=count(),
-    /// oldest=F.age.max()): ...     print(row) {'city': 'Bath', 'n': 2, 'oldest': 30} {'city':
-    /// 'York', 'n': 1, 'oldest': 40}
+    /// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"}, cid={"age": 40, "city": "York"})
+    /// >>> for row in people.group_by("city").agg(n=count(), oldest=F.age.max()):
+    /// ...     print(row)
+    /// {'city': 'Bath', 'n': 2, 'oldest': 30}
+    /// {'city': 'York', 'n': 1, 'oldest': 40}
     #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     fn agg<'py>(
         slf: &Bound<'py, Self>,

@@ -20,9 +20,12 @@ use crate::table::handle::Table;
 /// >>> import pellucid
 /// >>> from pellucid import F
 /// >>> people = pellucid.open(":memory:").table("people")
-/// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"}, cid={"age":
-/// 40}) >>> adults = people.where(F.age > 25) >>> [person.age for person in
-/// adults.order_by(F.age.desc())] [40, 30] >>> adults.find(city="Bath").count() 1
+/// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"}, cid={"age": 40})
+/// >>> adults = people.where(F.age > 25)
+/// >>> [person.age for person in adults.order_by(F.age.desc())]
+/// [40, 30]
+/// >>> adults.find(city="Bath").count()
+/// 1
 #[pyclass(frozen, module = "pellucid", name = "Query")]
 pub struct Query {
     pub(super) of: Of,
