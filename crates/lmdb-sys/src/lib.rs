@@ -208,6 +208,9 @@ unsafe extern "C" {
         begun: *mut u64,
     ) -> c_uint;
 
+    /// How many reader slots are taken in all processes, also by transactions that are reset.
+    pub fn pellucid_taken_slots(env: *const MDB_env) -> c_uint;
+
     /// The address at which the file is mapped.
     pub fn pellucid_map(env: *const MDB_env) -> *const c_void;
 

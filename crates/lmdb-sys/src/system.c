@@ -806,6 +806,19 @@ unsigned pellucid_readers(const MDB_env *env, size_t *version, int *process, uin
 	return found;
 }
 
+/* How many places of the lock file's table are taken, also by read transactions that wait to be used again. */
+unsigned pellucid_taken_slots(const MDB_env *env)
+{
+	unsigned at, count, taken = 0;
+
+	if (!env->me_txns)
+		return 0;
+	count = pellucid_reader_count(env);
+	for (at = 0; at < count; at++)
+		taken += env->me_txns->mti_readers[at].mr_pid != 0;
+	return taken;
+}
+
 /* The versions that read transactions have, of all processes, as far as there is room for them. Returns how many there are; none is
  * known without a lock file. */
 unsigned pellucid_reader_versions(const MDB_env *env, size_t *versions, unsigned room)

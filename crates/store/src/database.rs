@@ -253,13 +253,29 @@ impl Database {
         if self.generation == os::generation() { Ok(()) } else { Err(StoreError::Forked { what }) }
     }
 
-    /// A snapshot of the newest version, shared with other users of that version.
+    /// A snapshot of the newest version for a caller that may keep it, shared with other users of
+    /// that version.
     pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+        self.snapshot_if(|engine| engine.check_reader_room())
+    }
+
+    /// As `snapshot`, for a caller that drops it soon: it gets one also where kept snapshots have
+    /// taken all that they may.
+    pub(crate) fn brief_snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+        self.snapshot_if(|_| Ok(()))
+    }
+
+    /// A new snapshot is made only if `check` allows it.
+    fn snapshot_if(
+        self: &Arc<Self>,
+        check: impl FnOnce(&dyn Engine) -> Result<(), EngineError>,
+    ) -> Result<Snapshot, StoreError> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inner) = newest.upgrade().filter(|inner| inner.version == self.engine.version()) {
             return Ok(Snapshot { inner });
         }
-        let txn = self.engine.begin_read().map_err(|error| self.error(error))?;
+        let begun = check(&*self.engine).and_then(|()| self.engine.begin_read());
+        let txn = begun.map_err(|error| self.error(error))?;
         let version = txn.version();
         let inner = Arc::new(SnapshotInner { txn, version, database: Arc::clone(self) });
         *newest = Arc::downgrade(&inner);
@@ -276,7 +292,7 @@ impl Database {
     pub(crate) fn snapshot_of_newest_pages(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
         self.engine.forget_pages();
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Weak::new();
-        self.snapshot()
+        self.brief_snapshot()
     }
 
     /// Load the shapes that other processes have added up to a version.

@@ -184,8 +184,8 @@ pub enum StoreError {
     TooManyReaders {
         /// The database.
         path: String,
-        /// The limit.
-        slots: u32,
+        /// How many there are, and in this process: `ReadersFull`.
+        source: EngineError,
     },
     /// No table has this name, or it was dropped.
     NoSuchTable {
@@ -385,7 +385,7 @@ impl StoreError {
             EngineError::Io(source) => Self::from_io("use", path, source),
             EngineError::MapTooSmall { reserved } => Self::MapTooSmall { path, reserved },
             EngineError::NoMemory(what) => Self::NoMemory { what },
-            EngineError::ReadersFull { slots } => Self::TooManyReaders { path, slots },
+            source @ EngineError::ReadersFull { .. } => Self::TooManyReaders { path, source },
             EngineError::Damaged { what, .. } => corrupt("its pages".to_owned(), what),
             EngineError::BadPage { page, what } => corrupt(format!("page {page}"), what),
             EngineError::SyncFailed(source) => Self::SyncFailed { path, source },
@@ -491,8 +491,8 @@ impl StoreError {
             Self::NoRoomForLog { path, log, source, .. } => fmt_no_room(out, path, log, source),
             Self::TargetExists { path } => write!(out, "'{path}' exists already"),
             Self::Busy { path, wanted, holders, waited } => fmt_busy(out, path, *wanted, holders, *waited),
-            Self::TooManyReaders { path, slots } => {
-                write!(out, "'{path}' has {slots} snapshots open in all processes, which is the limit")
+            Self::TooManyReaders { path, source } => {
+                write!(out, "'{path}' has no room for another snapshot: {source}")
             }
             Self::HistoryGone { path, since, oldest: other }
             | Self::VersionAhead { path, since, version: other } => fmt_versions(out, path, *since, *other),
@@ -557,7 +557,9 @@ impl StoreError {
             Self::DiskFull { .. } => "nothing of this was written: make room, and try again",
             Self::TargetExists { .. } => "delete it first, or choose another name",
             Self::TableExists { .. } => "drop it first, or choose another name",
-            Self::TooManyReaders { .. } => "close some, or copy records that are kept",
+            Self::TooManyReaders { .. } => {
+                "close snapshots, or copy() records that are kept; stats() names the process of the oldest"
+            }
             Self::TableDropped { .. } => {
                 "open the name again, for a new table or one that has got the name since"
             }

@@ -714,7 +714,7 @@ fn a_file_has_room_for_so_many_readers_and_says_when_it_is_taken() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, EngineError::ReadersFull { slots: 4096 }), "{error}");
+    assert!(matches!(error, EngineError::ReadersFull { own: 4096, taken: 4096, slots: 4096 }), "{error}");
     assert_eq!(readers.len(), 4096);
     assert_eq!(readers[4095].get(Tree::Rows, b"a").unwrap(), Some(&b"1"[..]));
     assert_eq!(engine.oldest_reader().unwrap(), OldestReader::default());

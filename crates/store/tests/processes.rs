@@ -278,6 +278,49 @@ fn snapshots_of_an_unchanged_database_share_one_place_among_the_readers() {
 }
 
 #[test]
+fn a_process_that_keeps_many_snapshots_leaves_reader_slots_to_writers_and_other_processes() {
+    let scratch = Scratch::new();
+    let path = scratch.path("crowded.pel");
+    let name = path.display();
+    let store = Store::open(&path, &OpenOptions::default()).unwrap();
+    put(&store, "t", "a", "1");
+    store.sync().unwrap();
+    let mut crowd = Child::new();
+    crowd.must(&[&format!("crowd {name} 3800")]);
+    let mut kept = Vec::new();
+    let error = loop {
+        put(&store, "t", "a", "2");
+        store.sync().unwrap();
+        match store.snapshot() {
+            Ok(snapshot) => kept.push(snapshot),
+            Err(error) => break error,
+        }
+        assert!(kept.len() < 400, "it may have all that there are");
+    };
+    assert!(matches!(error, StoreError::TooManyReaders { .. }), "{error}");
+    assert!(error.to_string().contains(" of 4096 reader slots are taken"), "{error}");
+    assert!(kept.len() > 60, "what a process may have whatever the others have: {}", kept.len());
+    // Its own writers, and their checkpoints.
+    for value in ["3", "4", "5"] {
+        put(&store, "t", "a", value);
+        store.sync().unwrap();
+    }
+    let mut transaction = store.begin(WAIT).unwrap();
+    let table = transaction.table("t").unwrap().unwrap();
+    assert!(transaction.delete(table, &key("a")).unwrap());
+    transaction.commit().unwrap();
+    // Another process opens it, writes, and gets a snapshot.
+    let mut child = Child::new();
+    child.must(&[&format!("open {name} w 1000"), "begin 1000", "put t a 6", "commit", "sync", "snapshot"]);
+    assert_eq!(child.ask("get t a"), "6");
+    assert!(matches!(store.snapshot(), Err(StoreError::TooManyReaders { .. })));
+    kept.truncate(60);
+    assert_eq!(get(&store, "t", "a"), Some(record("6")));
+    drop(kept);
+    assert_eq!(store.check().unwrap(), []);
+}
+
+#[test]
 fn a_snapshot_that_is_kept_for_long_is_a_warning() {
     let scratch = Scratch::new();
     let store = Store::open(scratch.path("old.pel"), &OpenOptions::default()).unwrap();

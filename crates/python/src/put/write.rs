@@ -305,7 +305,8 @@ fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<
         let next = match table.identity().next_key() {
             Some((id, seen, next)) if id == known.table && seen == version => next,
             _ => {
-                let snapshot = core.store.snapshot()?;
+                // A transaction needs no snapshot, where this process has taken all it may.
+                let Ok(snapshot) = core.store.snapshot() else { return Ok(AtOnce::Unable) };
                 match snapshot.next_int(known.table)? {
                     Some(next) if snapshot.version() == version => next,
                     _ => return Ok(AtOnce::Unable),

@@ -36,11 +36,14 @@ impl Table {
             let known = match self.identity.known() {
                 Some(known) => known,
                 // Looks up the table, and knows it from then on. The long way raises errors about
-                // the table.
-                None => match self.id_in(py, &self.snapshot(py)?).ok().and_then(|_| self.identity.known()) {
-                    Some(known) => known,
-                    None => return Ok(None),
-                },
+                // the table, and about snapshots, which a write does without.
+                None => {
+                    let found = self.snapshot(py).and_then(|snapshot| self.id_in(py, &snapshot));
+                    match found.ok().and_then(|_| self.identity.known()) {
+                        Some(known) => known,
+                        None => return Ok(None),
+                    }
+                }
             };
             let done = self.core.with_hold(py, |hold| work(hold, known));
             match done.map_err(|error| store_errors::of_store(py, error))? {

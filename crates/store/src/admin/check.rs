@@ -447,11 +447,11 @@ pub(crate) fn check(
     let mut findings = log_findings(database);
     findings.extend(match &database.opening {
         Some(_) => check_file(database, go_on).map(|(findings, _)| findings),
-        None => check_entries(&database.snapshot()?, go_on),
+        None => check_entries(&database.brief_snapshot()?, go_on),
     }?);
     // If something is damaged, comparing indexes with rows makes no sense.
     if findings.is_empty() {
-        findings = prove(&database.snapshot()?, go_on)?;
+        findings = prove(&database.brief_snapshot()?, go_on)?;
     }
     Ok(findings)
 }

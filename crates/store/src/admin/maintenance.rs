@@ -93,7 +93,7 @@ impl Store {
     /// # Errors
     /// `Closed`, or when the catalog is damaged.
     pub fn stats(&self) -> Result<Stats, StoreError> {
-        let snapshot = self.snapshot()?;
+        let snapshot = self.database()?.brief_snapshot()?;
         let database = snapshot.database();
         let usage = database.engine.usage().map_err(|error| database.error(error))?;
         let tables = snapshot.tables()?;
@@ -196,7 +196,7 @@ impl Store {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StoreError> {
         let target = target.as_ref();
-        let snapshot = self.snapshot()?;
+        let snapshot = self.database()?.brief_snapshot()?;
         let exists = || StoreError::TargetExists { path: target.display().to_string() };
         if target.symlink_metadata().is_ok() {
             return Err(exists());

@@ -20,8 +20,12 @@ pub enum EngineError {
         /// Bytes reserved.
         reserved: u64,
     },
-    /// Every reader place is taken.
+    /// Every reader slot is taken that this process may have.
     ReadersFull {
+        /// How many readers this process has.
+        own: u32,
+        /// How many slots are taken in all processes.
+        taken: u32,
         /// How many there are.
         slots: u32,
     },
@@ -105,7 +109,14 @@ impl fmt::Display for EngineError {
                 out,
                 "the file has grown beyond the {reserved} bytes of address space that this process could reserve"
             ),
-            Self::ReadersFull { slots } => write!(out, "all {slots} reader places are taken"),
+            Self::ReadersFull { own, taken, slots } => {
+                write!(out, "{taken} of {slots} reader slots are taken, {own} of them by this process")?;
+                let aside = slots.saturating_sub(*taken);
+                if aside == 0 {
+                    return Ok(());
+                }
+                write!(out, ", and the last {aside} are for writers and for processes with few snapshots")
+            }
             Self::NoMemory(what) => write!(out, "not enough memory for {what}"),
             Self::Damaged { what, code } => write!(out, "{what} (engine code {code})"),
             Self::BadPage { page, what } => write!(out, "page {page}: {what}"),

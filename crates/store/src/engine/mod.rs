@@ -186,6 +186,16 @@ pub trait Engine: Send + Sync {
     /// When the engine has no room for another reader, or its file cannot be read.
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError>;
 
+    /// Refuse another snapshot of a caller if this process has many readers, and all processes
+    /// together have so many that the rest is set aside: for checkpoints, writers and openers,
+    /// which do not ask, and for processes with few readers.
+    ///
+    /// # Errors
+    /// `ReadersFull`, or when the engine cannot read its own books.
+    fn check_reader_room(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// As `begin_read`, for several owners.
     ///
     /// # Errors

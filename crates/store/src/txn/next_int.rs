@@ -153,7 +153,7 @@ impl Hold {
         if self.database.int_floors.of(table) > behind {
             return Ok(true);
         }
-        let snapshot = self.database.snapshot()?;
+        let snapshot = self.database.brief_snapshot()?;
         let Some(next) = snapshot.next_int(table)? else { return Ok(false) };
         snapshot.database().int_floors.raise(table, next);
         Ok(next > behind || snapshot.int_mark(table)? >= behind)

@@ -532,6 +532,11 @@ impl Engine for LoggedEngine {
         self.shared.tree.size()
     }
 
+    #[inline]
+    fn check_reader_room(&self) -> Result<(), EngineError> {
+        self.shared.tree.check_reader_room()
+    }
+
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
         Ok(Box::new(self.shared.read()?))
     }

@@ -11,6 +11,8 @@ use std::time::Duration;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Encoder, Shapes};
+use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
+use pellucid_store::engine::{Engine, ReadTxn};
 use pellucid_store::{Mode, OpenOptions, Range, Snapshot, Store, StoreError, Transaction};
 
 #[derive(Default)]
@@ -18,6 +20,7 @@ struct Child {
     store: Option<Store>,
     transaction: Option<Transaction>,
     snapshot: Option<Snapshot>,
+    readers: Vec<Box<dyn ReadTxn>>,
 }
 
 fn main() {
@@ -85,6 +88,13 @@ impl Child {
             ["commit"] => self.transaction.take().unwrap().commit()?,
             ["abort"] => self.transaction = None,
             ["snapshot"] => self.snapshot = Some(self.store().snapshot()?),
+            // Without a store, which would open the file a second time.
+            ["crowd", path, count] => {
+                let engine = LmdbEngine::open(path.as_ref(), LmdbOptions::default()).unwrap();
+                for _ in 0..count.parse().unwrap() {
+                    self.readers.push(engine.begin_read().unwrap());
+                }
+            }
             ["forget"] => self.snapshot = None,
             ["close"] => {
                 self.snapshot = None;

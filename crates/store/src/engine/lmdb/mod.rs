@@ -125,6 +125,8 @@ pub(crate) struct Environment {
     generation: u64,
     /// Reset read transactions: renewing one costs a tenth of beginning one.
     idle_readers: Mutex<Vec<IdleReader>>,
+    /// How many read transactions have a user.
+    reader_count: AtomicUsize,
     map_bounds: OnceLock<Option<MapBounds>>,
     /// The heads of the version that was last read.
     heads: Mutex<Option<Arc<Heads>>>,
@@ -204,6 +206,7 @@ impl LmdbEngine {
             page_size: 0,
             generation: os::generation(),
             idle_readers: Mutex::new(Vec::new()),
+            reader_count: AtomicUsize::new(0),
             map_bounds: OnceLock::new(),
             heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
@@ -538,7 +541,7 @@ impl Environment {
 
     pub(crate) fn begin_error(&self, code: c_int) -> EngineError {
         match code {
-            ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
+            ffi::MDB_READERS_FULL => self.readers_full(READERS_MAX),
             ffi::MDB_MAP_RESIZED | ffi::MDB_MAP_FULL => {
                 EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 }
             }
@@ -618,6 +621,10 @@ impl Engine for LmdbEngine {
 
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
         Ok(Box::new(LmdbRead::begin(Arc::clone(&self.environment))?))
+    }
+
+    fn check_reader_room(&self) -> Result<(), EngineError> {
+        self.environment.check_reader_room()
     }
 
     fn begin_shared_read(&self) -> Result<Arc<dyn ReadTxn>, EngineError> {
@@ -714,7 +721,7 @@ pub(crate) fn error_of(code: c_int) -> EngineError {
         ffi::MDB_PANIC => EngineError::Broken,
         libc::ENOMEM => EngineError::NoMemory("pages of the database"),
         ffi::MDB_MAP_FULL | ffi::MDB_MAP_RESIZED => EngineError::MapTooSmall { reserved: 0 },
-        ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
+        ffi::MDB_READERS_FULL => EngineError::ReadersFull { own: 0, taken: READERS_MAX, slots: READERS_MAX },
         ffi::MDB_INVALID => damaged("the file is not an LMDB file"),
         ffi::MDB_VERSION_MISMATCH => damaged("the file, or its lock file, is of another LMDB version"),
         ffi::MDB_PAGE_NOTFOUND => damaged("a page refers to a page beyond the end"),

@@ -3,6 +3,7 @@
 
 use std::ffi::c_uint;
 use std::ptr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,9 +13,57 @@ use crate::engine::lmdb::{Environment, Heads, IdleReader, READERS_MAX, check};
 use crate::engine::{EngineError, OldestReader};
 use crate::sys::os;
 
+/// A process may have this many read transactions whatever the others have.
+const OWN_READERS_FREE: usize = 64;
+/// Reader slots for processes with fewer, and for those who cannot do without: checkpoints, writers
+/// and openers.
+const SLOTS_ASIDE: u32 = 256;
+
 impl Environment {
+    /// See [`Engine::check_reader_room`](crate::engine::Engine::check_reader_room).
+    #[inline]
+    pub(super) fn check_reader_room(&self) -> Result<(), EngineError> {
+        let own = self.reader_count.load(Ordering::Relaxed);
+        if own <= OWN_READERS_FREE { Ok(()) } else { self.check_slots() }
+    }
+
+    #[cold]
+    fn check_slots(&self) -> Result<(), EngineError> {
+        self.check_usable()?;
+        if self.info().me_numreaders < READERS_MAX - SLOTS_ASIDE || self.has_slots() {
+            return Ok(());
+        }
+        self.free_dead_readers()?;
+        if self.has_slots() { Ok(()) } else { Err(self.readers_full(self.taken_slots())) }
+    }
+
+    fn has_slots(&self) -> bool {
+        self.taken_slots() < READERS_MAX - SLOTS_ASIDE
+    }
+
+    /// Slots that are taken in all processes, without those that this one has ready for its next
+    /// read transactions.
+    fn taken_slots(&self) -> u32 {
+        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the environment is open.
+        let taken = unsafe { ffi::pellucid_taken_slots(self.raw) };
+        taken.saturating_sub(idle.len() as u32)
+    }
+
+    /// The error for a process that gets no reader slot.
+    pub(super) fn readers_full(&self, taken: u32) -> EngineError {
+        let own = self.reader_count.load(Ordering::Relaxed) as u32;
+        EngineError::ReadersFull { own, taken, slots: READERS_MAX }
+    }
+
     /// A read transaction of the newest version, and the heads of that version if they are at hand.
     pub(crate) fn take_reader(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>), EngineError> {
+        let taken = self.take_slot()?;
+        self.reader_count.fetch_add(1, Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    fn take_slot(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>), EngineError> {
         self.check_usable()?;
         let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(IdleReader(txn, heads)) = idle {
@@ -65,6 +114,7 @@ impl Environment {
     /// Return a read transaction that has no user any more, with the heads of its version.
     pub(crate) fn give_reader(&self, txn: *mut ffi::MDB_txn, heads: Option<Arc<Heads>>) {
         const IDLE_MAX: usize = 64;
+        self.reader_count.fetch_sub(1, Ordering::Relaxed);
         if !self.is_ours() {
             // The reader place belongs to the parent, which still uses it: leak our copy.
             return;
