@@ -326,7 +326,7 @@ def test_arrows_between_crates_point_down(crate: str) -> None:
 # The largest group of files that import each other, of each crate and of the Python package. A module's
 # declaration of another one counts as an import, and what a file only exports again as an import of the
 # file that defines it. The numbers may fall. None grows but for a reason that is worth a newcomer's time.
-CYCLE_FILES_MAX = {"store": 100, "record": 10, "query": 5, "python": 20, "python/pellucid": 0}
+CYCLE_FILES_MAX = {"store": 59, "record": 10, "query": 5, "python": 20, "python/pellucid": 0}
 
 Module = tuple[str, ...]
 
@@ -361,10 +361,9 @@ class Source:
     """The modules that a file names, its tests left out: by path, as far as `use` and paths in code say."""
 
     def __init__(self, module: Module, text: str) -> None:
-        text = re.sub(
-            r"#\[cfg\(test\)\]\s*(pub\S* )?(mod|use) [^;{]*(\{[^;]*\})?;", "", without_comments(text)
-        )
-        text = text.partition("#[cfg(test)]\nmod ")[0]
+        text = without_comments(text)
+        text = re.sub(r"#\[cfg\(test\)\]\s*(pub\S* )?(mod \w+|use [^;]*);", "", text)
+        text = re.sub(r"(?ms)^#\[cfg\(test\)\]\n(pub\S* )?mod \w+ \{\n.*?^\}$", "", text)
         uses = re.findall(r"\buse\s+((?:crate|super|self)\b[^;]*);", text)
         exported = re.findall(r"\bpub(?:\([^)]*\))? use\s+([^;<]*);", text)
         rest = re.sub(r"\buse\s+[^;]*;", "", text)

@@ -21,7 +21,9 @@ use crate::sys::side_file;
 use crate::sys::steps::{Step, reached};
 use crate::sys::wait;
 use crate::sys::words::Words;
-use crate::wal::{self, GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, PUNCHED, SIZE_USUAL, Space, words_for};
+use crate::wal::budget::SIZE_USUAL;
+use crate::wal::segments::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, PUNCHED, segment_size_of, words_for};
+use crate::wal::space::{GONE, MEMBER_MAX, Space};
 
 /// Bytes that are provided at once: a piece of a segment. Room is reserved in steps that double the
 /// log, and for no more than `CHUNKS_AT_ONCE` chunks.
@@ -306,7 +308,7 @@ pub(crate) fn newborn_of(file: &File) -> Option<u64> {
 fn count_of(file: &File) -> Option<usize> {
     let mut word = [0; 8];
     file.read_exact_at(&mut word, SEGMENT_SIZE_AT).ok().filter(|()| is_log(file))?;
-    wal::segment_size_of(u64::from_le_bytes(word)).map(wal::words_for)
+    segment_size_of(u64::from_le_bytes(word)).map(words_for)
 }
 
 /// The members that have, or had, a log open: their numbers, PIDs, and PID namespaces (or 0).
