@@ -39,7 +39,6 @@ mod tombstones;
 mod write;
 mod write_batch;
 
-pub(crate) use budget::SIZE_USUAL;
 pub use budget::{MEMORY_MIN, MEMORY_USUAL};
 pub use checkpointer::rest_soon;
 pub use engine::LoggedEngine;
@@ -47,6 +46,6 @@ pub(crate) use engine::{Met, OF_ANOTHER, Opened};
 pub use extents::SIZE_MIN as LARGE_SIZE_MIN;
 pub use mend::LogFault;
 pub(crate) use mend::mended;
-pub(crate) use segments::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, PUNCHED, segment_size_of, words_for};
-pub(crate) use space::{GONE, MEMBER_MAX, MemorySpace, Space};
+pub(crate) use segments::words_for;
+pub(crate) use space::{MemorySpace, Space};
 pub(crate) use takeover::unapplied;
