@@ -609,9 +609,9 @@ def test_a_regression_that_does_not_come_again_is_taken_back() -> None:
     )
     found = list(compare.changes(before, after))
     assert [one.verdict for one in found] == ["regressed"]
-    settled = compare.confirmed(found, list(compare.changes(before, again)))
-    assert [one.verdict for one in settled] == ["unchanged"]
-    assert "when it was repeated" in settled[0].text
+    confirmed = compare.confirmed(found, list(compare.changes(before, again)))
+    assert [one.verdict for one in confirmed] == ["unchanged"]
+    assert "when it was repeated" in confirmed[0].text
     assert compare.confirmed(found, found) == found
 
 

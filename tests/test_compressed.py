@@ -304,7 +304,7 @@ def test_processes_share_compressed_tables(path: Path) -> None:
         child(
             "[db.table('t').update({i: {'name': f'Person {i}', 'city': 'Rome'}}) for i in range(4000, 4500)]"
         )
-        _settle(db)
+        _checkpoint(db)
         assert child("db.table('t')[17].to_dict()['email']") == ROWS[17]["email"]
         assert child("sum(row.age for row in db.table('t').where(pellucid.F.age >= 0))") == sum(
             each["age"] for each in ROWS.values()
@@ -312,7 +312,7 @@ def test_processes_share_compressed_tables(path: Path) -> None:
         assert db.table("t")[4_250] == {"name": "Person 4250", "city": "Rome"}
 
 
-def _settle(db: pellucid.Database) -> None:
+def _checkpoint(db: pellucid.Database) -> None:
     """Move all rows into the file: a transaction that is too large for the log does."""
     with db.transaction():
         db.table("other").update({number: bytes(1_000) for number in range(20_000)})

@@ -148,7 +148,7 @@ def test_conditions_with_decimals_find_the_same_by_an_index() -> None:
                 assert indexed.where(condition).count() == len(found), condition
 
 
-def test_a_condition_with_a_decimal_reads_no_row_that_an_index_settles() -> None:
+def test_a_condition_with_a_decimal_reads_no_row_that_an_index_implies() -> None:
     with pellucid.open(":memory:") as db:
         table = db.table("t")
         table.extend({"price": Decimal(number).scaleb(-2), "ratio": number / 100} for number in range(5000))

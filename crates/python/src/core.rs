@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use pellucid_record::shape::Shapes;
 use pellucid_store::{
-    AtOnce, Hold, Savepoint, Snapshot, Store, StoreError, Transaction, is_first_thread, thread_number,
+    CachedDatabase, Savepoint, Snapshot, Store, StoreError, Transaction, TryResult, is_first_thread,
+    thread_number,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -82,9 +83,9 @@ pub struct Core {
     is_abandoned: GilValue<bool>,
     stored_count: GilValue<u64>,
     // A hold on the open store, which saves asking the store for each row. None before the first
-    // row, and while `without_hold` runs: `hold_bans` counts these calls.
-    hold: GilCell<Option<Hold>>,
-    hold_bans: GilValue<u32>,
+    // row, and while `without_cached` runs: `cache_bans` counts these calls.
+    cached: GilCell<Option<CachedDatabase>>,
+    cache_bans: GilValue<u32>,
 }
 
 /// Ends the loan of the running transaction when it is dropped.
@@ -98,16 +99,16 @@ impl Drop for Loan<'_> {
 
 /// While it lives, the store is not held. A panic of the work ends it as well: otherwise single
 /// rows would take the slow path from then on.
-struct HoldBan<'a>(&'a GilValue<u32>);
+struct CacheBan<'a>(&'a GilValue<u32>);
 
-impl<'a> HoldBan<'a> {
+impl<'a> CacheBan<'a> {
     fn begin(bans: &'a GilValue<u32>) -> Self {
         bans.set(bans.get() + 1);
         Self(bans)
     }
 }
 
-impl Drop for HoldBan<'_> {
+impl Drop for CacheBan<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -140,8 +141,8 @@ impl Core {
             is_lent: GilValue::new(false),
             is_abandoned: GilValue::new(false),
             stored_count: GilValue::new(0),
-            hold: GilCell::new(None),
-            hold_bans: GilValue::new(0),
+            cached: GilCell::new(None),
+            cache_bans: GilValue::new(0),
         }))
     }
 
@@ -160,37 +161,37 @@ impl Core {
         }
     }
 
-    /// Runs `work` with the hold on the open store, if there is one now. `work` may make objects,
+    /// Runs `work` with the cached database, if there is one now. `work` may make objects,
     /// which runs no user code, so it does not call this again.
     #[inline]
-    pub fn with_hold<R>(
+    pub fn with_cached<R>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&Hold) -> Result<AtOnce<R>, StoreError>,
-    ) -> Result<AtOnce<R>, StoreError> {
-        let done = self.hold.with(py, |hold| hold.as_ref().filter(|hold| hold.is_current()).map(work));
+        work: impl FnOnce(&CachedDatabase) -> Result<TryResult<R>, StoreError>,
+    ) -> Result<TryResult<R>, StoreError> {
+        let done =
+            self.cached.with(py, |cached| cached.as_ref().filter(|cached| cached.is_current()).map(work));
         done.unwrap_or_else(|| {
-            self.take_hold(py);
-            Ok(AtOnce::Unable)
+            self.cache_database(py);
+            Ok(TryResult::UseTransaction)
         })
     }
 
-    /// Takes a hold on the store, for the next row.
+    /// Caches the open database, for the next row.
     #[cold]
-    fn take_hold(&self, py: Python<'_>) {
-        if self.hold_bans.get() == 0
+    fn cache_database(&self, py: Python<'_>) {
+        if self.cache_bans.get() == 0
             && self.gate.is_open()
-            && let Ok(hold) = self.store.hold()
+            && let Ok(cached) = self.store.cached_database()
         {
-            drop(self.hold.with(py, |old| old.replace(hold)));
+            drop(self.cached.with(py, |old| old.replace(cached)));
         }
     }
 
-    /// Releases the hold on the store while `work` runs, which needs exclusive access to the
-    /// database.
-    pub fn without_hold<R>(&self, py: Python<'_>, work: impl FnOnce() -> R) -> R {
-        let _ban = HoldBan::begin(&self.hold_bans);
-        drop(self.hold.with(py, Option::take));
+    /// Runs `work`, which needs exclusive access to the database, without a cached one.
+    pub fn without_cached<R>(&self, py: Python<'_>, work: impl FnOnce() -> R) -> R {
+        let _ban = CacheBan::begin(&self.cache_bans);
+        drop(self.cached.with(py, Option::take));
         work()
     }
 
@@ -271,7 +272,7 @@ impl Core {
         }
         // Tried first without releasing the GIL: a thread that releases it may have to wait for it
         // while it has the writer lock, together with all other writers.
-        let begun = self.store.begin_at_once(self.timeout).transpose();
+        let begun = self.store.try_begin(self.timeout).transpose();
         // Only the main thread handles signals; other threads need not take the GIL to check them.
         let hears = is_first_thread();
         let mut go_on = || !(hears && is_interrupted());
@@ -307,8 +308,9 @@ impl Core {
     pub fn end(&self, py: Python<'_>, commit: bool) -> PyResult<()> {
         self.check_not_lent(py)?;
         // Long work, which signals can stop as long as the transaction is still the caller's.
-        let settled = if commit { self.lend(py, |transaction| self.settle(py, transaction)) } else { None };
-        let settled = settled.unwrap_or(Ok(())).map_err(|error| store_errors::of_store(py, error));
+        let flushed =
+            if commit { self.lend(py, |transaction| self.flush_rows(py, transaction)) } else { None };
+        let flushed = flushed.unwrap_or(Ok(())).map_err(|error| store_errors::of_store(py, error));
         self.is_running.set(false);
         let transaction = self.running.with(py, Option::take);
         let owner = self.owner.with(py, Option::take);
@@ -320,7 +322,7 @@ impl Core {
         drop((task, progress));
         // If another thread has closed the database meanwhile, the transaction is rolled back.
         let is_open = self.gate.is_open();
-        let is_kept = commit && is_open && settled.is_ok();
+        let is_kept = commit && is_open && flushed.is_ok();
         let result = self.finish(py, transaction, is_kept, serial);
         if is_kept && result.is_ok() {
             fate.set(Fate::Kept);
@@ -328,13 +330,13 @@ impl Core {
             fate.set(Fate::TakenBack);
             gate.take_back();
         }
-        result.and(settled)?;
+        result.and(flushed)?;
         if commit && !is_open { self.check_open(py) } else { Ok(()) }
     }
 
     /// Rolls the caller's transaction back to a savepoint.
     pub fn roll_back_to(&self, py: Python<'_>, savepoint: Savepoint) -> PyResult<()> {
-        self.in_unsettled(py, |transaction| transaction.rollback_to(savepoint))?;
+        self.in_running_unflushed(py, |transaction| transaction.rollback_to(savepoint))?;
         let gate = self.transaction_gate(py);
         let fate = GilRc::new(GilValue::new(Fate::Open));
         let old = self.owner.with(py, |owner| {
@@ -471,13 +473,13 @@ impl Core {
             callbacks::released(py, || drop(transaction));
             return Ok(());
         }
-        let published = if transaction.publishes_at_once() {
+        let published = if transaction.publishes_without_waiting() {
             transaction.publish()
         } else {
             callbacks::released(py, || transaction.publish())
         };
         let committed = match published {
-            Ok(()) if transaction.is_to_settle() => callbacks::released(py, move || transaction.settle()),
+            Ok(()) if transaction.needs_sync() => callbacks::released(py, move || transaction.sync()),
             published => published,
         };
         match committed {
@@ -498,14 +500,14 @@ impl Core {
         py: Python<'_>,
         work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
     ) -> PyResult<R> {
-        self.in_unsettled(py, |transaction| {
-            self.settle(py, transaction)?;
+        self.in_running_unflushed(py, |transaction| {
+            self.flush_rows(py, transaction)?;
             work(transaction)
         })
     }
 
     /// As `in_running`, for work that does not read rows: those that are gathered stay so.
-    pub fn in_unsettled<R>(
+    pub fn in_running_unflushed<R>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
@@ -531,19 +533,19 @@ impl Core {
             return None;
         }
         self.lend(py, |transaction| {
-            self.settle(py, transaction)?;
+            self.flush_rows(py, transaction)?;
             work(transaction)
         })
     }
 
     /// Merges the rows that the transaction has gathered into their tables.
     #[inline]
-    fn settle(&self, py: Python<'_>, transaction: &mut Transaction) -> Result<(), StoreError> {
-        if transaction.is_unsettled() { self.settle_slowly(py, transaction) } else { Ok(()) }
+    fn flush_rows(&self, py: Python<'_>, transaction: &mut Transaction) -> Result<(), StoreError> {
+        if transaction.has_unflushed_rows() { self.flush_rows_slowly(py, transaction) } else { Ok(()) }
     }
 
     #[cold]
-    fn settle_slowly(&self, py: Python<'_>, transaction: &mut Transaction) -> Result<(), StoreError> {
+    fn flush_rows_slowly(&self, py: Python<'_>, transaction: &mut Transaction) -> Result<(), StoreError> {
         const PAUSE: Duration = Duration::from_millis(100);
         const STEPS: u32 = 64;
         let function = self.owner.with(py, |owner| Some(owner.as_ref()?.progress.as_ref()?.clone_ref(py)));
@@ -553,7 +555,7 @@ impl Core {
             function.call1(py, (done, total)).map_err(|error| error.restore(py)).is_ok()
         };
         let (mut signals, mut reported_at, mut step, mut all) = (Signals::by_turns(), None, 0_u32, 0);
-        transaction.settle_rows_while(&mut |done, total| {
+        transaction.flush_rows_while(&mut |done, total| {
             (step, all) = (step.wrapping_add(1), total);
             if step.is_multiple_of(STEPS) && reported_at.is_none_or(|at: Instant| at.elapsed() >= PAUSE) {
                 reported_at = Some(Instant::now());

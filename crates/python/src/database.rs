@@ -104,7 +104,7 @@ impl Database {
         let timeout = self.core.timeout;
         let mut go_on = |count: u64, wanted: u64| pages.go_on(count, wanted);
         let mut compact = || callbacks::released(py, || self.core.store.compact_online(timeout, &mut go_on));
-        let done = self.core.without_hold(py, &mut compact);
+        let done = self.core.without_cached(py, &mut compact);
         pages.end(done.map_err(|error| store_errors::of_store(py, error)))
     }
 }
@@ -141,7 +141,7 @@ impl Database {
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();
         }
-        match self.core.without_hold(py, || callbacks::released(py, || self.core.store.close())) {
+        match self.core.without_cached(py, || callbacks::released(py, || self.core.store.close())) {
             Some(warning) => open::warn(py, &warning),
             None => Ok(()),
         }
@@ -459,7 +459,7 @@ impl Database {
         let timeout = self.core.timeout;
         let mut compact =
             || callbacks::released(py, || self.core.store.compact_while(timeout, &mut || entries.go_on()));
-        let done = self.core.without_hold(py, &mut compact);
+        let done = self.core.without_cached(py, &mut compact);
         entries.end(done.map_err(|error| store_errors::of_store(py, error)))
     }
 

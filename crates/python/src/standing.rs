@@ -46,7 +46,7 @@ impl Standing {
     /// Binds the handle to the table of this name, which is about to lose the name, if the handle
     /// has no table yet.
     pub fn meet(&self, py: Python<'_>, name: &str, id: TableId, fate: Option<GilRc<GilValue<Fate>>>) {
-        self.settle(py);
+        self.forget_rolled_back(py);
         if self.table.with(py, |table| table.is_none()) && self.name.with(py, |own| **own == *name) {
             drop(self.table.with(py, |table| table.replace((id, fate))));
         }
@@ -54,7 +54,7 @@ impl Standing {
 
     /// Forgets a table that was found in a transaction that was rolled back; the handle then stands
     /// for its first name again.
-    pub fn settle(&self, py: Python<'_>) {
+    pub fn forget_rolled_back(&self, py: Python<'_>) {
         let is_gone = self.table.with(
             py,
             |table| matches!(table, Some((_, Some(fate))) if matches!(fate.get(), Fate::TakenBack)),

@@ -70,7 +70,7 @@ impl TransactionContext {
         }
         self.core.check_open(py)?;
         let savepoint = if self.core.is_mine(py) {
-            Some(self.core.in_unsettled(py, pellucid_store::Transaction::savepoint)?)
+            Some(self.core.in_running_unflushed(py, pellucid_store::Transaction::savepoint)?)
         } else {
             self.core.begin(py)?;
             None
@@ -158,7 +158,7 @@ impl TransactionContext {
         match entered.savepoint {
             None => self.core.end(py, keep),
             Some(savepoint) if keep => {
-                self.core.in_unsettled(py, |transaction| transaction.release(savepoint))
+                self.core.in_running_unflushed(py, |transaction| transaction.release(savepoint))
             }
             Some(savepoint) => self.core.roll_back_to(py, savepoint),
         }
@@ -224,30 +224,31 @@ pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResu
 pub fn within_batch<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let mut refused = None;
     let done = within(py, core, || {
-        core.in_unsettled(py, |transaction| {
+        core.in_running_unflushed(py, |transaction| {
             let mut signals = Signals::new();
             transaction.begin_batch(Box::new(move || signals.go_on()));
             Ok(())
         })?;
         let done = work().and_then(|result| {
-            core.in_unsettled(py, pellucid_store::Transaction::end_batch)?;
+            core.in_running_unflushed(py, pellucid_store::Transaction::end_batch)?;
             Ok(result)
         });
         if done.as_ref().is_err_and(|error| errors::is_of(py, error, "UniqueError")) {
             // The transaction may be over by now.
-            refused = core.in_unsettled(py, |transaction| Ok(transaction.take_refused())).unwrap_or(None);
+            refused =
+                core.in_running_unflushed(py, |transaction| Ok(transaction.take_refused())).unwrap_or(None);
         }
         done
     });
     match (done, refused) {
-        (Err(error), Some(refused)) => Err(settled(py, core, refused).unwrap_or(error)),
+        (Err(error), Some(refused)) => Err(refused_within_batch(py, core, refused).unwrap_or(error)),
         (done, _) => done,
     }
 }
 
 /// The exception for a batch that was rolled back, if the row that has the value already was one of
 /// the batch itself and had been written; otherwise None.
-fn settled(py: Python<'_>, core: &Arc<Core>, mut refused: NotUnique) -> Option<PyErr> {
+fn refused_within_batch(py: Python<'_>, core: &Arc<Core>, mut refused: NotUnique) -> Option<PyErr> {
     let has_it = if core.is_mine(py) {
         core.in_running(py, |transaction| transaction.has_refused(&refused)).ok()?
     } else {

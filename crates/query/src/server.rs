@@ -4,7 +4,7 @@
 //! several; both are in the order of the entries of an embedded index. So a condition that an index
 //! can serve becomes ranges of codes, which the server tests with its own indexes. It plans by its
 //! own statistics: all predicates are joined by AND, and there is no access path to choose here.
-//! Conditions that no predicate settles are tested on the rows that the server sends.
+//! Conditions that no predicate implies are tested on the rows that the server sends.
 
 use std::ops::Bound;
 
@@ -203,18 +203,18 @@ impl<'a> Conditions<'a> {
         for section in &sections {
             let Some(index) = indexes.get(section.index) else { continue };
             let is_partial = index.candidate.condition.is_some();
-            let mut all = self.nodes.iter().zip(&self.served).zip(&section.settled);
-            let serves_more = all.any(|((node, (is_used, is_settled)), settles)| {
-                (!is_used && section.used.contains(node)) || (is_partial && *settles && !is_settled)
+            let mut all = self.nodes.iter().zip(&self.served).zip(&section.implied);
+            let serves_more = all.any(|((node, (is_used, is_implied)), implies)| {
+                (!is_used && section.used.contains(node)) || (is_partial && *implies && !is_implied)
             });
             if !serves_more {
                 continue;
             }
             let (predicate, is_exact) = of_section(index, section, self.nodes);
             self.predicates.push(predicate);
-            for ((node, served), settles) in self.nodes.iter().zip(&mut self.served).zip(&section.settled) {
+            for ((node, served), implies) in self.nodes.iter().zip(&mut self.served).zip(&section.implied) {
                 served.0 |= section.used.contains(node);
-                served.1 |= is_exact && *settles;
+                served.1 |= is_exact && *implies;
             }
         }
         self.sections = sections;
@@ -222,7 +222,7 @@ impl<'a> Conditions<'a> {
 
     /// The conditions that have to be tested.
     fn residual(&self) -> Vec<Node> {
-        let left = self.nodes.iter().zip(&self.served).filter(|(_, (_, is_settled))| !is_settled);
+        let left = self.nodes.iter().zip(&self.served).filter(|(_, (_, is_implied))| !is_implied);
         left.map(|(node, _)| node.clone()).collect()
     }
 }
@@ -301,7 +301,7 @@ fn edge(bound: &Bound<Vec<u8>>, is_start: bool) -> Option<Vec<u8>> {
     }
 }
 
-/// The predicate for a condition on the row's key, and whether it settles the condition.
+/// The predicate for a condition on the row's key, and whether it implies the condition.
 fn on_key(condition: &Node) -> Option<(Predicate, bool)> {
     let is_key = |node: &Node| matches!(node.kind(), Kind::Field(Source::Key, path) if path.is_empty());
     match condition.kind() {

@@ -178,23 +178,23 @@ impl Database {
             // the log.
             stamp::set_mark(file, 0).map_err(EngineError::Io)?;
         }
-        let mut settled = self.engine.settle(Duration::ZERO, Duration::ZERO);
-        if matches!(settled, Ok(true)) {
-            settled = self.engine.free_reserve().map(|()| true);
+        let mut checkpointed = self.engine.checkpoint(Duration::ZERO, Duration::ZERO);
+        if matches!(checkpointed, Ok(true)) {
+            checkpointed = self.engine.free_reserve().map(|()| true);
         }
-        match (&settled, marked) {
+        match (&checkpointed, marked) {
             (Ok(true), Some(file)) if !is_pending => file.sync_data().map_err(EngineError::Io)?,
             (Ok(true), _) | (_, None) => {}
             (_, Some(file)) => stamp::set_mark(file, token).map_err(EngineError::Io)?,
         }
-        settled
+        checkpointed
     }
 
     /// The same for a file that was renamed while it was open: its log stays under the old name,
     /// and belongs to the file until everything is in the tree.
-    fn settle_moved(&self, opening: &Opening) -> bool {
+    fn checkpoint_moved(&self, opening: &Opening) -> bool {
         let token = self.engine.mark();
-        let settled = self.engine.settle(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
+        let checkpointed = self.engine.checkpoint(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
         let unmarked = || {
             let file = opening.file().ok()?;
             if token != 0 && stamp::mark_of(file).ok()? == token {
@@ -202,7 +202,7 @@ impl Database {
             }
             Some(())
         };
-        settled && unmarked().is_some()
+        checkpointed && unmarked().is_some()
     }
 
     /// Tell the rule of shape admission how many shapes each table has.
@@ -222,7 +222,7 @@ impl Database {
     }
 
     /// The error for commits of the log that could not be written into the file.
-    pub(crate) fn settle_error(&self, error: EngineError) -> StoreError {
+    pub(crate) fn checkpoint_error(&self, error: EngineError) -> StoreError {
         match &self.opening {
             Some(opening) => log_file::not_written(&opening.path, error),
             None => self.error(error),
@@ -453,23 +453,23 @@ impl Database {
         opening.reclaim_by(reclaimer);
         // The last process leaves a single file, if the tree can take everything. Otherwise the
         // next opener finds the log.
-        let is_settled = match opening.leaving() {
+        let is_checkpointed = match opening.leaving() {
             Leaving::Last => {
-                let is_settled = self.read_only.is_none()
+                let is_checkpointed = self.read_only.is_none()
                     && self.come_to_rest().unwrap_or_else(|error| {
-                        failed = Some(self.settle_error(error));
+                        failed = Some(self.checkpoint_error(error));
                         false
                     });
                 // The log still says how many commits a power cut took.
                 let is_told = self.engine.lost(false) == 0;
-                opening.keeps_log.store(!is_settled || !is_told, Ordering::Relaxed);
-                is_settled
+                opening.keeps_log.store(!is_checkpointed || !is_told, Ordering::Relaxed);
+                is_checkpointed
             }
-            Leaving::LastOfMoved => self.read_only.is_none() && self.settle_moved(opening),
+            Leaving::LastOfMoved => self.read_only.is_none() && self.checkpoint_moved(opening),
             Leaving::NotLast => false,
         };
         // The tree's commits are synced, so they need no sync in the log.
-        if !is_settled && let Err(error) = self.engine.leave(has_committed) {
+        if !is_checkpointed && let Err(error) = self.engine.leave(has_committed) {
             let why = match error {
                 EngineError::SyncFailed(source) => source.to_string(),
                 error => error.to_string(),
@@ -486,15 +486,15 @@ impl Database {
     /// Write everything into the tree when the last handle is closed and the file is not yet:
     /// snapshots of it are still in use. So a copy of the file lacks nothing. Returns a warning if
     /// that failed.
-    pub(crate) fn settle_beside_readers(&self) -> Option<Warning> {
+    pub(crate) fn checkpoint_beside_readers(&self) -> Option<Warning> {
         let is_ours = self.generation == os::generation() && self.read_only.is_none();
         let has_committed = self.is_marked.load(Ordering::Relaxed);
         if self.handles.load(Ordering::Acquire) > 0 || !is_ours || !has_committed {
             return None;
         }
         // If others are writing, they have it open, and so write it into the file later.
-        let failed = self.engine.settle(Duration::ZERO, Duration::ZERO).err()?;
-        self.tell_of_log(&self.settle_error(failed), true)
+        let failed = self.engine.checkpoint(Duration::ZERO, Duration::ZERO).err()?;
+        self.tell_of_log(&self.checkpoint_error(failed), true)
     }
 
     /// The warning for commits that stay in the log, if there are any.

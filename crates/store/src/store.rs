@@ -301,8 +301,8 @@ impl Store {
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, `DiskFull`.
-    pub fn begin_at_once(&self, timeout: Duration) -> Result<Option<Transaction>, StoreError> {
-        Transaction::begin_at_once(self.writable()?, timeout, self.options.durability)
+    pub fn try_begin(&self, timeout: Duration) -> Result<Option<Transaction>, StoreError> {
+        Transaction::try_begin(self.writable()?, timeout, self.options.durability)
     }
 
     /// The database, if it may be written to.
@@ -352,8 +352,8 @@ impl Store {
         // way, and waits for a checkpoint that is running already.
         let timeout = self.options.timeout;
         database.sync()?;
-        let settled = database.engine.settle(Duration::ZERO, timeout);
-        settled.map(|_| ()).map_err(|error| database.settle_error(error))
+        let checkpointed = database.engine.checkpoint(Duration::ZERO, timeout);
+        checkpointed.map(|_| ()).map_err(|error| database.checkpoint_error(error))
     }
 
     /// Close this handle. The file is closed when its snapshots and transactions, and other
@@ -369,7 +369,7 @@ impl Store {
         drop(handle);
         let warning = match Arc::try_unwrap(database) {
             Ok(mut database) => database.leave(),
-            Err(database) => database.settle_beside_readers(),
+            Err(database) => database.checkpoint_beside_readers(),
         };
         // A handle that only reads has no commits to lose.
         warning.filter(|_| self.options.mode != Mode::Read)

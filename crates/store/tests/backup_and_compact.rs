@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pellucid_record::Shapes;
 use pellucid_record::view::{Root, Slot, root};
-use pellucid_store::{AtOnce, Mode, OpenOptions, Range, Store, StoreError, Wanted};
+use pellucid_store::{Mode, OpenOptions, Range, Store, StoreError, TryResult, Wanted};
 use support::{Chance, Child, Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(20);
@@ -58,15 +58,18 @@ fn change_single_rows(store: &Store) {
     let known = snapshot.known(snapshot.table("a").unwrap().unwrap()).unwrap();
     for number in 0..50 {
         let key = key(&format!("single {number}"));
-        assert_eq!(store.hold().unwrap().put(known, &key, &record("one")).unwrap(), AtOnce::Done(false));
+        assert_eq!(
+            store.cached_database().unwrap().put(known, &key, &record("one")).unwrap(),
+            TryResult::Done(false)
+        );
         if number % 5 == 0 {
-            assert_eq!(store.hold().unwrap().delete(known, &key).unwrap(), AtOnce::Done(()));
+            assert_eq!(store.cached_database().unwrap().delete(known, &key).unwrap(), TryResult::Done(()));
         }
     }
 }
 
 /// Wait until all commits are in the file: another thread's checkpoint may be running.
-fn settle(store: &Store) {
+fn checkpoint(store: &Store) {
     while store.stats().unwrap().log_pending > 0 {
         store.sync().unwrap();
     }
@@ -273,7 +276,7 @@ fn overwriting_the_same_rows_does_not_grow_the_file() {
         let blob = transaction.put_blob(&vec![round; 500_000]).unwrap();
         transaction.put(table, &key("blob"), b"", &record("apart"), &[blob]).unwrap();
         transaction.commit().unwrap();
-        settle(&store);
+        checkpoint(&store);
         sizes.push(size_of(&path));
     }
     assert!(sizes[39] <= sizes[19], "{sizes:?}");
@@ -303,7 +306,7 @@ fn deleted_rows_make_room_for_new_ones() {
             }
         }
         transaction.commit().unwrap();
-        settle(&store);
+        checkpoint(&store);
         sizes.push(size_of(&path));
     }
     assert!(sizes[59] <= sizes[19], "{sizes:?}");
@@ -386,7 +389,7 @@ fn a_backup_and_a_check_that_are_stopped_leave_nothing() {
         [Store::memory().unwrap(), Store::open(scratch.path("a.pel"), &OpenOptions::default()).unwrap()];
     for store in &stores {
         fill(store, 800);
-        settle(store);
+        checkpoint(store);
         let asked = |stopped_at: u32, work: &mut dyn FnMut(&mut dyn FnMut() -> bool) -> bool| {
             let mut count = 0;
             let is_done = work(&mut || {
@@ -443,7 +446,7 @@ fn a_checkpoint_or_a_compaction_that_is_stopped_changes_nothing() {
             assert_eq!(store.stats().unwrap().log_pending, pending);
             assert_eq!((rows_of(&store), scratch.names()), (rows.clone(), before.clone()));
         }
-        settle(&store);
+        checkpoint(&store);
         let mut count = 0;
         let stopped = work(&store, &mut || {
             count += 1;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pellucid_record::patch::Change;
 use pellucid_store::{
-    AtOnce, Finding, Mode, OpenOptions, Range, Sizes, Snapshot, Store, StoreError, TableId, Transaction,
+    Finding, Mode, OpenOptions, Range, Sizes, Snapshot, Store, StoreError, TableId, Transaction, TryResult,
 };
 use support::words::Words;
 use support::{Chance, Scratch, key, record};
@@ -223,7 +223,7 @@ fn random_operations_do_what_they_do_in_a_map() {
             number += 1;
             change_one(&mut chance, &mut transaction, table, &mut rows, number);
             if chance.one_in(100) {
-                transaction.settle_rows().unwrap();
+                transaction.flush_rows().unwrap();
                 check_inside(&transaction, table, &rows);
             }
         }
@@ -231,7 +231,7 @@ fn random_operations_do_what_they_do_in_a_map() {
             drop(transaction);
             rows = before;
         } else {
-            transaction.settle_rows().unwrap();
+            transaction.flush_rows().unwrap();
             check_inside(&transaction, table, &rows);
             transaction.commit().unwrap();
         }
@@ -259,37 +259,37 @@ fn random_operations_do_what_they_do_in_a_map() {
 }
 
 #[test]
-fn rows_are_read_and_changed_at_once() {
+fn rows_are_read_and_changed_without_a_transaction() {
     let scratch = Scratch::new();
     let store = Store::open(scratch.path("a.pel"), &OpenOptions::default()).unwrap();
     let table = create(&store);
     fill(&store, table, 0..2_000, text);
     let store = reopened(store, &OpenOptions::default());
-    let hold = store.hold().unwrap();
+    let cached = store.cached_database().unwrap();
     let known = store.snapshot().unwrap().known(table).unwrap();
     let key = key("00001500");
     let show = || {
         let mut shown = Vec::new();
-        let done = hold.show(known, &key, |record| shown = record.to_vec()).unwrap();
+        let done = cached.show(known, &key, |record| shown = record.to_vec()).unwrap();
         (done, shown)
     };
-    assert_eq!(show().0, AtOnce::Unable, "no dictionary is known");
+    assert_eq!(show().0, TryResult::UseTransaction, "no dictionary is known");
     assert!(store.snapshot().unwrap().get(table, &key).unwrap().is_some());
-    assert_eq!(show(), (AtOnce::Done(true), record(&text(1500))));
+    assert_eq!(show(), (TryResult::Done(true), record(&text(1500))));
     write(&store, |transaction| transaction.create_table("other")).unwrap();
     let known = store.snapshot().unwrap().known(table).unwrap();
-    let changed = hold.change(known, &key, |old, out| {
+    let changed = cached.change(known, &key, |old, out| {
         assert_eq!(old, Some(&record(&text(1500))[..]));
         out.extend_from_slice(&record("changed"));
         Some(())
     });
-    assert_eq!(changed.unwrap(), AtOnce::Done(()));
+    assert_eq!(changed.unwrap(), TryResult::Done(()));
     assert_eq!(&*store.snapshot().unwrap().get(table, &key).unwrap().unwrap().record, record("changed"));
     let key = support::key("00001600");
-    assert_eq!(hold.put(known, &key, &record("put")).unwrap(), AtOnce::Done(true));
+    assert_eq!(cached.put(known, &key, &record("put")).unwrap(), TryResult::Done(true));
     let key = support::key("00001700");
-    assert_eq!(hold.delete(known, &key).unwrap(), AtOnce::Done(()));
-    drop(hold);
+    assert_eq!(cached.delete(known, &key).unwrap(), TryResult::Done(()));
+    drop(cached);
     assert_eq!(store.check().unwrap(), []);
     assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 1_999);
 }
@@ -367,7 +367,7 @@ fn a_rollback_takes_a_dictionary_back_with_its_rows() {
             let row = record(&text(number));
             transaction.put_later(table, &key(&format!("{number:08}")), b"", &row, &[]).unwrap();
         }
-        transaction.settle_rows().unwrap();
+        transaction.flush_rows().unwrap();
     };
     put(&mut transaction, &|number| format!("{number}"));
     let savepoint = transaction.savepoint().unwrap();

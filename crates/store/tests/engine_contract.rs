@@ -381,7 +381,7 @@ fn separators_part_a_range_evenly(fixture: fn(usize) -> Fixture) {
     }
     txn.commit().unwrap();
     // A logged engine has written some or all of its tree after this.
-    assert!(engine.settle(Duration::from_secs(10), Duration::from_secs(10)).unwrap());
+    assert!(engine.checkpoint(Duration::from_secs(10), Duration::from_secs(10)).unwrap());
     let read = engine.begin_read().unwrap();
     let number_of = |key: &[u8]| u32::from_be_bytes(key.try_into().unwrap());
     for (start, end) in [(0, 20_000), (0, 7_000), (6_000, 15_000), (10_000, 10_010), (500, 500)] {

@@ -91,7 +91,7 @@ impl Pair {
         let rows = &mut self.rows[place];
         match chance.below(400) {
             0..=5 => {
-                self.transaction.settle_rows().unwrap();
+                self.transaction.flush_rows().unwrap();
                 let found = self.transaction.get(table, &key(&name)).unwrap();
                 let found = found.map(|cell| (cell.spelling.to_vec(), cell.record.to_vec()));
                 let known = rows.get(&key(&name));
@@ -223,7 +223,7 @@ fn what_reads_after_a_savepoint_of_its_own_finds_the_rows_that_the_savepoint_has
             rows.insert(key, (Vec::new(), text));
         }
         // The savepoint of the work gathers what the write batch has.
-        transaction.settle_rows().unwrap();
+        transaction.flush_rows().unwrap();
         work(&mut transaction, table);
         transaction.commit().unwrap();
         if name == "drop_table" {
@@ -256,10 +256,10 @@ fn a_merge_that_was_stopped_goes_on_and_loses_nothing() {
         rows.insert(key(&name), (Vec::new(), text));
     }
     transaction.end_batch().unwrap();
-    assert!(transaction.is_unsettled());
+    assert!(transaction.has_unflushed_rows());
     let mut asked = 0;
     transaction
-        .settle_rows_while(&mut |_, total| {
+        .flush_rows_while(&mut |_, total| {
             asked += 1;
             total > 0
         })
@@ -274,7 +274,7 @@ fn a_merge_that_was_stopped_goes_on_and_loses_nothing() {
         }
         transaction.end_batch().unwrap();
         let left = AtomicU64::new(stop);
-        let stopped = transaction.settle_rows_while(&mut |_, _| {
+        let stopped = transaction.flush_rows_while(&mut |_, _| {
             left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
         });
         assert!(matches!(stopped, Err(StoreError::Stopped)), "{stop}");

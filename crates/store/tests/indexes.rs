@@ -240,8 +240,8 @@ fn whoever_knows_no_indexes_writes_nothing_into_an_indexed_table() {
     let known = store.snapshot().unwrap().known(table).unwrap();
     assert!(known.is_indexed);
     assert_eq!(
-        store.hold().unwrap().put(known, &key("two"), &record("b")).unwrap(),
-        pellucid_store::AtOnce::Unable
+        store.cached_database().unwrap().put(known, &key("two"), &record("b")).unwrap(),
+        pellucid_store::TryResult::UseTransaction
     );
     drop(store);
     let store = Store::open(&path, &options()).unwrap();

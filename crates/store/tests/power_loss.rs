@@ -37,7 +37,7 @@ struct Run {
     /// The moment at which each operation had returned.
     returned: Vec<usize>,
     /// The moments at which a call had returned that made all operations before it durable.
-    settled: Vec<(usize, usize)>,
+    checkpointed: Vec<(usize, usize)>,
     /// The operations that put a large value, which is in the data file alone.
     large: Vec<usize>,
 }
@@ -118,7 +118,7 @@ fn run(scratch: &Scratch, manner: Manner, operations: usize, chance: &mut Chance
     os_recorder::start(scratch.folder());
     let mut store = Store::open(&path, &manner.options()).unwrap();
     let mut rows = Rows::new();
-    let (mut states, mut returned, mut settled) = (vec![rows.clone()], Vec::new(), Vec::new());
+    let (mut states, mut returned, mut checkpointed) = (vec![rows.clone()], Vec::new(), Vec::new());
     let mut large = Vec::new();
     for number in 1..=operations {
         apply(&store, number, &mut rows, chance);
@@ -131,17 +131,17 @@ fn run(scratch: &Scratch, manner: Manner, operations: usize, chance: &mut Chance
         if manner.is_left_alone() {
         } else if chance.one_in(25) {
             store.sync().unwrap();
-            settled.push((os_recorder::look(), number));
+            checkpointed.push((os_recorder::look(), number));
         } else if chance.one_in(60) {
             drop(store);
-            settled.push((os_recorder::look(), number));
+            checkpointed.push((os_recorder::look(), number));
             store = Store::open(&path, &manner.options()).unwrap();
         }
         std::thread::sleep(manner.pause);
     }
     let recorder = os_recorder::stop();
     drop(store);
-    Run { recorder, states, returned, settled, large }
+    Run { recorder, states, returned, checkpointed, large }
 }
 
 impl Run {
@@ -152,13 +152,14 @@ impl Run {
 
     /// How many operations must survive a power cut at a moment, in `process`.
     fn lasting_at(&self, moment: usize) -> usize {
-        let settled = self.settled.iter().rev().find(|(at, _)| *at <= moment).map_or(0, |(_, count)| *count);
+        let checkpointed =
+            self.checkpointed.iter().rev().find(|(at, _)| *at <= moment).map_or(0, |(_, count)| *count);
         let synced =
             |file| self.recorder.synced_until(file, moment).map_or(0, |until| self.returned_at(until));
         // The chain ends before the first large value that is not on the disk.
         let values = synced(NAME);
         let lacked = self.large.iter().find(|number| **number > values);
-        settled.max(synced("-log").min(lacked.map_or(usize::MAX, |number| number - 1)))
+        checkpointed.max(synced("-log").min(lacked.map_or(usize::MAX, |number| number - 1)))
     }
 
     /// Open and compare what a power cut at a moment may leave. Returns how many returned
@@ -350,9 +351,10 @@ fn a_file_is_on_the_disk_as_it_was_made_before_it_grows() {
         let returned = vec![os_recorder::look()];
         drop(store);
         // It is durable from here on, and so is its name.
-        let settled = vec![(os_recorder::look(), 1)];
+        let checkpointed = vec![(os_recorder::look(), 1)];
         let recorder = os_recorder::stop();
-        let run = Run { recorder, states: vec![Rows::new(), rows], returned, settled, large: Vec::new() };
+        let run =
+            Run { recorder, states: vec![Rows::new(), rows], returned, checkpointed, large: Vec::new() };
         let has_grown = |moment: &usize| run.recorder.size(NAME, *moment) > 4 * 4096;
         let moments: Vec<usize> = (0..run.recorder.count()).filter(has_grown).collect();
         for moment in moments.iter().cycle().take(moments.len() * images()) {
@@ -406,7 +408,7 @@ fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_a
     }
     let recorder = os_recorder::stop();
     drop(store);
-    let run = Run { recorder, states, returned, settled: Vec::new(), large: Vec::new() };
+    let run = Run { recorder, states, returned, checkpointed: Vec::new(), large: Vec::new() };
     for _ in 0..images() {
         run.cut(first + chance.below(run.recorder.count() - first), manner, &mut chance);
     }

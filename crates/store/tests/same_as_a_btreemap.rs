@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use pellucid_store::{
-    AtOnce, KnownTable, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction,
+    KnownTable, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction, TryResult,
 };
 use support::{Chance, Scratch};
 
@@ -253,30 +253,30 @@ fn change_single_rows(
         }
         let (name, table) = known[chance.below(known.len())].clone();
         let key = key(chance);
-        let shown = store.hold().unwrap().show(table, &key, |record| {
+        let shown = store.cached_database().unwrap().show(table, &key, |record| {
             assert_eq!(record, model[&name][&key].1, "what is shown is what was put");
         });
         match shown.unwrap() {
-            AtOnce::Done(is_there) => assert_eq!(is_there, model[&name].contains_key(&key)),
-            AtOnce::Stale => known.clear(),
-            AtOnce::Unable => {}
+            TryResult::Done(is_there) => assert_eq!(is_there, model[&name].contains_key(&key)),
+            TryResult::CatalogChanged => known.clear(),
+            TryResult::UseTransaction => {}
         }
         let record = [&[0x11][..], &chance.bytes(2 + key.len())].concat();
         let changed = if chance.one_in(3) {
-            store.hold().unwrap().delete(table, &key).unwrap().map(|()| {
+            store.cached_database().unwrap().delete(table, &key).unwrap().map(|()| {
                 assert!(model.get_mut(&name).unwrap().remove(&key).is_some(), "what was deleted was there");
             })
         } else {
-            store.hold().unwrap().put(table, &key, &record).unwrap().map(|was_there| {
+            store.cached_database().unwrap().put(table, &key, &record).unwrap().map(|was_there| {
                 let rows = model.get_mut(&name).unwrap();
                 assert_eq!(was_there, rows.contains_key(&key));
                 rows.entry(key.clone()).or_default().1.clone_from(&record);
             })
         };
         match changed {
-            AtOnce::Done(()) => done += 1,
-            AtOnce::Stale => known.clear(),
-            AtOnce::Unable => {
+            TryResult::Done(()) => done += 1,
+            TryResult::CatalogChanged => known.clear(),
+            TryResult::UseTransaction => {
                 let mut transaction = store.begin(WAIT).unwrap();
                 if let Some(table) = transaction.table(&name).unwrap() {
                     transaction.put(table, &key, b"", &record, &[]).unwrap();
@@ -295,7 +295,7 @@ fn change_single_rows(
 fn random_operations(test: &str, mut store: Store, path: Option<&std::path::Path>, options: &OpenOptions) {
     let mut chance = Chance::new(test);
     let mut model = Model::new();
-    let (mut known, mut done_at_once) = (Vec::new(), 0);
+    let (mut known, mut done_alone) = (Vec::new(), 0);
     for _ in 0..120 {
         let before = store.snapshot().unwrap();
         let old_model = model.clone();
@@ -320,7 +320,7 @@ fn random_operations(test: &str, mut store: Store, path: Option<&std::path::Path
             transaction.commit().unwrap();
             model = changed;
         }
-        done_at_once += change_single_rows(&store, &mut model, &mut known, &mut chance);
+        done_alone += change_single_rows(&store, &mut model, &mut known, &mut chance);
         for (name, table) in before.tables().unwrap() {
             assert_eq!(before.count(table).unwrap(), old_model[&name].len() as u64);
             let rows = all_of(before.scan(table, &Range::ALL, false).unwrap());
@@ -337,7 +337,7 @@ fn random_operations(test: &str, mut store: Store, path: Option<&std::path::Path
         }
         check_snapshot(&store, &model, &mut chance);
     }
-    assert!(done_at_once > 0, "single rows are changed at once");
+    assert!(done_alone > 0, "single rows are changed at once");
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl<'a, 'py> Loading<'a, 'py> {
         let (py, this) = (self.table.py(), self.table.get());
         let core = this.core();
         let (id, shapes, table) = (self.id, &mut self.shapes, self.table);
-        core.in_unsettled(py, |transaction| {
+        core.in_running_unflushed(py, |transaction| {
             writer.give_shapes(&mut |names, is_root| {
                 let known: Vec<String> = names.iter().map(ToString::to_string).collect();
                 if let Some(shape) = shapes.get(&known) {
@@ -199,7 +199,7 @@ impl<'a, 'py> Loading<'a, 'py> {
         let mut key = KeyEncoder::new();
         let mut patched = Vec::new();
         let (id, records, next, count) = (self.id, &self.records, &mut self.next, &mut self.count);
-        let is_done = core.in_unsettled(py, |transaction| {
+        let is_done = core.in_running_unflushed(py, |transaction| {
             check_same(py, this, transaction, id)?;
             for (record, large) in records.iter() {
                 let mut blobs = Vec::with_capacity(large.len());

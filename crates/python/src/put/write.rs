@@ -7,7 +7,7 @@
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::patch::{self, PatchError};
 use pellucid_record::view::Slot;
-use pellucid_store::{AtOnce, LARGE_SIZE_MIN, StoreError, TableId, Transaction};
+use pellucid_store::{LARGE_SIZE_MIN, StoreError, TableId, Transaction, TryResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 
@@ -29,7 +29,7 @@ use crate::values::names::Met;
 use crate::values::row::Row;
 
 /// A record that is ready to be stored, and the values stored outside of it.
-pub struct Settled {
+pub struct Resolved {
     /// The record.
     pub record: Vec<u8>,
     /// The ids of the values stored outside of it.
@@ -94,14 +94,14 @@ fn encode_within<'py>(
 ///
 /// # Errors
 /// Errors of the store.
-pub fn settle(
+pub fn resolve_ids(
     py: Python<'_>,
     core: &Core,
     transaction: &mut Transaction,
     table: TableId,
     encoded: &Encoded,
     keep_drafts: bool,
-) -> Result<Option<Settled>, StoreError> {
+) -> Result<Option<Resolved>, StoreError> {
     if encoded.pending.is_empty() && encoded.apart.is_empty() {
         return Ok(None);
     }
@@ -125,7 +125,7 @@ pub fn settle(
         }
         write_shape_ids(&mut record, &core.names, &encoded.pending, &ids).map_err(StoreError::Record)?;
     }
-    Ok(Some(Settled { record, blobs }))
+    Ok(Some(Resolved { record, blobs }))
 }
 
 /// Stores an encoded value under a key, in a transaction.
@@ -139,10 +139,10 @@ fn store(
     keep_drafts: bool,
 ) -> Result<(), StoreError> {
     core.count_stored();
-    let settled = settle(py, core, transaction, table, encoded, keep_drafts)?;
-    let (record, blobs) = match &settled {
+    let resolved = resolve_ids(py, core, transaction, table, encoded, keep_drafts)?;
+    let (record, blobs) = match &resolved {
         None => (encoded.encoder.bytes(), &[][..]),
-        Some(settled) => (&settled.record[..], &settled.blobs[..]),
+        Some(resolved) => (&resolved.record[..], &resolved.blobs[..]),
     };
     if keep_drafts {
         return transaction.put_later(table, key.0, key.1, record, blobs);
@@ -204,7 +204,7 @@ pub fn put<'py>(
             store(py, core, transaction, id, key, &encoded, is_mine).map(|()| id)
         };
         if is_mine {
-            core.in_unsettled(py, put)?;
+            core.in_running_unflushed(py, put)?;
         } else {
             this.identity().stand_for(py, core.write(py, put)?);
         }
@@ -229,7 +229,7 @@ fn try_put(py: Python<'_>, table: &Table, key: &Key, encoded: &Encoded) -> PyRes
         return Ok(false);
     }
     let core = table.core();
-    let put = table.at_once(py, |hold, known| hold.put(known, &key.bytes, encoded.encoder.bytes()))?;
+    let put = table.try_row(py, |cached, known| cached.put(known, &key.bytes, encoded.encoder.bytes()))?;
     if put.is_some() {
         core.count_stored();
     }
@@ -240,7 +240,7 @@ fn try_put(py: Python<'_>, table: &Table, key: &Key, encoded: &Encoded) -> PyRes
 pub fn delete(table: &Bound<'_, Table>, key: &Key) -> PyResult<bool> {
     let this = table.get();
     let py = table.py();
-    if this.at_once(py, |hold, known| hold.delete(known, &key.bytes))?.is_some() {
+    if this.try_row(py, |cached, known| cached.delete(known, &key.bytes))?.is_some() {
         return Ok(true);
     }
     this.core().write(py, |transaction| match this.id_in_transaction(py, transaction)? {
@@ -257,7 +257,7 @@ pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyRe
     let place = || format!("the value appended to table {:?}", this.name(py));
     this.check_class(value, place)?;
     let encoded = encode_for(table, value, place)?;
-    if let Some(key) = append_at_once(py, this, &encoded)? {
+    if let Some(key) = try_append(py, this, &encoded)? {
         encode::recycle(py, encoded.encoder);
         return Ok(key);
     }
@@ -290,32 +290,32 @@ pub(super) fn no_next(table: &str) -> PyErr {
 
 /// Appends an encoded value in a commit of its own, if the short way is possible, and returns the
 /// new key. The next key is remembered for as long as no other commit follows.
-fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Option<i64>> {
+fn try_append(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Option<i64>> {
     let is_large = encoded.encoder.bytes().len() >= LARGE_SIZE_MIN;
     if is_large || !encoded.pending.is_empty() || !encoded.apart.is_empty() {
         return Ok(None);
     }
     let core = table.core();
     let mut key = KeyEncoder::new();
-    let appended = table.at_once(py, |hold, known| {
+    let appended = table.try_row(py, |cached, known| {
         if known.is_indexed {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         let version = core.store.version()?;
         let next = match table.identity().next_key() {
             Some((id, seen, next)) if id == known.table && seen == version => next,
             _ => {
                 // A transaction needs no snapshot, where this process has taken all it may.
-                let Ok(snapshot) = core.store.snapshot() else { return Ok(AtOnce::Unable) };
+                let Ok(snapshot) = core.store.snapshot() else { return Ok(TryResult::UseTransaction) };
                 match snapshot.next_int(known.table)? {
                     Some(next) if snapshot.version() == version => next,
-                    _ => return Ok(AtOnce::Unable),
+                    _ => return Ok(TryResult::UseTransaction),
                 }
             }
         };
         key.clear();
         key.int(next);
-        let put = hold.put_new(known, key.as_bytes(), encoded.encoder.bytes(), version)?;
+        let put = cached.put_new(known, key.as_bytes(), encoded.encoder.bytes(), version)?;
         Ok(put.map(|()| {
             let behind = next.checked_add(1).map(|next| (known.table, version + 1, next));
             table.identity().note_next_key(behind);
@@ -367,7 +367,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             }
             key.clear();
             key.int(next);
-            core.in_unsettled(py, |transaction| {
+            core.in_running_unflushed(py, |transaction| {
                 check_same(py, this, transaction, id)?;
                 transaction.set_batch_row(count);
                 store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
@@ -523,20 +523,20 @@ impl Table {
                 return Ok(Some(Err(Unchanged::Misfit(fit))));
             }
             is_as_read = cell.record == shown;
-            let mut settled = Vec::with_capacity(encoded.len());
+            let mut resolved = Vec::with_capacity(encoded.len());
             for encoded in &encoded {
-                settled.push(settle(py, core, transaction, id, encoded, keep_drafts)?);
+                resolved.push(resolve_ids(py, core, transaction, id, encoded, keep_drafts)?);
             }
             let bytes: Vec<&[u8]> = encoded
                 .iter()
-                .zip(&settled)
-                .map(|(encoded, settled)| match settled {
-                    Some(settled) => &settled.record[..],
+                .zip(&resolved)
+                .map(|(encoded, resolved)| match resolved {
+                    Some(resolved) => &resolved.record[..],
                     None => encoded.encoder.bytes(),
                 })
                 .collect();
             let blobs: Vec<u64> =
-                settled.iter().flatten().flat_map(|one| one.blobs.iter().copied()).collect();
+                resolved.iter().flatten().flat_map(|one| one.blobs.iter().copied()).collect();
             edit.with(&bytes, |steps, change| transaction.patch(id, row.key(), steps, change, &blobs))
                 .map(|patched| patched.map(|patched| patched.map_err(Unchanged::Impossible)))
         })?;
@@ -574,14 +574,14 @@ impl Table {
     }
 
     /// As `overwrite`, in a commit of its own, if the short way is possible.
-    fn overwrite_at_once(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
+    fn try_overwrite(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
         let core = self.core();
         let names = &*core.names;
         // The store's lock is held below, so a shape that the store must be asked for takes the
         // long way.
         let met = Met(names);
-        let done = self.at_once(py, |hold, known| {
-            hold.change(known, row.key(), |old, out| {
+        let done = self.try_row(py, |cached, known| {
+            cached.change(known, row.key(), |old, out| {
                 let old = old?;
                 let is_as_read = old == row.bytes();
                 let start = out.len();
@@ -610,7 +610,7 @@ impl Table {
     /// up once.
     fn overwrite(&self, table: &Bound<'_, Self>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
         let py = table.py();
-        if self.overwrite_at_once(py, row, edit, slot)? {
+        if self.try_overwrite(py, row, edit, slot)? {
             return Ok(true);
         }
         let mut version = 0;

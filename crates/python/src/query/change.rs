@@ -138,7 +138,7 @@ enum NewValue {
 struct Constant {
     encoded: Encoded,
     /// The encoded value with the ids that it lacked, if these are the same for all rows.
-    settled: Option<Vec<u8>>,
+    resolved: Option<Vec<u8>>,
 }
 
 /// For a function, which cannot be stored: an error that says how a value is computed for each row.
@@ -162,7 +162,7 @@ impl Constant {
         let what = || format!("the value for {} of table {:?}", place, table.get().name(table.py()));
         let encoded =
             write::encode_part(table, value, what).map_err(|error| no_function(table.py(), value, error))?;
-        Ok(Self { encoded, settled: None })
+        Ok(Self { encoded, resolved: None })
     }
 
     /// The scalar that the value is, if it is one.
@@ -178,22 +178,22 @@ impl Constant {
 
     /// The record to store, and the ids of the large values that are stored apart from it: each row
     /// has its own.
-    fn settle(
+    fn resolve_ids(
         &mut self,
         (py, core): (Python<'_>, &Core),
         transaction: &mut Transaction,
         table: TableId,
     ) -> Result<(Vec<u8>, Vec<u64>), StoreError> {
-        if let Some(record) = &self.settled {
+        if let Some(record) = &self.resolved {
             return Ok((record.clone(), Vec::new()));
         }
-        let settled = write::settle(py, core, transaction, table, &self.encoded, true)?;
-        let (record, blobs) = match settled {
-            Some(settled) => (settled.record, settled.blobs),
+        let resolved = write::resolve_ids(py, core, transaction, table, &self.encoded, true)?;
+        let (record, blobs) = match resolved {
+            Some(resolved) => (resolved.record, resolved.blobs),
             None => (self.encoded.encoder.bytes().to_vec(), Vec::new()),
         };
         if blobs.is_empty() {
-            self.settled = Some(record.clone());
+            self.resolved = Some(record.clone());
         }
         Ok((record, blobs))
     }
@@ -526,7 +526,7 @@ impl Edits<'_> {
         let mut records = Vec::with_capacity(self.values.len());
         for value in &mut self.values {
             records.push(match value {
-                NewValue::Constant(constant) => Some(constant.settle(who, transaction, id)?),
+                NewValue::Constant(constant) => Some(constant.resolve_ids(who, transaction, id)?),
                 NewValue::Column(column) => {
                     let whole = transaction.whole();
                     match column.value(&row, &whole) {

@@ -82,12 +82,12 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         Some(best) => {
             lines.extend(described(&explained.indexes, best, &name, total));
             // A probe along an index that found the wanted rows has tested them, so the path counts
-            // all conditions as settled. The section tells which ones the index itself settles.
-            let (settled, is_in_order) = match &best.access {
-                AccessPath::OrderedWalk { section, .. } => (&section.settled, true),
-                _ => (&best.settled, false),
+            // all conditions as implied. The section tells which ones the index itself implies.
+            let (implied, is_in_order) = match &best.access {
+                AccessPath::OrderedWalk { section, .. } => (&section.implied, true),
+                _ => (&best.implied, false),
             };
-            let left = rest.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
+            let left = rest.iter().zip(implied).filter(|(_, is_implied)| !**is_implied);
             (left.map(|(condition, _)| condition.clone()).collect(), is_in_order)
         }
     };

@@ -70,8 +70,8 @@ impl BytesMap {
             return Ok(None);
         }
         let mut value = None;
-        table.at_once(py, |hold, known| {
-            hold.show(known, key, |record| {
+        table.try_row(py, |cached, known| {
+            cached.show(known, key, |record| {
                 if let Ok(Root::Scalar(Slot::Heap { tag: tag::BYTES, payload, .. })) =
                     root(record, &*table.core().names)
                 {
@@ -93,7 +93,7 @@ impl BytesMap {
         if !table.core().gate.is_open() {
             return Ok(false);
         }
-        let put = table.at_once(py, |hold, known| hold.put(known, key, record))?;
+        let put = table.try_row(py, |cached, known| cached.put(known, key, record))?;
         if put.is_some() {
             counters::value_encoded();
             table.core().count_stored();

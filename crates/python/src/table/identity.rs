@@ -149,7 +149,7 @@ impl Identity {
         core: &Core,
         snapshot: &Snapshot,
     ) -> Result<Option<TableId>, StoreError> {
-        self.standing.settle(py);
+        self.standing.forget_rolled_back(py);
         let found = snapshot.table(&self.name(py))?;
         let id = self.resolve(py, core, found, || snapshot.tables())?;
         if let Some(id) = id {
@@ -192,7 +192,7 @@ impl Identity {
         core: &Core,
         transaction: &Transaction,
     ) -> Result<Option<TableId>, StoreError> {
-        self.standing.settle(py);
+        self.standing.forget_rolled_back(py);
         let found = self.standing.name.with(py, |name| transaction.table(name))?;
         // The most frequent case for writes that are a transaction of their own.
         let id = if self

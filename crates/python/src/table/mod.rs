@@ -1,6 +1,5 @@
 //! Tables: the class, the identity of a table behind a handle, and reading and iterating its rows.
 
-pub mod at_once;
 pub mod buffer;
 pub mod bytes_map;
 pub mod edit;
@@ -14,5 +13,6 @@ pub mod reading;
 pub mod ready_indexes;
 pub mod rows;
 pub mod slots;
+pub mod try_row;
 pub mod typed;
 pub mod unreadable;

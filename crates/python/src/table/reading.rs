@@ -2,7 +2,9 @@
 //! transaction.
 
 use pellucid_query::{CopiedRows, CoveredRows, RowsByIndex, RowsByKey, Selection};
-use pellucid_store::{AtOnce, FoundRow, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
+use pellucid_store::{
+    FoundRow, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan, TryResult,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -131,7 +133,7 @@ impl Table {
     /// Whether a key has a row.
     pub(super) fn has(&self, py: Python<'_>, key: &Key) -> PyResult<bool> {
         self.core.check_open(py)?;
-        if let Some(has) = self.at_once(py, |hold, known| hold.show(known, &key.bytes, |_| ()))? {
+        if let Some(has) = self.try_row(py, |cached, known| cached.show(known, &key.bytes, |_| ()))? {
             return Ok(has);
         }
         if self.is_in_transaction(py) {
@@ -196,7 +198,7 @@ impl Table {
 
     fn value<'py>(slf: &Bound<'py, Self>, key: &Key) -> PyResult<Option<Bound<'py, PyAny>>> {
         slf.get().core.check_open(slf.py())?;
-        if let AtOnce::Done(found) = Self::value_at_once(slf, &key.bytes, &key.spelling)? {
+        if let TryResult::Done(found) = Self::try_value(slf, &key.bytes, &key.spelling)? {
             return Ok(found);
         }
         Self::row(slf, key)?.map(|row| value_of_row(slf.py(), row)).transpose()

@@ -75,7 +75,7 @@ impl<R: Reader> Executor<'_, R> {
         let index = section.and_then(|section| self.indexes.get(section.index));
         let parts = index.map_or(&[][..], |index| &index.definition.parts);
         let of_entry = |node: &Node| over_entries(parts, node);
-        let left = self.conditions.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
+        let left = self.conditions.iter().zip(&best.implied).filter(|(_, is_implied)| !**is_implied);
         let left: Option<Vec<_>> = left.map(|(node, _)| of_entry(node)).collect();
         let is_walk = best.access.is_ordered_walk();
         // A count does not depend on the order of rows.

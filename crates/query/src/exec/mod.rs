@@ -174,10 +174,10 @@ impl<'a, R: Reader> Executor<'a, R> {
     /// Finds rows of the table by the best path.
     fn looked_up(&self, paths: Option<AccessPaths>) -> Result<Answer<R>, Fault> {
         let request = self.request;
-        let (rows, settled, is_walk) = self.follow(paths)?;
+        let (rows, implied, is_walk) = self.follow(paths)?;
         let is_sorted = is_walk || request.order.is_empty();
-        let is_settled = |place: usize| settled.get(place).copied().unwrap_or(false);
-        let left = self.conditions.iter().enumerate().filter(|(place, _)| !is_settled(*place));
+        let is_implied = |place: usize| implied.get(place).copied().unwrap_or(false);
+        let left = self.conditions.iter().enumerate().filter(|(place, _)| !is_implied(*place));
         let mut selection = Selection::of(evaluator_of_all(left.map(|(_, node)| node.clone()).collect())?);
         selection.meter.clone_from(&request.meter);
         if is_sorted {
@@ -211,7 +211,7 @@ impl<'a, R: Reader> Executor<'a, R> {
         if let Some(best) = best {
             let is_walk = best.access.is_ordered_walk();
             // The wanted rows are the first ones only if nothing is left to test, and no sort.
-            let is_plain = self.request.order.is_empty() && best.settled.iter().all(|is_settled| *is_settled);
+            let is_plain = self.request.order.is_empty() && best.implied.iter().all(|is_implied| *is_implied);
             let wanted = if is_plain { self.request.wanted() } else { u64::MAX };
             let keys = match (keys, &best.access) {
                 (None, AccessPath::OrderedWalk { section, is_reverse }) => {
@@ -231,7 +231,7 @@ impl<'a, R: Reader> Executor<'a, R> {
                 (keys, _) => keys,
             };
             if let Some(keys) = keys {
-                return Ok((RowSet::Keys(SortedKeys::Listed(keys)), best.settled, is_walk));
+                return Ok((RowSet::Keys(SortedKeys::Listed(keys)), best.implied, is_walk));
             }
         }
         Ok((RowSet::Scan(self.reader.scan(self.table, &self.range, false)?), Vec::new(), false))

@@ -96,7 +96,7 @@ impl<R: Reader> Executor<'_, R> {
             return Ok(None);
         };
         // The first entries are those of the first rows.
-        let is_plain = request.order.is_empty() && section.settled.iter().all(|is_settled| *is_settled);
+        let is_plain = request.order.is_empty() && section.implied.iter().all(|is_implied| *is_implied);
         let wanted = match index.candidate.is_unique {
             true => 1,
             false if is_plain => request.wanted(),
@@ -107,8 +107,8 @@ impl<R: Reader> Executor<'_, R> {
             return Ok(None);
         };
         section.estimate = f64::from(keys.len() as u32);
-        let settled = section.settled.clone();
-        Ok(Some(self.known(AccessPath::IndexRange(section), settled, keys)))
+        let implied = section.implied.clone();
+        Ok(Some(self.known(AccessPath::IndexRange(section), implied, keys)))
     }
 
     /// The path to the rows under the keys that a condition names.
@@ -137,14 +137,14 @@ impl<R: Reader> Executor<'_, R> {
         }
         // A key for which the condition is false has another code, as for a range of keys. So the
         // condition needs no test.
-        let settled = (0..self.conditions.len()).map(|place| place == used).collect();
-        Ok(Some(self.known(AccessPath::KeyLookup(condition), settled, keys)))
+        let implied = (0..self.conditions.len()).map(|place| place == used).collect();
+        Ok(Some(self.known(AccessPath::KeyLookup(condition), implied, keys)))
     }
 
     /// The only path, which was followed already.
-    fn known(&self, access: AccessPath, settled: Vec<bool>, keys: CoveredRows) -> AccessPaths {
-        let mut path = CostedPath::known(access, settled, keys.len());
-        let is_plain = self.request.order.is_empty() && path.settled.iter().all(|is_settled| *is_settled);
+    fn known(&self, access: AccessPath, implied: Vec<bool>, keys: CoveredRows) -> AccessPaths {
+        let mut path = CostedPath::known(access, implied, keys.len());
+        let is_plain = self.request.order.is_empty() && path.implied.iter().all(|is_implied| *is_implied);
         path.is_covered = is_plain && self.request.reads_keys();
         AccessPaths { paths: vec![path], keys: Some(keys), probe: None }
     }

@@ -63,7 +63,7 @@ impl<'e, 'a, R: Reader> RowStatistics<'e, 'a, R> {
             || probe.passed * LOOKUP_COST_IN_ROWS <= probe.read;
         let keys = (probe.is_over && !request.is_count && is_fast).then_some(keys);
         if let (Some(_), Some(best)) = (&keys, paths.first_mut()) {
-            best.settled.fill(true);
+            best.implied.fill(true);
             best.is_covered = request.reads_keys();
         }
         Ok(AccessPaths { paths, keys, probe: Some((access, probe)) })

@@ -2,7 +2,7 @@
 //!
 //! Each count takes some microseconds, so the planner makes only counts that can change its choice.
 //! Sections come first that are narrowest by their bounds. A section with no more than a few
-//! entries settles the choice, so the planner looks for one before it counts the others. It keeps
+//! entries decides the choice, so the planner looks for one before it counts the others. It keeps
 //! every count, because the branches of an `or` share the other conditions.
 #![allow(clippy::cast_precision_loss, reason = "rough numbers of entries")]
 
@@ -130,7 +130,7 @@ impl Planner<'_, '_> {
     }
 
     /// For each `or` of which every branch leaves a section: these sections, and which conditions
-    /// their union settles.
+    /// their union implies.
     pub(super) fn unions(&mut self) -> Vec<(Vec<Section>, Vec<bool>)> {
         let conditions = self.question.conditions;
         let mut unions = Vec::new();
@@ -149,19 +149,19 @@ impl Planner<'_, '_> {
             let Some(branches) = branches.iter().map(sections_of).collect::<Option<Vec<_>>>() else {
                 continue;
             };
-            let (mut taken, mut settled) = (Vec::new(), vec![false; conditions.len()]);
-            let mut is_settled = true;
+            let (mut taken, mut implied) = (Vec::new(), vec![false; conditions.len()]);
+            let mut is_implied = true;
             for (own, sections) in branches {
                 let sections = self.counted(sections);
                 let least = sections.into_iter().min_by(|one, other| one.estimate.total_cmp(&other.estimate));
                 let Some(section) = least else { continue };
-                is_settled &= section.settled.iter().take(own).all(|is_settled| *is_settled);
+                is_implied &= section.implied.iter().take(own).all(|is_implied| *is_implied);
                 taken.push(section);
             }
-            if let Some(own) = settled.get_mut(place) {
-                *own = is_settled;
+            if let Some(own) = implied.get_mut(place) {
+                *own = is_implied;
             }
-            unions.push((taken, settled));
+            unions.push((taken, implied));
         }
         unions
     }

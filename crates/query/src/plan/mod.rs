@@ -6,7 +6,7 @@
 //! in that order. The cost of a path (`paths.rs`, `cost.rs`) follows from the number of entries in
 //! its sections (`count.rs`), and from the share of rows that pass the conditions (`shares.rs`). It
 //! is not known where these rows lie, so the planner probes a path that may end early (`probe.rs`).
-//! The choice never changes the result: conditions that a path does not settle are tested on the
+//! The choice never changes the result: conditions that a path does not imply are tested on the
 //! rows.
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
@@ -100,8 +100,8 @@ impl AccessPath {
 pub struct CostedPath {
     /// The access path.
     pub access: AccessPath,
-    /// For each condition, whether the path settles it, so that it needs no test.
-    pub settled: Vec<bool>,
+    /// For each condition, whether the path implies it, so that it needs no test.
+    pub implied: Vec<bool>,
     /// Whether the keys, or the entries of the one index, have all that the query reads, so that no
     /// row is looked up.
     pub is_covered: bool,
@@ -127,8 +127,8 @@ pub struct End {
 
 impl CostedPath {
     /// A path to rows whose keys are known, which costs nothing more.
-    pub(crate) fn known(access: AccessPath, settled: Vec<bool>, key_count: usize) -> Self {
-        Self { access, settled, is_covered: false, estimate: key_count as f64, cost: 0.0, end: None }
+    pub(crate) fn known(access: AccessPath, implied: Vec<bool>, key_count: usize) -> Self {
+        Self { access, implied, is_covered: false, estimate: key_count as f64, cost: 0.0, end: None }
     }
 
     /// Whether it is expected to lead to so many rows that several threads share them.
@@ -253,12 +253,12 @@ impl Planner<'_, '_> {
     fn weigh(&mut self, sections: &[Section], unions: &[(Vec<Section>, Vec<bool>)]) -> Vec<CostedPath> {
         let mut paths = vec![self.scan()];
         for section in sections {
-            paths.extend(self.by_keys(AccessPath::IndexRange(section.clone()), &section.settled));
+            paths.extend(self.by_keys(AccessPath::IndexRange(section.clone()), &section.implied));
             paths.extend(self.ordered_walk(section));
         }
         paths.extend(self.intersection(sections));
-        for (sections, settled) in unions {
-            paths.extend(self.by_keys(AccessPath::Union(sections.clone()), settled));
+        for (sections, implied) in unions {
+            paths.extend(self.by_keys(AccessPath::Union(sections.clone()), implied));
         }
         sort_by_cost(&mut paths);
         paths

@@ -10,13 +10,13 @@ impl Planner<'_, '_> {
     /// The scan.
     pub(super) fn scan(&mut self) -> CostedPath {
         let (question, first_rows) = (self.question, self.first_rows);
-        let settled = vec![false; question.conditions.len()];
-        let tests = self.tests(&settled);
+        let implied = vec![false; question.conditions.len()];
+        let tests = self.tests(&implied);
         let all = if first_rows.is_over { first_rows.read } else { question.scan_count } as f64;
         let (mut cost, mut end) = (self.costs.scan(all, tests), None);
         if !first_rows.is_over {
             let wanted = question.wanted as f64;
-            let passing = self.passing(all, &settled, self.unknown());
+            let passing = self.passing(all, &implied, self.unknown());
             if question.order.is_empty() {
                 end = (wanted < all).then_some(End { rows: all, cost, row_cost: Costs::scan_row(tests) });
                 // The walk ends with the last wanted row.
@@ -30,19 +30,19 @@ impl Planner<'_, '_> {
                 }
             }
         }
-        CostedPath { access: AccessPath::TableScan, settled, is_covered: false, estimate: all, cost, end }
+        CostedPath { access: AccessPath::TableScan, implied, is_covered: false, estimate: all, cost, end }
     }
 
     /// The path that gathers the keys of sections. None for a whole index, which has all rows and
     /// saves nothing, unless it is partial; and if there are too many keys.
-    pub(super) fn by_keys(&mut self, access: AccessPath, settled: &[bool]) -> Option<CostedPath> {
+    pub(super) fn by_keys(&mut self, access: AccessPath, implied: &[bool]) -> Option<CostedPath> {
         let question = self.question;
         let section = access.section();
         if section.is_some_and(|section| section.is_whole() && !self.is_partial(section.index)) {
             return None;
         }
-        let is_covered = self.is_covered(section, settled);
-        let is_counted = section.is_some() && self.is_counted(settled);
+        let is_covered = self.is_covered(section, implied);
+        let is_counted = section.is_some() && self.is_counted(implied);
         let (count, mut cost) = match &access {
             AccessPath::IndexRange(section) if is_covered => {
                 (section.estimate, self.covered(section, is_counted))
@@ -50,7 +50,7 @@ impl Planner<'_, '_> {
             _ => self.gather(&access),
         };
         let (mut fetched, wanted) = (count, question.wanted as f64);
-        let passing = self.passing(count, settled, self.unknown());
+        let passing = self.passing(count, implied, self.unknown());
         if question.order.is_empty() && wanted < passing {
             fetched = count * wanted / passing.max(1.0);
         }
@@ -58,14 +58,14 @@ impl Planner<'_, '_> {
             return None;
         }
         if is_covered {
-            cost += count * self.tests(settled) + Costs::sort_covered(question.order.len(), passing, wanted);
+            cost += count * self.tests(implied) + Costs::sort_covered(question.order.len(), passing, wanted);
         } else {
-            cost += self.costs.fetch(fetched, true, self.tests(settled));
+            cost += self.costs.fetch(fetched, true, self.tests(implied));
             if !question.order.is_empty() {
                 cost += Costs::sort(passing, wanted) + self.costs.fetch(passing.min(wanted), false, 0.0);
             }
         }
-        Some(CostedPath { access, settled: settled.to_vec(), is_covered, estimate: count, cost, end: None })
+        Some(CostedPath { access, implied: implied.to_vec(), is_covered, estimate: count, cost, end: None })
     }
 
     /// The path that walks along an index that has the order that is asked for. The wanted rows may
@@ -76,13 +76,13 @@ impl Planner<'_, '_> {
             return None;
         }
         let is_reverse = is_in_order(candidate, section, question.order)?;
-        let settled = section.settled.clone();
-        let is_covered = self.is_covered(Some(section), &settled);
+        let implied = section.implied.clone();
+        let is_covered = self.is_covered(Some(section), &implied);
         let (count, wanted) = (section.estimate, question.wanted as f64);
-        let passing = self.passing(count, &settled, 0.0);
+        let passing = self.passing(count, &implied, 0.0);
         let read = if wanted < passing { count * wanted / passing.max(1.0) } else { count };
-        let tests = self.tests(&settled);
-        let is_counted = self.is_counted(&settled);
+        let tests = self.tests(&implied);
+        let is_counted = self.is_counted(&implied);
         let cost_of = |count: f64| {
             if is_covered {
                 let part = Section { estimate: count, ..section.clone() };
@@ -91,12 +91,12 @@ impl Planner<'_, '_> {
                 self.costs.walk(count, is_reverse, tests)
             }
         };
-        let is_open = wanted < count && settled.iter().any(|is_settled| !is_settled);
+        let is_open = wanted < count && implied.iter().any(|is_implied| !is_implied);
         let row_cost = self.costs.walk(count, is_reverse, tests) / count.max(1.0);
         let end = is_open.then(|| End { rows: count, cost: cost_of(count), row_cost });
         let cost = cost_of(read);
         let access = AccessPath::OrderedWalk { section: section.clone(), is_reverse };
-        Some(CostedPath { access, settled, is_covered, estimate: read, cost, end })
+        Some(CostedPath { access, implied, is_covered, estimate: read, cost, end })
     }
 
     /// The path that intersects the keys of two or three sections.
@@ -104,20 +104,20 @@ impl Planner<'_, '_> {
         const COUNT_MAX: usize = 3;
         let mut sections: Vec<&Section> = sections.iter().filter(|section| !section.is_whole()).collect();
         sections.sort_by(|one, other| one.estimate.total_cmp(&other.estimate));
-        let (mut taken, mut settled) = (Vec::new(), vec![false; self.question.conditions.len()]);
+        let (mut taken, mut implied) = (Vec::new(), vec![false; self.question.conditions.len()]);
         let mut best: Option<CostedPath> = None;
         for section in sections {
-            // A section that settles no further condition only takes time.
+            // A section that implies no further condition only takes time.
             let is_new = |(known, new): (&bool, &bool)| *new && !*known;
-            if !taken.is_empty() && !settled.iter().zip(&section.settled).any(is_new) {
+            if !taken.is_empty() && !implied.iter().zip(&section.implied).any(is_new) {
                 continue;
             }
-            for (known, new) in settled.iter_mut().zip(&section.settled) {
+            for (known, new) in implied.iter_mut().zip(&section.implied) {
                 *known |= new;
             }
             taken.push(section.clone());
             if taken.len() > 1 {
-                let choice = self.by_keys(AccessPath::Intersection(taken.clone()), &settled)?;
+                let choice = self.by_keys(AccessPath::Intersection(taken.clone()), &implied)?;
                 if best.as_ref().is_some_and(|best| best.cost <= choice.cost) {
                     break;
                 }
@@ -132,9 +132,9 @@ impl Planner<'_, '_> {
 
     /// Whether the query reads nothing but keys, or only fields that the entries of the path's one
     /// section have.
-    fn is_covered(&self, section: Option<&Section>, settled: &[bool]) -> bool {
+    fn is_covered(&self, section: Option<&Section>, implied: &[bool]) -> bool {
         let Some(reads) = self.question.reads else { return false };
-        let tested = self.question.conditions.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
+        let tested = self.question.conditions.iter().zip(implied).filter(|(_, is_implied)| !**is_implied);
         let ordered = self.question.order.iter().map(|(node, _)| node);
         let mut others = tested.map(|(condition, _)| condition).chain(ordered);
         match section {
@@ -147,8 +147,8 @@ impl Planner<'_, '_> {
 
     /// Whether entries are only counted: the query reads nothing but keys, and no condition is left
     /// to test.
-    fn is_counted(&self, settled: &[bool]) -> bool {
-        self.question.reads.is_some_and(<[Node]>::is_empty) && settled.iter().all(|is_settled| *is_settled)
+    fn is_counted(&self, implied: &[bool]) -> bool {
+        self.question.reads.is_some_and(<[Node]>::is_empty) && implied.iter().all(|is_implied| *is_implied)
     }
 
     fn part_count(&self, section: &Section) -> usize {

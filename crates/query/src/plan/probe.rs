@@ -79,7 +79,7 @@ impl Planner<'_, '_> {
     /// sections, a sample and the first rows tell.
     fn likely_share(&self, path: &CostedPath, row_count: f64) -> f64 {
         let mut share = (self.least / row_count.max(1.0)).min(1.0);
-        let left = (0..).zip(&path.settled).filter(|(_, is_settled)| !**is_settled);
+        let left = (0..).zip(&path.implied).filter(|(_, is_implied)| !**is_implied);
         let left: Vec<usize> = left.map(|(place, _)| place).collect();
         if let Some((.., most)) = self.joints.iter().find(|(places, ..)| *places == left) {
             share = share.min(*most);

@@ -66,7 +66,7 @@ pub struct Section {
     pub used: Vec<Node>,
     /// For each condition, whether it is true for each row that has an entry in the section, so
     /// that it needs no test.
-    pub settled: Vec<bool>,
+    pub implied: Vec<bool>,
     /// The expected number of entries in it; 0 until they are counted.
     pub estimate: f64,
 }
@@ -101,13 +101,13 @@ const RANGE_COUNT_MAX: usize = 1000;
 #[must_use]
 pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option<Section> {
     let mut used = vec![false; conditions.len()];
-    let mut settled = used.clone();
+    let mut implied = used.clone();
     for wanted in index.conditions() {
         if !conditions.iter().any(|condition| implies(condition, &wanted)) {
             return None;
         }
-        for (condition, is_settled) in conditions.iter().zip(&mut settled) {
-            *is_settled |= *condition == wanted;
+        for (condition, is_implied) in conditions.iter().zip(&mut implied) {
+            *is_implied |= *condition == wanted;
         }
     }
     // If there are as many entries as rows, each row has one.
@@ -123,7 +123,7 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
         if ranges.is_some() || place > point_count {
             continue;
         }
-        let Some(left) = all_of(part, &on_this, (&mut used, &mut settled)) else { continue };
+        let Some(left) = all_of(part, &on_this, (&mut used, &mut implied)) else { continue };
         if left.spans.iter().all(Span::is_point) && left.spans.len() * prefixes.len() <= RANGE_COUNT_MAX {
             let points = |prefix: &Vec<u8>| -> Vec<Vec<u8>> {
                 left.spans.iter().map(|span| span.point_after(prefix, *is_descending)).collect()
@@ -150,7 +150,7 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
         None => prefixes.iter().map(|prefix| beginning_with(prefix)).collect(),
     };
     ranges.sort_by(|one, other| start_of(one).cmp(start_of(other)));
-    Some(Section { index: 0, ranges, point_count, has_span, used, settled, estimate: 0.0 })
+    Some(Section { index: 0, ranges, point_count, has_span, used, implied, estimate: 0.0 })
 }
 
 fn start_of(range: &Range) -> &[u8] {
@@ -175,12 +175,12 @@ fn on_part(part: &Expression, conditions: &[Node]) -> Vec<(usize, Spans)> {
     on_it.collect()
 }
 
-/// Intersects the spans that the conditions leave, and marks those conditions as settled whose
+/// Intersects the spans that the conditions leave, and marks those conditions as implied whose
 /// spans are exact. None if there is no such condition.
 fn all_of(
     part: &Expression,
     on_this: &[(usize, Spans)],
-    (used, settled): (&mut [bool], &mut [bool]),
+    (used, implied): (&mut [bool], &mut [bool]),
 ) -> Option<Spans> {
     let mut left: Option<Spans> = None;
     for (place, spans) in on_this {
@@ -189,9 +189,9 @@ fn all_of(
         if part.branches() && left.is_some() {
             break;
         }
-        if let (Some(is_used), Some(is_settled)) = (used.get_mut(*place), settled.get_mut(*place)) {
+        if let (Some(is_used), Some(is_implied)) = (used.get_mut(*place), implied.get_mut(*place)) {
             *is_used = true;
-            *is_settled |= spans.is_exact;
+            *is_implied |= spans.is_exact;
         }
         left = Some(match left {
             None => spans.clone(),

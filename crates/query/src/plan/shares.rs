@@ -26,16 +26,16 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// The number of rows that pass the conditions that are not settled, of `count` rows. If all
+    /// The number of rows that pass the conditions that are not implied, of `count` rows. If all
     /// rows are wanted in the order of keys, it is not needed, and `count` is returned. `unknown`
     /// is the share for a condition of which nothing is known.
-    pub(super) fn passing(&mut self, count: f64, settled: &[bool], unknown: f64) -> f64 {
+    pub(super) fn passing(&mut self, count: f64, implied: &[bool], unknown: f64) -> f64 {
         if self.question.wanted == u64::MAX && self.question.order.is_empty() {
             return count;
         }
         let all = (0..).zip(self.question.conditions);
         let left: Vec<(usize, &Node)> =
-            all.filter(|(place, _)| !settled.get::<usize>(*place).copied().unwrap_or(false)).collect();
+            all.filter(|(place, _)| !implied.get::<usize>(*place).copied().unwrap_or(false)).collect();
         let known = match left[..] {
             [] => Some(1.0),
             [(place, _)] => self.shares.get(place).copied().flatten(),
@@ -96,12 +96,12 @@ impl Planner<'_, '_> {
         if self.question.order.is_empty() { 0.0 } else { 1.0 }
     }
 
-    /// The cost to test the conditions that are not settled, one after another up to the first that
+    /// The cost to test the conditions that are not implied, one after another up to the first that
     /// is false.
-    pub(super) fn tests(&self, settled: &[bool]) -> f64 {
+    pub(super) fn tests(&self, implied: &[bool]) -> f64 {
         let (mut cost, mut left) = (0.0, 1.0);
         for (place, condition) in self.question.conditions.iter().enumerate() {
-            if !settled.get(place).copied().unwrap_or(false) {
+            if !implied.get(place).copied().unwrap_or(false) {
                 cost += left * cost::test(condition);
                 let known = self.shares.get(place).copied().flatten();
                 left *= known.unwrap_or_else(|| cost::share_unknown(condition));

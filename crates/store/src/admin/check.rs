@@ -511,20 +511,20 @@ pub(crate) fn check_file(
             let mut is_stopped = false;
             // The check trusts no page, and the log must not be written into a damaged file.
             is_known |= database.engine.trust(false);
-            let settled = database.engine.settle_while(PATIENCE, PATIENCE, &mut || {
+            let checkpointed = database.engine.checkpoint_while(PATIENCE, PATIENCE, &mut || {
                 is_stopped |= !go_on();
                 !is_stopped
             });
             if is_stopped {
                 return Err(StoreError::Stopped);
             }
-            let settled = settled.map_err(|error| database.settle_error(error));
-            match settled {
+            let checkpointed = checkpointed.map_err(|error| database.checkpoint_error(error));
+            match checkpointed {
                 // A full disk is treated like a writer in the way.
                 Err(error) if error.is_of_room() => {}
                 // Check the file as it is, without the log.
                 Err(error @ StoreError::LogUnwritten { .. }) => refused = Some(error),
-                settled => is_known |= settled?,
+                checkpointed => is_known |= checkpointed?,
             }
         }
         let snapshot = database.snapshot_of_newest_pages()?;

@@ -231,8 +231,8 @@ impl Store {
         let _ = std::fs::remove_file(&part);
         placed?;
         // It has its name now, so no later backup must take it for a leftover.
-        let settled = held.file().map_or(Ok(()), stamp::settle_kind);
-        settled.map_err(|source| StoreError::from_io("write", target.display().to_string(), source))
+        let marked = held.file().map_or(Ok(()), stamp::end_copy);
+        marked.map_err(|source| StoreError::from_io("write", target.display().to_string(), source))
     }
 
     /// Rewrite the file without free room. The caller must be alone: no snapshot, transaction or
@@ -325,11 +325,11 @@ impl Store {
         let new_path = beside(&opening.path, "-compact");
         let copied = opening.be_alone(timeout, go_on).and_then(|()| {
             let mut is_stopped = false;
-            let settled = database.engine.settle_while(timeout, timeout, &mut || {
+            let checkpointed = database.engine.checkpoint_while(timeout, timeout, &mut || {
                 is_stopped |= !go_on();
                 !is_stopped
             });
-            settled.map_err(|error| database.settle_error(error))?;
+            checkpointed.map_err(|error| database.checkpoint_error(error))?;
             if is_stopped {
                 Err(StoreError::Stopped)
             } else {
@@ -405,7 +405,7 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
     // the new file. The same holds for the log, which is empty.
     database.engine = Box::new(MemoryEngine::new());
     if let Some(opening) = &database.opening {
-        // The log is settled, and is about to be missing for a moment.
+        // The log is in the file, and is about to be missing for a moment.
         let unmarked = opening.file().map(|file| stamp::set_mark(file, 0).and_then(|()| file.sync_data()))?;
         unmarked.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
         let _ = std::fs::remove_file(log_file::path_of(&opening.path));

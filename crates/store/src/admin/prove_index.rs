@@ -98,7 +98,7 @@ impl Proof<'_> {
                 self.find(Some(at), &format!("its entries cannot be derived: {error}"));
                 continue;
             }
-            entries.settle();
+            entries.sort_and_dedup();
             for (parts, parts_spelling) in entries.iter() {
                 self.going_on()?;
                 code.clear();

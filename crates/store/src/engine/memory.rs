@@ -17,8 +17,8 @@ use crate::engine::history::{Keep, Next, WatchPosition};
 use crate::engine::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::engine::row_count::{table_key, with_more_rows};
 use crate::engine::{
-    AtOnce, Choice, Choose, Contents, Cursor, Direction, Engine, EngineError, Entry, HashedKey, OldestReader,
-    ReadTxn, Start, Tree, Usage, WriteTxn,
+    Choice, Choose, Contents, Cursor, Direction, Engine, EngineError, Entry, HashedKey, OldestReader,
+    ReadTxn, Start, Tree, TryResult, Usage, WriteTxn,
 };
 use crate::row_key;
 use crate::sys::os::thread_number;
@@ -61,7 +61,7 @@ impl Shared {
     }
 
     /// The same, or `None` if another thread holds the lock.
-    fn lock_at_once(&self) -> Option<MutexGuard<'_, State>> {
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
             Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
@@ -180,19 +180,19 @@ impl Engine for MemoryEngine {
         key: HashedKey<'_>,
         known: u64,
         choose: &mut Choose<'_>,
-    ) -> Result<AtOnce<()>, EngineError> {
-        let Some(mut state) = self.shared.lock_at_once() else { return Ok(AtOnce::Unable) };
+    ) -> Result<TryResult<()>, EngineError> {
+        let Some(mut state) = self.shared.try_lock() else { return Ok(TryResult::UseTransaction) };
         if state.is_writing {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         if state.catalog > known {
-            return Ok(AtOnce::Stale);
+            return Ok(TryResult::CatalogChanged);
         }
         if !state.change_row(key.bytes, choose)? {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         self.shared.version.store(state.version, Ordering::Release);
-        Ok(AtOnce::Done(()))
+        Ok(TryResult::Done(()))
     }
 
     fn show_row(
@@ -200,13 +200,13 @@ impl Engine for MemoryEngine {
         key: &[u8],
         known: u64,
         show: &mut dyn FnMut(Option<&[u8]>),
-    ) -> Result<AtOnce<()>, EngineError> {
-        let Some(state) = self.shared.lock_at_once() else { return Ok(AtOnce::Unable) };
+    ) -> Result<TryResult<()>, EngineError> {
+        let Some(state) = self.shared.try_lock() else { return Ok(TryResult::UseTransaction) };
         if state.catalog > known {
-            return Ok(AtOnce::Stale);
+            return Ok(TryResult::CatalogChanged);
         }
         show(tree_of(&state.trees, Tree::Rows).get(key).map(AsRef::as_ref));
-        Ok(AtOnce::Done(()))
+        Ok(TryResult::Done(()))
     }
 
     fn sync(&self) -> Result<(), EngineError> {

@@ -150,24 +150,24 @@ impl<'a> HashedKey<'a> {
     }
 }
 
-/// The outcome of an operation that is done at once or not at all.
+/// The outcome of an operation that never waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtOnce<T> {
+pub enum TryResult<T> {
     /// It is done.
     Done(T),
     /// The catalog has changed since. Read it and try again.
-    Stale,
+    CatalogChanged,
     /// A lock is taken, or the operation needs a transaction: use one.
-    Unable,
+    UseTransaction,
 }
 
-impl<T> AtOnce<T> {
+impl<T> TryResult<T> {
     /// Convert the result.
-    pub fn map<U>(self, work: impl FnOnce(T) -> U) -> AtOnce<U> {
+    pub fn map<U>(self, work: impl FnOnce(T) -> U) -> TryResult<U> {
         match self {
-            Self::Done(done) => AtOnce::Done(work(done)),
-            Self::Stale => AtOnce::Stale,
-            Self::Unable => AtOnce::Unable,
+            Self::Done(done) => TryResult::Done(work(done)),
+            Self::CatalogChanged => TryResult::CatalogChanged,
+            Self::UseTransaction => TryResult::UseTransaction,
         }
     }
 }
@@ -228,7 +228,7 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// As `begin_write`.
-    fn begin_write_at_once(&self, _patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+    fn try_begin_write(&self, _patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
         Ok(None)
     }
 
@@ -243,8 +243,8 @@ pub trait Engine: Send + Sync {
         _key: HashedKey<'_>,
         _known: u64,
         _choose: &mut Choose<'_>,
-    ) -> Result<AtOnce<()>, EngineError> {
-        Ok(AtOnce::Unable)
+    ) -> Result<TryResult<()>, EngineError> {
+        Ok(TryResult::UseTransaction)
     }
 
     /// Read one row without a transaction, if that is possible. `known` as for `change_row`.
@@ -256,8 +256,8 @@ pub trait Engine: Send + Sync {
         _key: &[u8],
         _known: u64,
         _show: &mut dyn FnMut(Option<&[u8]>),
-    ) -> Result<AtOnce<()>, EngineError> {
-        Ok(AtOnce::Unable)
+    ) -> Result<TryResult<()>, EngineError> {
+        Ok(TryResult::UseTransaction)
     }
 
     /// Verify each page that the current write transaction can touch by making these changes. Only
@@ -319,16 +319,16 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// When the file cannot be written; then the log stays.
-    fn settle(&self, for_writers: Duration, for_others: Duration) -> Result<bool, EngineError> {
-        self.settle_while(for_writers, for_others, &mut || true)
+    fn checkpoint(&self, for_writers: Duration, for_others: Duration) -> Result<bool, EngineError> {
+        self.checkpoint_while(for_writers, for_others, &mut || true)
     }
 
-    /// As `settle`. `go_on` is called for each entry until the engine's own file is about to be
+    /// As `checkpoint`. `go_on` is called for each entry until the engine's own file is about to be
     /// committed. If it returns false nothing is written, and the result is false.
     ///
     /// # Errors
-    /// As `settle`.
-    fn settle_while(
+    /// As `checkpoint`.
+    fn checkpoint_while(
         &self,
         _for_writers: Duration,
         _for_others: Duration,
@@ -611,7 +611,7 @@ pub trait WriteTxn: Contents {
 
     /// Whether `commit` would finish soon, without waiting for another thread, a process or the
     /// disk.
-    fn commits_at_once(&self) -> bool {
+    fn commits_without_waiting(&self) -> bool {
         false
     }
 

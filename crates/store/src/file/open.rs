@@ -311,11 +311,11 @@ fn prepare(
         begun.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
     } else if state.is_alone && state.is_writable {
         let file = opening.file()?;
-        let mut settled = stamp::settle_kind(file);
+        let mut written = stamp::end_copy(file);
         if log_file::path_of(&opening.path).exists() {
-            settled = settled.and_then(|()| stamp::write_again(file));
+            written = written.and_then(|()| stamp::write_again(file));
         }
-        settled.map_err(|error| log_file::not_written(&opening.path, EngineError::of_system(error)))?;
+        written.map_err(|error| log_file::not_written(&opening.path, EngineError::of_system(error)))?;
     }
     let engine = open_engine(opening, state, options, warnings)?;
     opening.is_open = true;
@@ -468,8 +468,9 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let (database, path) = open(&path, &OpenOptions::default()).unwrap();
         let opening = database.opening.as_ref().unwrap();
-        // On closing, the last process settles the log and clears this flag. Another process that
-        // had it open may be dead a moment later, when the files beside the database are removed.
+        // On closing, the last process copies the log into the file and clears this flag. Another
+        // process that had it open may be dead a moment later, when the files beside the database
+        // are removed.
         assert!(opening.keeps_log.load(Ordering::Relaxed));
         drop(database);
         assert!(!log_file::path_of(&path).exists());

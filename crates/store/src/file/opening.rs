@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_nobody_has_settled_is_kept() {
+    fn a_log_that_nobody_has_checkpointed_is_kept() {
         let (path, log) = scratch("kept");
         drop(found(&path));
         assert!(log.exists(), "perhaps the one who was the last a moment ago has died");

@@ -204,7 +204,7 @@ pub(crate) fn set_kind(file: &File, kind: Kind) -> io::Result<()> {
 }
 
 /// Make a database of a complete copy. The caller is alone with it.
-pub(crate) fn settle_kind(file: &File) -> io::Result<()> {
+pub(crate) fn end_copy(file: &File) -> io::Result<()> {
     if is_copy(file) { set_kind(file, Kind::Database) } else { Ok(()) }
 }
 

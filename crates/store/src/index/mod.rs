@@ -94,7 +94,7 @@ impl Derived {
     }
 
     /// Sorts them and removes duplicates: of entries with the same parts the first stays.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn sort_and_dedup(&mut self) {
         if self.entries.len() < 2 {
             return;
         }
@@ -127,7 +127,7 @@ impl Prepared {
         entries.clear();
         let mut derive = self.derive.lock().unwrap_or_else(PoisonError::into_inner);
         derive.derive(row, shapes, entries)?;
-        entries.settle();
+        entries.sort_and_dedup();
         Ok(())
     }
 

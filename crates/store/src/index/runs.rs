@@ -70,7 +70,7 @@ impl Runs {
     ) -> Result<(), StoreError> {
         self.entries.clear();
         derive.derive(row, shapes, &mut self.entries).map_err(StoreError::Record)?;
-        self.entries.settle();
+        self.entries.sort_and_dedup();
         for (parts, parts_spelling) in self.entries.iter() {
             join_spellings(parts_spelling, row.spelling, &mut self.spelling);
             self.filling.push_parts(parts, row.key, &self.spelling);

@@ -451,8 +451,8 @@ impl WriteTxn for Packing {
         self.txn.is_owner()
     }
 
-    fn commits_at_once(&self) -> bool {
-        self.txn.commits_at_once()
+    fn commits_without_waiting(&self) -> bool {
+        self.txn.commits_without_waiting()
     }
 
     fn catalog_version(&self) -> Option<u64> {

@@ -414,14 +414,14 @@ pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
 /// Have all running threads of all processes complete the stores that they have made, before what
 /// they read next. Takes some milliseconds. False if the system cannot.
 #[cfg(target_os = "linux")]
-pub(crate) fn settle_threads() -> bool {
+pub(crate) fn memory_barrier() -> bool {
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
     // SAFETY: the call has no pointers and no conditions.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0 }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn settle_threads() -> bool {
+pub(crate) fn memory_barrier() -> bool {
     false
 }
 

@@ -84,14 +84,14 @@ pub(crate) struct OldRow {
 impl Transaction {
     /// The indexes of a table, prepared for rows. `None` if it has none.
     pub(crate) fn index_set(&mut self, table: TableId) -> Result<Option<Arc<IndexSet>>, StoreError> {
-        if self.is_unsettled() {
-            self.settle_rows()?;
+        if self.has_unflushed_rows() {
+            self.flush_rows()?;
         }
-        self.unsettled_index_set(table)
+        self.unflushed_index_set(table)
     }
 
     /// As `index_set`, before the gathered rows are merged.
-    pub(crate) fn unsettled_index_set(
+    pub(crate) fn unflushed_index_set(
         &mut self,
         table: TableId,
     ) -> Result<Option<Arc<IndexSet>>, StoreError> {

@@ -59,7 +59,7 @@ pub(crate) struct Load {
     ascending: Option<Vec<u8>>,
     /// Whether a gathered row's table has a unique index.
     pub(crate) has_unique: bool,
-    /// Whether the caller settles rows before it reads them.
+    /// Whether the caller flushes rows before it reads them.
     is_used: bool,
     small_merges: u32,
 }
@@ -176,7 +176,7 @@ pub type MergeOn<'f> = &'f mut dyn FnMut(u64, u64) -> bool;
 
 impl Transaction {
     /// As `put`, for one of many rows. In a transaction that is too large for the log the row is
-    /// gathered, and its table shows it after `settle_rows`.
+    /// gathered, and its table shows it after `flush_rows`.
     ///
     /// # Errors
     /// As `put`; `DiskFull` if there is no room for the rows that are gathered.
@@ -234,7 +234,7 @@ impl Transaction {
                 return Ok(false);
             }
         }
-        if let Some(set) = self.unsettled_index_set(table)? {
+        if let Some(set) = self.unflushed_index_set(table)? {
             if self.gathered.depth == 0 || set.indexes.iter().any(|index| index.info.building.is_some()) {
                 return Ok(false);
             }
@@ -286,9 +286,9 @@ impl Transaction {
         StoreError::from_io(action, path, source)
     }
 
-    /// Whether `settle_rows` has something to do.
+    /// Whether `flush_rows` has something to do.
     #[must_use]
-    pub fn is_unsettled(&self) -> bool {
+    pub fn has_unflushed_rows(&self) -> bool {
         self.load.is_pending() || self.gathered.depth == 0 && self.gathered.has_entries()
     }
 
@@ -302,15 +302,15 @@ impl Transaction {
     ///
     /// # Errors
     /// As `put`; `DiskFull`.
-    pub fn settle_rows(&mut self) -> Result<(), StoreError> {
-        self.settle_rows_while(&mut |_, _| true)
+    pub fn flush_rows(&mut self) -> Result<(), StoreError> {
+        self.flush_rows_while(&mut |_, _| true)
     }
 
-    /// As `settle_rows`; `go_on` is called for each row and each entry.
+    /// As `flush_rows`; `go_on` is called for each row and each entry.
     ///
     /// # Errors
-    /// As `settle_rows`; `Stopped`, and then it goes on at the next call.
-    pub fn settle_rows_while(&mut self, go_on: MergeOn<'_>) -> Result<(), StoreError> {
+    /// As `flush_rows`; `Stopped`, and then it goes on at the next call.
+    pub fn flush_rows_while(&mut self, go_on: MergeOn<'_>) -> Result<(), StoreError> {
         let total = self.load.count;
         self.merge_rows_while(go_on)?;
         if self.gathered.depth > 0 { Ok(()) } else { self.flush_entries_while(&mut || go_on(total, total)) }

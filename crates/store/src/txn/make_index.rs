@@ -107,7 +107,7 @@ impl Transaction {
     ) -> Result<(), StoreError> {
         let savepoint = self.savepoint()?;
         // A savepoint may begin to gather rows, those of the write batch included. `work` reads.
-        match self.settle_rows().and_then(|()| work(self)) {
+        match self.flush_rows().and_then(|()| work(self)) {
             Ok(()) => self.release(savepoint),
             Err(error) => {
                 self.rollback_to(savepoint)?;
@@ -261,7 +261,7 @@ impl Transaction {
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<(), StoreError> {
         let old = self.index(table, name)?;
-        self.settle_rows()?;
+        self.flush_rows()?;
         let total = self.count(table)?;
         self.or_nothing(|transaction| {
             let mut clock = Clock::new();

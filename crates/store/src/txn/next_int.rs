@@ -19,7 +19,7 @@ use crate::catalog::{self, Header};
 use crate::error::StoreError;
 use crate::row::{Range, Row};
 use crate::row_key::TableId;
-use crate::txn::single::Hold;
+use crate::txn::single::CachedDatabase;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 
@@ -143,7 +143,7 @@ impl Snapshot {
     }
 }
 
-impl Hold {
+impl CachedDatabase {
     /// Whether a row can be deleted without writing the next int: its key is no number, or one that
     /// does not determine the next int.
     pub(crate) fn keeps_next_int(&self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
@@ -167,8 +167,8 @@ impl Transaction {
     /// # Errors
     /// When the catalog or the row with the greatest number is damaged.
     pub fn next_int(&mut self, table: TableId) -> Result<Option<i64>, StoreError> {
-        if self.is_unsettled() {
-            self.settle_rows()?;
+        if self.has_unflushed_rows() {
+            self.flush_rows()?;
         }
         let mark = self.int_mark(table)?;
         next_int(mark, |range, reverse| self.with_first(table, range, reverse, row_behind))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::catalog::cell::{Cell, check_alone};
 use crate::database::Database;
-use crate::engine::{AtOnce, Choice, HashedKey};
+use crate::engine::{Choice, HashedKey, TryResult};
 use crate::error::StoreError;
 use crate::row_key::{RowKey, TableId, is_long};
 use crate::store::{Durability, Mode, Store};
@@ -29,7 +29,7 @@ pub struct KnownTable {
 /// An open database, for callers that put and get one row after the other: asking the store for it
 /// takes a lock each time. Drop it before [`Store::close`], which could not close the file
 /// otherwise, and before [`Store::compact`], which would report that the database is in use.
-pub struct Hold {
+pub struct CachedDatabase {
     pub(crate) database: Arc<Database>,
     /// Whether no write is done at once.
     is_slow: bool,
@@ -40,16 +40,16 @@ impl Store {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn hold(&self) -> Result<Hold, StoreError> {
+    pub fn cached_database(&self) -> Result<CachedDatabase, StoreError> {
         let (database, options) = (self.database()?, self.options());
         let is_slow = database.read_only.is_some()
             || options.durability == Durability::Full
             || options.mode == Mode::Read;
-        Ok(Hold { database, is_slow })
+        Ok(CachedDatabase { database, is_slow })
     }
 }
 
-impl Hold {
+impl CachedDatabase {
     /// Whether it belongs to this process. After a fork a child must not use its parent's.
     #[inline]
     #[must_use]
@@ -63,7 +63,7 @@ impl Hold {
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
-    pub fn put(&self, known: KnownTable, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
+    pub fn put(&self, known: KnownTable, key: &[u8], record: &[u8]) -> Result<TryResult<bool>, StoreError> {
         self.alter(known, key, false, |key, old, out| {
             push_cell(key, record, out);
             Some((Choice::Put, old.is_some()))
@@ -82,7 +82,7 @@ impl Hold {
         key: &[u8],
         record: &[u8],
         version: u64,
-    ) -> Result<AtOnce<()>, StoreError> {
+    ) -> Result<TryResult<()>, StoreError> {
         self.alter(known, key, false, |key, old, out| {
             if old.is_some() || self.database.engine.version() != version {
                 return None;
@@ -104,7 +104,7 @@ impl Hold {
         known: KnownTable,
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Option<R>,
-    ) -> Result<AtOnce<R>, StoreError> {
+    ) -> Result<TryResult<R>, StoreError> {
         self.alter(known, key, true, |key, old, out| {
             // A new check must not hide that the old one is wrong.
             let is_intact = old.is_none_or(|cell| cell.is_intact_alone(key.hash));
@@ -121,9 +121,9 @@ impl Hold {
     ///
     /// # Errors
     /// As [`crate::Transaction::delete`] and its commit.
-    pub fn delete(&self, known: KnownTable, key: &[u8]) -> Result<AtOnce<()>, StoreError> {
+    pub fn delete(&self, known: KnownTable, key: &[u8]) -> Result<TryResult<()>, StoreError> {
         if known.is_indexed || self.is_slow || !self.keeps_next_int(known.table, key)? {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         self.alter(known, key, false, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
@@ -137,12 +137,12 @@ impl Hold {
         key: &[u8],
         reads: bool,
         mut change: impl FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
-    ) -> Result<AtOnce<R>, StoreError> {
+    ) -> Result<TryResult<R>, StoreError> {
         let database = &*self.database;
         let row_key = RowKey::new(known.table, key, database.key_size_max);
         let row_key = row_key.as_bytes();
         if known.is_indexed || self.is_slow || is_long(row_key, database.key_size_max) {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         let key = HashedKey::of(row_key);
         let mut done = None;
@@ -167,9 +167,9 @@ impl Hold {
         });
         let changed = changed.map_err(|error| database.error(error))?;
         Ok(match (changed, done) {
-            (AtOnce::Done(()), Some(done)) => AtOnce::Done(done),
-            (AtOnce::Stale, _) => AtOnce::Stale,
-            _ => AtOnce::Unable,
+            (TryResult::Done(()), Some(done)) => TryResult::Done(done),
+            (TryResult::CatalogChanged, _) => TryResult::CatalogChanged,
+            _ => TryResult::UseTransaction,
         })
     }
 
@@ -204,12 +204,12 @@ impl Hold {
         known: KnownTable,
         key: &[u8],
         mut show: impl FnMut(&[u8]),
-    ) -> Result<AtOnce<bool>, StoreError> {
+    ) -> Result<TryResult<bool>, StoreError> {
         let database = &*self.database;
         let row_key = RowKey::new(known.table, key, database.key_size_max);
         let row_key = row_key.as_bytes();
         if is_long(row_key, database.key_size_max) {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         let (mut is_there, mut is_unshown) = (false, false);
         let shown = database.engine.show_row(row_key, known.version, &mut |bytes| {
@@ -224,7 +224,7 @@ impl Hold {
         });
         match shown {
             // A packed row whose dictionary is not known yet, or a damaged row: a snapshot tells.
-            Ok(AtOnce::Done(())) if is_unshown => Ok(AtOnce::Unable),
+            Ok(TryResult::Done(())) if is_unshown => Ok(TryResult::UseTransaction),
             Ok(shown) => Ok(shown.map(|()| is_there)),
             Err(error) => Err(database.error(error)),
         }

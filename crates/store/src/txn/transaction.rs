@@ -60,7 +60,7 @@ pub struct Transaction {
     more_rows: Vec<(TableId, i64)>,
     pub(crate) is_changed: bool,
     pub(crate) is_failed: bool,
-    is_to_settle: bool,
+    needs_sync: bool,
     scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
     /// Indexes of tables, each with the serial for which they are right.
     pub(crate) index_sets: Vec<(u32, Arc<IndexSet>)>,
@@ -124,12 +124,12 @@ impl Transaction {
     }
 
     /// As `begin`, without waiting: `None` if it would have to wait.
-    pub(crate) fn begin_at_once(
+    pub(crate) fn try_begin(
         database: Arc<Database>,
         timeout: Duration,
         durability: Durability,
     ) -> Result<Option<Self>, StoreError> {
-        let acquired = writer_lock::acquire_at_once(&database, timeout)?;
+        let acquired = writer_lock::try_acquire(&database, timeout)?;
         acquired.map(|(write, gate)| Self::over(database, write, gate, durability)).transpose()
     }
 
@@ -157,7 +157,7 @@ impl Transaction {
             more_rows: Vec::new(),
             is_changed: false,
             is_failed: false,
-            is_to_settle: false,
+            needs_sync: false,
             scans: Mutex::default(),
             index_sets: Vec::new(),
             changes: Changes::default(),
@@ -188,13 +188,13 @@ impl Transaction {
     /// The engine's transaction, about to be changed.
     pub(crate) fn writer(&mut self) -> Result<&mut dyn WriteTxn, StoreError> {
         if self.load.is_pending() {
-            self.settle_rows()?;
+            self.flush_rows()?;
         }
-        self.unsettled_writer()
+        self.unflushed_writer()
     }
 
     /// As `writer`, before the gathered rows are merged.
-    pub(crate) fn unsettled_writer(&mut self) -> Result<&mut dyn WriteTxn, StoreError> {
+    pub(crate) fn unflushed_writer(&mut self) -> Result<&mut dyn WriteTxn, StoreError> {
         self.reader()?;
         if self.is_failed {
             return Err(StoreError::TransactionFailed);
@@ -219,7 +219,7 @@ impl Transaction {
         }
     }
 
-    /// The engine's transaction, to read rows. The caller has settled them (`settle_rows`).
+    /// The engine's transaction, to read rows. The caller has flushed them (`flush_rows`).
     fn rows(&self) -> Result<&dyn WriteTxn, StoreError> {
         let write = self.reader()?;
         if self.load.is_pending() {
@@ -509,7 +509,7 @@ impl Transaction {
         self.check_savepoint(savepoint)?;
         while self.saved.len() >= savepoint.0 {
             if !self.release_of_load()? {
-                let done = self.unsettled_writer()?.release();
+                let done = self.unflushed_writer()?.release();
                 done.map_err(|error| self.failed(error))?;
             }
             self.saved.pop();
@@ -532,7 +532,7 @@ impl Transaction {
     /// When the changes could not be written; then none is visible.
     pub fn commit(&mut self) -> Result<(), StoreError> {
         self.publish()?;
-        self.settle()
+        self.sync()
     }
 
     /// The first half of a commit: all changes become visible, and survive the process.
@@ -546,7 +546,7 @@ impl Transaction {
             return Ok(());
         }
         let committed = self
-            .settle_rows()
+            .flush_rows()
             .and_then(|()| self.flush_entries())
             .and_then(|()| self.write_books())
             .and_then(|()| self.commit_engine());
@@ -556,22 +556,23 @@ impl Transaction {
             self.database.entry_writes.fetch_add(self.entry_writes, Ordering::Relaxed);
         }
         self.abort();
-        self.is_to_settle = committed.is_ok() && self.durability == Durability::Full;
+        self.needs_sync = committed.is_ok() && self.durability == Durability::Full;
         committed
     }
 
     /// Whether `publish` would finish soon, without waiting for another thread, a process or the
     /// disk.
     #[must_use]
-    pub fn publishes_at_once(&self) -> bool {
-        let commits_at_once = || self.write.as_ref().is_some_and(|write| write.commits_at_once());
-        !self.is_changed || !self.load.is_pending() && commits_at_once()
+    pub fn publishes_without_waiting(&self) -> bool {
+        let commits_without_waiting =
+            || self.write.as_ref().is_some_and(|write| write.commits_without_waiting());
+        !self.is_changed || !self.load.is_pending() && commits_without_waiting()
     }
 
     /// Whether the commit has to wait for the disk after `publish`.
     #[must_use]
-    pub fn is_to_settle(&self) -> bool {
-        self.is_to_settle
+    pub fn needs_sync(&self) -> bool {
+        self.needs_sync
     }
 
     /// The second half of a commit, outside of the writer lock: other transactions commit
@@ -579,8 +580,8 @@ impl Transaction {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn settle(&mut self) -> Result<(), StoreError> {
-        if std::mem::take(&mut self.is_to_settle) {
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        if std::mem::take(&mut self.needs_sync) {
             self.database.sync()?;
         }
         Ok(())

@@ -64,12 +64,9 @@ pub(crate) fn acquire(
 }
 
 /// The same, without waiting: `None` if it would have to wait.
-pub(crate) fn acquire_at_once(
-    database: &Database,
-    timeout: Duration,
-) -> Result<Option<Acquired>, StoreError> {
+pub(crate) fn try_acquire(database: &Database, timeout: Duration) -> Result<Option<Acquired>, StoreError> {
     let Some(gate) = database.gate.try_enter() else { return Ok(None) };
     database.mark()?;
-    let txn = database.engine.begin_write_at_once(timeout).map_err(|error| database.error(error))?;
+    let txn = database.engine.try_begin_write(timeout).map_err(|error| database.error(error))?;
     Ok(txn.map(|txn| (txn, gate)))
 }

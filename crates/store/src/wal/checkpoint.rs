@@ -420,7 +420,7 @@ mod tests {
     use crate::engine::memory::MemoryEngine;
     use crate::engine::{Contents, Engine, OldestReader, ReadTxn, Usage};
     use crate::wal::death;
-    use crate::wal::engine::{LoggedEngine, settle_tree};
+    use crate::wal::engine::{LoggedEngine, sync_found_tree};
     use crate::wal::space::{GONE, MemorySpace};
     use crate::wal::state::State;
     use crate::wal::takeover::{recover, take_over};
@@ -441,7 +441,7 @@ mod tests {
         };
         if case >= 4 {
             put(&engine, 0);
-            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+            assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
         }
         if case % 4 >= 1 {
             put(&engine, 1);
@@ -507,19 +507,19 @@ mod tests {
         txn.commit().unwrap();
     }
 
-    fn settle(engine: &LoggedEngine) {
-        engine.settle(Duration::ZERO, Duration::ZERO).unwrap();
+    fn checkpoint(engine: &LoggedEngine) {
+        engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap();
     }
 
-    fn settle_found(engine: &LoggedEngine) {
-        settle(engine);
+    fn checkpoint_recovered(engine: &LoggedEngine) {
+        checkpoint(engine);
         engine.shared.segments.set_found(&Held::alone(), true);
-        settle(engine);
+        checkpoint(engine);
     }
 
     #[test]
     fn whoever_dies_between_two_stores_of_a_segment_is_followed_by_those_beside() {
-        for work in [put_large as Work, settle, settle_found] {
+        for work in [put_large as Work, checkpoint, checkpoint_recovered] {
             for step in 0.. {
                 let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
                 put(&engine, 0);
@@ -535,7 +535,7 @@ mod tests {
                 let all = rows(tree, segments);
                 assert!(all.contains(&0) && all.contains(&2), "died at step {step}: {all:?}");
                 assert!(!found.contains(&1) || all.contains(&1), "died at step {step}: {all:?}");
-                settle(&engine);
+                checkpoint(&engine);
                 assert_eq!(rows(tree, segments), all, "died at step {step}");
                 if is_done {
                     break;
@@ -601,19 +601,19 @@ mod tests {
         let tree = Box::new(Unsynced { tree: MemoryEngine::new(), state: Arc::clone(&state) });
         let engine = LoggedEngine::in_memory(tree, 1 << 16).unwrap();
         put(&engine, 0);
-        settle(&engine);
+        checkpoint(&engine);
         put(&engine, 1);
-        settle(&engine);
+        checkpoint(&engine);
         let segments = &engine.shared.segments;
         let heads = || [0, 1].map(|segment| segments.head(segment));
         let before = heads();
         // The tree's writer died before it published that the tree is on the disk.
         segments.begin_counting(0);
         state.fails.store(true, Ordering::Relaxed);
-        let settled = || engine.settle(Duration::ZERO, Duration::ZERO);
-        assert!(matches!(settled().unwrap_err(), EngineError::Io(_)));
+        let checkpointed = || engine.checkpoint(Duration::ZERO, Duration::ZERO);
+        assert!(matches!(checkpointed().unwrap_err(), EngineError::Io(_)));
         // That the next sync succeeds proves nothing.
-        assert!(matches!(settled().unwrap_err(), EngineError::Broken));
+        assert!(matches!(checkpointed().unwrap_err(), EngineError::Broken));
         assert!(matches!(engine.begin_write().err().unwrap(), EngineError::Broken));
         assert_eq!((heads(), segments.applied()), (before, 0));
         engine.quiet();
@@ -622,11 +622,11 @@ mod tests {
         let again = Segments::new(Box::new(MemorySpace::copy_of(segments.space()).unwrap()), [0; 16]);
         state.fails.store(true, Ordering::Relaxed);
         for (is_first, written) in [(true, 1), (false, 2)] {
-            let settled = settle_tree(&*engine.shared.tree, &again);
-            assert_eq!((settled.is_err(), again.has_failed_tree()), (is_first, is_first));
+            let synced = sync_found_tree(&*engine.shared.tree, &again);
+            assert_eq!((synced.is_err(), again.has_failed_tree()), (is_first, is_first));
             assert_eq!(state.written_again.load(Ordering::Relaxed), written);
         }
-        settle_tree(&*engine.shared.tree, &again).unwrap();
+        sync_found_tree(&*engine.shared.tree, &again).unwrap();
         assert_eq!(state.written_again.load(Ordering::Relaxed), 2, "it is on the disk");
     }
 }

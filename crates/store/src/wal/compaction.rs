@@ -58,7 +58,7 @@ pub(crate) enum Round {
     /// It has moved pages, unless snapshots need the free ones.
     Moved,
     /// The file is as short as it should be.
-    Settled,
+    ShortEnough,
     /// `go_on` returned false.
     Stopped,
 }
@@ -198,7 +198,7 @@ impl Shared {
             self.drop_reserve()?;
             match self.compact_round(patience, go_on)? {
                 Round::Moved => {}
-                Round::Settled => break,
+                Round::ShortEnough => break,
                 Round::Stopped => return Ok(false),
             }
             let usage = self.tree.usage()?;
@@ -235,7 +235,7 @@ impl Shared {
             return Ok(Round::Stopped);
         }
         if usage.pages <= wanted {
-            return Ok(Round::Settled);
+            return Ok(Round::ShortEnough);
         }
         let mut distant = Vec::new();
         {

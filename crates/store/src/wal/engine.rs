@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::engine::error::check_memory;
 use crate::engine::history::{Next, WatchPosition};
 use crate::engine::{
-    AtOnce, Choose, Engine, EngineError, HashedKey, OldestReader, ReadTxn, Tree, Usage, WriteTxn,
+    Choose, Engine, EngineError, HashedKey, OldestReader, ReadTxn, Tree, TryResult, Usage, WriteTxn,
 };
 use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::memory;
@@ -99,14 +99,14 @@ impl LoggedEngine {
     ) -> Result<(Self, Met), EngineError> {
         let segments = Segments::new(space, identity).over(&*tree);
         if opened.is_alone && opened.joins {
-            settle_tree(&*tree, &segments)?;
+            sync_found_tree(&*tree, &segments)?;
         }
         let (_, applied) = newest(&*tree)?;
         match segments.identify(opened.is_alone) {
             Ok(()) if opened.is_alone => {
                 takeover::take_over(&segments, applied)?;
                 if opened.joins && segments.is_newborn() {
-                    // `settle_tree` has synced the file itself.
+                    // `sync_found_tree` has synced the file itself.
                     segments.space().sync_names().map_err(|error| {
                         segments.note_failure(Unsynced::Log, &error);
                         EngineError::of_system(error)
@@ -272,7 +272,7 @@ impl LoggedEngine {
 /// Make sure that the tree is on the disk and shows its newest commit, although its last writer may
 /// have died. The segment that holds the same commits is about to be begun anew. The log cannot
 /// tell whether this is needed: its first page is not trusted.
-pub(crate) fn settle_tree(tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
+pub(crate) fn sync_found_tree(tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
     if segments.is_new() {
         return Ok(());
     }
@@ -324,7 +324,7 @@ impl Shared {
 
     /// The same, or `None` if another thread holds it.
     #[inline]
-    pub(crate) fn state_at_once(&self) -> Option<LatchGuard<'_, State>> {
+    pub(crate) fn try_state(&self) -> Option<LatchGuard<'_, State>> {
         self.state.try_lock()
     }
 
@@ -343,8 +343,8 @@ impl Shared {
     }
 
     /// As `read_to_write`; `None` if another thread holds the state.
-    fn read_to_write_at_once(&self, _held: &Held) -> Result<Option<(LoggedRead, WriteBatch)>, EngineError> {
-        let Some(mut state) = self.state_at_once() else { return Ok(None) };
+    fn try_read_to_write(&self, _held: &Held) -> Result<Option<(LoggedRead, WriteBatch)>, EngineError> {
+        let Some(mut state) = self.try_state() else { return Ok(None) };
         let tree = state.read(&*self.tree, &self.segments)?;
         Ok(Some((LoggedRead::new(&state, tree), state.take_write_batch(&self.segments))))
     }
@@ -559,7 +559,7 @@ impl Engine for LoggedEngine {
         }
     }
 
-    fn begin_write_at_once(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+    fn try_begin_write(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
         // The first commit starts the checkpointer, on the slow path.
         if !self.has_checkpointer.load(Ordering::Relaxed) {
             return Ok(None);
@@ -567,7 +567,7 @@ impl Engine for LoggedEngine {
         let Some(held) = lock::try_acquire(&self.shared.segments) else { return Ok(None) };
         let lock = WriterLock { shared: Arc::clone(&self.shared), held };
         self.shared.check_sound()?;
-        let Some(begun) = self.shared.read_to_write_at_once(&lock)? else { return Ok(None) };
+        let Some(begun) = self.shared.try_read_to_write(&lock)? else { return Ok(None) };
         Ok(Some(Box::new(LoggedWrite::new(&self.shared, lock, begun, patience))))
     }
 
@@ -577,8 +577,8 @@ impl Engine for LoggedEngine {
         key: HashedKey<'_>,
         known: u64,
         choose: &mut Choose<'_>,
-    ) -> Result<AtOnce<()>, EngineError> {
-        self.change_row_at_once(key, known, choose)
+    ) -> Result<TryResult<()>, EngineError> {
+        self.try_change_row(key, known, choose)
     }
 
     #[inline]
@@ -587,8 +587,8 @@ impl Engine for LoggedEngine {
         key: &[u8],
         known: u64,
         show: &mut dyn FnMut(Option<&[u8]>),
-    ) -> Result<AtOnce<()>, EngineError> {
-        self.show_row_at_once(key, known, show)
+    ) -> Result<TryResult<()>, EngineError> {
+        self.try_show_row(key, known, show)
     }
 
     fn forget_pages(&self) {
@@ -660,7 +660,7 @@ impl Engine for LoggedEngine {
         Ok(())
     }
 
-    fn settle_while(
+    fn checkpoint_while(
         &self,
         for_writers: Duration,
         for_others: Duration,
@@ -759,9 +759,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_at_once_waits_for_nobody() {
+    fn what_is_tried_waits_for_nobody() {
         let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
-        let begin = || engine.begin_write_at_once(Duration::ZERO).unwrap();
+        let begin = || engine.try_begin_write(Duration::ZERO).unwrap();
         assert!(begin().is_none(), "the checkpointer has yet to be started");
         let txn = engine.begin_write().unwrap();
         assert!(begin().is_none(), "another one writes");
@@ -774,16 +774,19 @@ mod tests {
             txn
         };
         let txn = put(begin().expect("nobody is in the way"), 4_000);
-        assert!(txn.commits_at_once());
+        assert!(txn.commits_without_waiting());
         let state = engine.shared.state();
-        assert!(!txn.commits_at_once(), "another thread takes over what was committed");
+        assert!(!txn.commits_without_waiting(), "another thread takes over what was committed");
         drop(state);
         txn.commit().unwrap();
-        assert!(!put(engine.begin_write().unwrap(), 5_000).commits_at_once(), "it goes into the tree");
+        assert!(
+            !put(engine.begin_write().unwrap(), 5_000).commits_without_waiting(),
+            "it goes into the tree"
+        );
         // Until a checkpoint has to make room.
         loop {
             let txn = put(engine.begin_write().unwrap(), 4_000);
-            if !txn.commits_at_once() {
+            if !txn.commits_without_waiting() {
                 break;
             }
             txn.commit().unwrap();

@@ -272,7 +272,7 @@ pub(super) fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 /// Take the places of a memtable out of the reserve, in the transaction that has put the newest of
 /// them, `assigned`, into the tree. The pages of the others, whose values were replaced since, are
 /// freed. What a commit took that never came stays in the reserve, until that is taken anew.
-pub(crate) fn settle_reserve(
+pub(crate) fn take_from_reserve(
     txn: &mut dyn WriteTxn,
     extents: Option<&dyn Extents>,
     memtable: &Memtable,

@@ -10,7 +10,7 @@
 use crate::engine::{Change, EngineError, Tree, WriteTxn};
 use crate::wal::checkpoint::{write_counts, write_memtable};
 use crate::wal::engine::Shared;
-use crate::wal::extents::settle_reserve;
+use crate::wal::extents::take_from_reserve;
 use crate::wal::memtable::Memtable;
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
@@ -28,7 +28,7 @@ impl Shared {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<bool, EngineError> {
         let Some(placed) = write_memtable(txn, memtable, go_on)? else { return Ok(false) };
-        settle_reserve(txn, self.segments.extents().map(|extents| &**extents), memtable, &placed)?;
+        take_from_reserve(txn, self.segments.extents().map(|extents| &**extents), memtable, &placed)?;
         write_counts(txn, memtable)?;
         Ok(true)
     }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::engine::{AtOnce, Choice, Choose, EngineError, HashedKey};
+use crate::engine::{Choice, Choose, EngineError, HashedKey, TryResult};
 use crate::wal::checkpoint::wal_record_size_max;
 use crate::wal::engine::{LoggedEngine, Shared};
 use crate::wal::extents;
@@ -32,39 +32,41 @@ impl Drop for WriterLockGuard<'_> {
 impl LoggedEngine {
     /// See [`crate::engine::Engine::change_row`].
     #[inline]
-    pub(crate) fn change_row_at_once(
+    pub(crate) fn try_change_row(
         &self,
         key: HashedKey<'_>,
         known: u64,
         choose: &mut Choose<'_>,
-    ) -> Result<AtOnce<()>, EngineError> {
+    ) -> Result<TryResult<()>, EngineError> {
         // The first commit starts the checkpointer, on the slow path.
         if !self.has_checkpointer.load(Ordering::Relaxed) {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         self.shared.check_sound()?;
-        let Some(held) = lock::try_acquire(&self.shared.segments) else { return Ok(AtOnce::Unable) };
+        let Some(held) = lock::try_acquire(&self.shared.segments) else {
+            return Ok(TryResult::UseTransaction);
+        };
         let guard = WriterLockGuard(&self.shared.segments, held);
         self.shared.change_row(&guard.1, key, known, choose)
     }
 
     /// See [`crate::engine::Engine::show_row`].
     #[inline]
-    pub(crate) fn show_row_at_once(
+    pub(crate) fn try_show_row(
         &self,
         key: &[u8],
         known: u64,
         show: &mut dyn FnMut(Option<&[u8]>),
-    ) -> Result<AtOnce<()>, EngineError> {
+    ) -> Result<TryResult<()>, EngineError> {
         let shared = &self.shared;
-        let Some(mut state) = shared.state_at_once() else { return Ok(AtOnce::Unable) };
+        let Some(mut state) = shared.try_state() else { return Ok(TryResult::UseTransaction) };
         let below = state.read_row(&*shared.tree, &shared.segments)?;
         let is_stale = state.catalog_version() > known;
         if !is_stale {
             show(state.find(&below, HashedKey::of(key))?);
         }
         state.park(below);
-        Ok(if is_stale { AtOnce::Stale } else { AtOnce::Done(()) })
+        Ok(if is_stale { TryResult::CatalogChanged } else { TryResult::Done(()) })
     }
 }
 
@@ -77,14 +79,14 @@ impl Shared {
         key: HashedKey<'_>,
         known: u64,
         choose: &mut Choose<'_>,
-    ) -> Result<AtOnce<()>, EngineError> {
-        let Some(mut state) = self.state_at_once() else { return Ok(AtOnce::Unable) };
+    ) -> Result<TryResult<()>, EngineError> {
+        let Some(mut state) = self.try_state() else { return Ok(TryResult::UseTransaction) };
         let segments = &self.segments;
         let below = state.read_row(&*self.tree, segments)?;
         if state.catalog_version() > known {
-            return Ok(AtOnce::Stale);
+            return Ok(TryResult::CatalogChanged);
         }
-        let Some(last) = state.last_to_append(segments) else { return Ok(AtOnce::Unable) };
+        let Some(last) = state.last_to_append(segments) else { return Ok(TryResult::UseTransaction) };
         // One lookup for both the read and the append: each would need a comparison with the keys
         // that share the hash.
         let (place, used) = (last.memtable.place_of_row(key), last.end - last.head.begin);
@@ -105,7 +107,7 @@ impl Shared {
                 }
                 self.append_row(held, &mut state, (place, used), &mut bytes, &change)
             }
-            None => Ok(AtOnce::Unable),
+            None => Ok(TryResult::UseTransaction),
         };
         if bytes.capacity() <= SPARE_SIZE_MAX {
             state.spare = bytes;
@@ -122,7 +124,7 @@ impl Shared {
         (place, used): (MemtableSlot, u64),
         bytes: &mut Vec<u8>,
         change: &Change,
-    ) -> Result<AtOnce<()>, EngineError> {
+    ) -> Result<TryResult<()>, EngineError> {
         let segments = &self.segments;
         let size = record::size_of(bytes);
         let is_large = size >= extents::SIZE_MIN && segments.extents().is_some();
@@ -131,12 +133,12 @@ impl Shared {
             || used + size as u64 > segments.room()
             || segments.has_found()
         {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         match state.append_one((segments, held), place, bytes, change) {
-            Ok(()) => Ok(AtOnce::Done(())),
+            Ok(()) => Ok(TryResult::Done(())),
             // Nothing was done, and a transaction can make room.
-            Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => Ok(AtOnce::Unable),
+            Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => Ok(TryResult::UseTransaction),
             Err(error) => Err(error),
         }
     }

@@ -600,7 +600,7 @@ mod tests {
             let mut txn = engine.begin_write().unwrap();
             txn.put(Tree::Rows, &[number], &[b"row"]).unwrap();
             txn.commit().unwrap();
-            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+            assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
             let below = Below::Shared(state.read(tree, segments).unwrap());
             assert_eq!(state.applied.sequence, segments.sequence(), "it has what was committed since");
             assert_eq!(state.find(&below, HashedKey::of(&[number])).unwrap(), Some(&b"row"[..]));
@@ -625,7 +625,7 @@ mod tests {
             }
             kept.push(read);
             // The process that writes the tree dies before it publishes that.
-            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+            assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
             segments.begin_counting(0);
         }
     }
@@ -637,7 +637,7 @@ mod tests {
         txn.put(Tree::Rows, b"key", &[b"row"]).unwrap();
         txn.commit().unwrap();
         for _ in 0..2 {
-            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+            assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
             assert_eq!(engine.shared.pending(), 0);
             engine.shared.segments.begin_counting(0);
         }

@@ -389,14 +389,14 @@ impl WriteTxn for LoggedWrite {
         self.owner == os::thread_number()
     }
 
-    fn commits_at_once(&self) -> bool {
+    fn commits_without_waiting(&self) -> bool {
         let size = self.write_batch.size();
         self.bulk.is_none()
             && (self.write_batch.is_empty()
                 || size <= AT_ONCE_SIZE_MAX
                     && !self.shared.segments.has_found()
                     && self.has_room(size as u64)
-                    && self.shared.state_at_once().is_some())
+                    && self.shared.try_state().is_some())
     }
 
     fn room_in_log(&self) -> Option<usize> {

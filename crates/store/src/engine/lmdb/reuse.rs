@@ -18,7 +18,7 @@
 //! under LMDB's writer lock, so that the newest version stays the same, and a reader that begins
 //! takes that one: it stores a version in its place, and reads again which one is the newest. The
 //! processor may delay the store beyond that read. So pages that the newest version has freed are
-//! taken only after the system has made all threads complete their stores (`os::settle_threads`):
+//! taken only after the system has made all threads complete their stores (`os::memory_barrier`):
 //! a reader that still has the version before is then seen, or reads that there is a newer one. Of
 //! other pages a reader would have to be delayed while two versions are committed. LMDB has the
 //! same rule for all pages, and that margin.
@@ -202,8 +202,8 @@ impl Environment {
         if is_new {
             births.is_large = runs.iter().map(|run| run.count).sum::<usize>() >= LARGE_COMMIT;
         }
-        let is_settled = is_own && births.is_large && is_behind(&readers) && os::settle_threads();
-        if is_settled {
+        let is_visible = is_own && births.is_large && is_behind(&readers) && os::memory_barrier();
+        if is_visible {
             readers = self.reader_versions();
         }
         let oldest = readers.first().copied().filter(|_| is_behind(&readers));
@@ -222,7 +222,7 @@ impl Environment {
         for run in runs {
             births.note(*run, newest, oldest);
         }
-        let end = newest + u64::from(is_settled);
+        let end = newest + u64::from(is_visible);
         let choice = choose(births, txn, &readers, (oldest, end))?;
         let is_taken = choice.pages.is_empty() || take(txn, oldest, &choice)?;
         if !is_taken {

@@ -160,7 +160,7 @@ impl Transaction {
     /// # Errors
     /// As `clear`; `Stopped`, and then nothing is deleted.
     pub fn clear_while(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
-        self.settle_rows()?;
+        self.flush_rows()?;
         if self.count(table)? <= CLEAR_CHUNK as u64 {
             // Too quick to stop, unless an index has many entries for each row.
             self.keep_next_int_of_all(table)?;

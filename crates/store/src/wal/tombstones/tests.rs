@@ -20,8 +20,8 @@ fn key(table: u8, number: u32) -> Vec<u8> {
     [&[table][..], &number.to_be_bytes()].concat()
 }
 
-fn settle(engine: &LoggedEngine) {
-    assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+fn checkpoint(engine: &LoggedEngine) {
+    assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
 }
 
 fn first(rows: &Rows, start: Start<'_>, direction: Direction) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -122,7 +122,7 @@ fn walks_over_many_deleted_keys_find_what_a_map_has() {
             txn.commit().unwrap();
             compare(&*engine.begin_read().unwrap(), &rows, &mut dice);
             if dice(6) == 0 {
-                settle(&engine);
+                checkpoint(&engine);
             }
             if dice(5) == 0 {
                 kept.push((engine.begin_read().unwrap(), rows.clone()));
@@ -209,7 +209,7 @@ fn delete(txn: &mut dyn WriteTxn, key: &[u8]) {
 
 #[test]
 fn a_queue_is_read_in_few_steps_whatever_has_been_taken_out_of_it() {
-    for (settles, is_reverse) in [(false, false), (true, false), (false, true), (true, true)] {
+    for (checkpoints, is_reverse) in [(false, false), (true, false), (false, true), (true, true)] {
         let engine = engine();
         // The number in the table of the item that came as number so and so.
         let place = |number: u32| key(b'q', if is_reverse { 2 * COUNT - number } else { number });
@@ -234,11 +234,11 @@ fn a_queue_is_read_in_few_steps_whatever_has_been_taken_out_of_it() {
             delete(&mut *txn, &place(number));
             txn.commit().unwrap();
             // A checkpoint leaves the tree with rows that are deleted one by one afterwards.
-            if settles && number == COUNT / 2 {
-                settle(&engine);
+            if checkpoints && number == COUNT / 2 {
+                checkpoint(&engine);
             }
         });
-        assert!(taken <= STEPS_MAX, "{taken} steps, {settles} {is_reverse}");
+        assert!(taken <= STEPS_MAX, "{taken} steps, {checkpoints} {is_reverse}");
     }
 }
 
@@ -250,7 +250,7 @@ fn rows_of_the_tree_are_taken_from_both_ends_in_few_steps() {
         (0..2 * COUNT).for_each(|number| put(&mut *txn, &key(b'q', number)));
         (0..10).for_each(|number| put(&mut *txn, &key(b'r', number)));
         txn.commit().unwrap();
-        settle(&engine);
+        checkpoint(&engine);
         // Something else in the log, so that nothing is empty.
         let mut running = Some(begin(&engine));
         put(&mut **running.as_mut().unwrap(), &key(b'a', 1));
@@ -280,7 +280,7 @@ fn a_run_of_deleted_rows_between_others_is_passed_in_few_steps() {
     let mut txn = begin(&engine);
     (0..COUNT).for_each(|number| put(&mut *txn, &key(b'q', number)));
     txn.commit().unwrap();
-    settle(&engine);
+    checkpoint(&engine);
     let mut txn = begin(&engine);
     (1..COUNT - 1).for_each(|number| delete(&mut *txn, &key(b'q', number)));
     txn.commit().unwrap();
@@ -309,7 +309,7 @@ fn a_snapshot_beside_a_writer_takes_few_steps() {
     let mut txn = begin(&engine);
     (0..COUNT).for_each(|number| put(&mut *txn, &key(b'q', number)));
     txn.commit().unwrap();
-    settle(&engine);
+    checkpoint(&engine);
     let taken = dearest(COUNT - 100, |number| {
         let read = engine.begin_read().unwrap();
         // What another thread does before the walk.

@@ -189,7 +189,7 @@ fn snapshots_read_their_versions_whatever_is_written_beside_them() {
         scratch.prove();
     }
     assert!(reused > 100, "snapshots were old in {reused} turns only");
-    assert!(recent > 50 || !os::settle_threads(), "what was freed last was used in {recent} turns only");
+    assert!(recent > 50 || !os::memory_barrier(), "what was freed last was used in {recent} turns only");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Read or write a single row on the short way, without a snapshot or a transaction.
 //!
 //! Outside of a transaction, most accesses to a table concern one key. The store does these without
-//! a snapshot and without a transaction if no other writer is in the way (`AtOnce`). All other
+//! a snapshot and without a transaction if no other writer is in the way (`TryResult`). All other
 //! accesses go the long way, which does the same and can wait.
 
 use pellucid_record::encode::{SHORT_RECORD_SIZE, Simple, short_record};
 use pellucid_record::key::{SHORT_KEY_SIZE, short_key};
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Root, root};
-use pellucid_store::{AtOnce, Hold, KnownTable, StoreError};
+use pellucid_store::{CachedDatabase, KnownTable, StoreError, TryResult};
 use pyo3::prelude::*;
 
 use crate::counters;
@@ -23,10 +23,10 @@ use crate::values::row::{LENT_SIZE_MIN, Row};
 impl Table {
     /// Runs `work` with the open store and the table's id; `None` if the short way is not possible.
     #[inline]
-    pub fn at_once<R>(
+    pub fn try_row<R>(
         &self,
         py: Python<'_>,
-        mut work: impl FnMut(&Hold, KnownTable) -> Result<AtOnce<R>, StoreError>,
+        mut work: impl FnMut(&CachedDatabase, KnownTable) -> Result<TryResult<R>, StoreError>,
     ) -> PyResult<Option<R>> {
         const TRIES: usize = 3;
         if self.frozen.is_some() || self.core.is_mine(py) {
@@ -45,11 +45,11 @@ impl Table {
                     }
                 }
             };
-            let done = self.core.with_hold(py, |hold| work(hold, known));
+            let done = self.core.with_cached(py, |cached| work(cached, known));
             match done.map_err(|error| store_errors::of_store(py, error))? {
-                AtOnce::Done(done) => return Ok(Some(done)),
-                AtOnce::Unable => return Ok(None),
-                AtOnce::Stale => self.identity.forget_version(),
+                TryResult::Done(done) => return Ok(Some(done)),
+                TryResult::UseTransaction => return Ok(None),
+                TryResult::CatalogChanged => self.identity.forget_version(),
             }
         }
         Ok(None)
@@ -58,20 +58,20 @@ impl Table {
     /// The value of a key, or that it has none, if the short way is possible. The store tells no
     /// spelling there, so that the row gets that of the caller.
     #[inline]
-    pub(super) fn value_at_once<'py>(
+    pub(super) fn try_value<'py>(
         slf: &Bound<'py, Self>,
         key: &[u8],
         spelling: &[u8],
-    ) -> PyResult<AtOnce<Option<Bound<'py, PyAny>>>> {
+    ) -> PyResult<TryResult<Option<Bound<'py, PyAny>>>> {
         let (py, this) = (slf.py(), slf.get());
         if this.builds() {
-            return Ok(AtOnce::Unable);
+            return Ok(TryResult::UseTransaction);
         }
         // Two variables, since a row is large and would be moved together with each scalar. Making
         // them runs no user code, since other threads wait for the store meanwhile.
         let (mut scalar, mut row, mut is_large) = (None, None, false);
-        let found = this.at_once(py, |hold, known| {
-            hold.show(known, key, |record| {
+        let found = this.try_row(py, |cached, known| {
+            cached.show(known, key, |record| {
                 scalar = Self::scalar(this, py, record);
                 is_large = scalar.is_none() && this.is_large(record);
                 if scalar.is_none() && !is_large {
@@ -80,15 +80,15 @@ impl Table {
             })
         })?;
         Ok(match (found, row) {
-            (None, _) => AtOnce::Unable,
-            (Some(_), _) if is_large => AtOnce::Unable,
-            (Some(_), None) => AtOnce::Done(scalar),
+            (None, _) => TryResult::UseTransaction,
+            (Some(_), _) if is_large => TryResult::UseTransaction,
+            (Some(_), None) => TryResult::Done(scalar),
             (Some(_), Some(row)) => {
                 match this
                     .if_whole(py, super::typed::value_of_row(py, GilRc::new(row.spelled(py, spelling))))?
                 {
-                    None => AtOnce::Unable,
-                    value => AtOnce::Done(value),
+                    None => TryResult::UseTransaction,
+                    value => TryResult::Done(value),
                 }
             }
         })
@@ -103,9 +103,9 @@ impl Table {
             return Ok(None);
         }
         let Some(key) = short_key(text, &mut room) else { return Ok(None) };
-        match Self::value_at_once(slf, key, &[])? {
-            AtOnce::Done(value) => Ok(value),
-            AtOnce::Stale | AtOnce::Unable => Ok(None),
+        match Self::try_value(slf, key, &[])? {
+            TryResult::Done(value) => Ok(value),
+            TryResult::CatalogChanged | TryResult::UseTransaction => Ok(None),
         }
     }
 
@@ -119,7 +119,7 @@ impl Table {
         let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
         let Some(key) = short_key(key, &mut room) else { return Ok(false) };
         let Some(record) = short_record(value, &mut record_room) else { return Ok(false) };
-        let put = self.at_once(py, |hold, known| hold.put(known, key, record))?;
+        let put = self.try_row(py, |cached, known| cached.put(known, key, record))?;
         if put.is_some() {
             counters::value_encoded();
             self.core.count_stored();
