@@ -102,8 +102,8 @@ def has_citus(dsn: str) -> bool:
 
 def are_many(database: Any) -> bool:
     """Whether the database is on a server that distributes tables."""
-    catalog = getattr(database, "_catalog", None)
-    return catalog is not None and catalog.has_citus
+    connection = getattr(database, "_connection", None)
+    return connection is not None and connection.catalog.has_citus
 
 
 def needs_citus(dsn: str) -> None:

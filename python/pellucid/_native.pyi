@@ -75,8 +75,11 @@ __all__ = [
 ]
 __all__ += ["_compress_all", "_imported", "_limit_log", "_limit_sorts", "_rest_soon"]
 __all__ += ["BytesMap", "ObjectMap"]  # noqa: F405
-__all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerGate", "ServerIndexCodes", "ServerIndexes"]  # noqa: F405
-__all__ += ["ServerRows", "ServerTable", "server_index_definition", "server_index_error", "server_query"]  # noqa: F405
+__all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerIndexCodes", "ServerIndexes", "ServerRows"]  # noqa: F405
+__all__ += ["ServerTable", "ServerValidity", "server_array", "server_copy_rows", "server_distribution"]  # noqa: F405
+__all__ += ["server_index_definition", "server_index_error", "server_json_key", "server_key"]  # noqa: F405
+__all__ += ["server_key_code", "server_keys", "server_query", "server_survey", "server_view"]  # noqa: F405
+__all__ += ["server_whole_code"]  # noqa: F405
 
 __version__: str
 

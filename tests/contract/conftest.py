@@ -50,15 +50,15 @@ def db(
 
 def distribute_all(patch: pytest.MonkeyPatch) -> None:
     """Make each table that a test creates a distributed one."""
-    from pellucid.postgres.database import Database
-    from pellucid.postgres.schema.layout import Layout, Making
+    from pellucid.postgres.schema.layout import CreateOptions, Layout
+    from pellucid.postgres.schema.tables import DatabaseTables
 
-    create = Database._create_table
+    create = DatabaseTables.create
 
-    def distributed(self: Database, name: str, making: Making) -> Layout:
-        return create(self, name, dataclasses.replace(making, is_distributed=True))
+    def distributed(self: DatabaseTables, name: str, options: CreateOptions) -> Layout:
+        return create(self, name, dataclasses.replace(options, is_distributed=True))
 
-    patch.setattr(Database, "_create_table", distributed)
+    patch.setattr(DatabaseTables, "create", distributed)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pellucid
 import pytest
 from pellucid import F
-from pellucid.postgres.table import keys
+from pellucid.postgres.schema import keys
 
 
 class Unknown:
@@ -45,11 +45,12 @@ def test_rows_that_cannot_be_read_are_listed(url: str) -> None:
     with pellucid.open(url) as db:
         table = db.table("t")
         table.update({number: {"n": number, "text": "some text"} for number in range(5)})
-        sql: Any = table._statements()
-        with db._connections.lent() as session:
+        sql: Any = table._binding.statements()
+        with db._connection.pool.session() as session:
             for number, data in ((1, b""), (2, b"\x01\0\0\0\xff\xff"), (3, b"\x01\0\0\0")):
                 session.execute(
-                    b"UPDATE " + sql.rows + b" SET v = $2 WHERE k = $1", (table._key(number)[0], data)
+                    b"UPDATE " + sql.rows + b" SET v = $2 WHERE k = $1",
+                    (table._records.encode_key(number)[0], data),
                 )
         found = table.unreadable()
         assert [key for key, _ in found] == [1, 2, 3]
@@ -62,10 +63,10 @@ def test_a_damaged_long_key_stops_neither_check_nor_other_rows(url: str) -> None
         table = db.table("t")
         long = "x" * 3000
         table.update({long + "1": 1, long + "2": 2, "short": 3})
-        rows = table._statements().rows
-        whole = table._key(long + "1")[0]
+        rows = table._binding.statements().rows
+        whole = table._records.encode_key(long + "1")[0]
         for spelling in (None, b"", b"\x01", b"\xff\xff\xff\xff", len(whole).to_bytes(4, "little")):
-            with db._connections.lent() as session:
+            with db._connection.pool.session() as session:
                 stored = keys.stored(whole)
                 session.execute(b"UPDATE " + rows + b" SET s = $2 WHERE k = $1", [stored, spelling])
             (fault,) = db.check()
@@ -74,8 +75,8 @@ def test_a_damaged_long_key_stops_neither_check_nor_other_rows(url: str) -> None
             with pytest.raises(pellucid.CorruptRecord, match="a long key is damaged"):
                 list(table)
             assert (table["short"], table[long + "2"]) == (3, 2)
-        other = keys.stored_with(table._key(long + "3")[0], None)[1]
-        with db._connections.lent() as session:
+        other = keys.stored_with(table._records.encode_key(long + "3")[0], None)[1]
+        with db._connection.pool.session() as session:
             session.execute(b"UPDATE " + rows + b" SET s = $2 WHERE k = $1", [stored, other])
         (fault,) = db.check()
         assert fault.endswith("so it is not found by it")
@@ -92,10 +93,10 @@ def test_check_finds_what_indexes_and_json_have_and_records_have_not(url: str) -
         table.create_index("both", [F.n, F.tags])
         table["after"] = {"n": 1, "tags": ["z"]}
         assert db.check() == []
-        sql: Any = table._statements()
+        sql: Any = table._binding.statements()
         rows, entries = sql.rows.decode(), sql.entries(sql.layout.indexes[1]).decode()
-        code = {number: table._key(number)[0] for number in range(10)}
-        with db._connections.lent() as session:
+        code = {number: table._records.encode_key(number)[0] for number in range(10)}
+        with db._connection.pool.session() as session:
             for statement, number in (
                 (f"UPDATE {rows} SET i1 = NULL WHERE k = $1", 1),
                 (f"UPDATE {rows} SET i3 = '\\x00' WHERE k = $1", 2),

@@ -13,6 +13,7 @@ import pytest
 import servers
 from pellucid import F
 from pellucid.errors import Busy, TransactionError
+from pellucid.postgres.schema import citus
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def cluster(url: str, server: str) -> Any:
 
 def test_a_server_without_citus_says_so(url: str) -> None:
     with pellucid.open(url) as db:
-        db._catalog.has_citus = False
+        db._connection.catalog.has_citus = False
         with pytest.raises(ValueError, match="CREATE EXTENSION citus"):
             db.table("t", distributed=True)
         assert db.tables() == []
@@ -36,8 +37,8 @@ def test_a_server_without_citus_says_so(url: str) -> None:
 def test_rows_are_on_several_servers(cluster: Any) -> None:
     table = cluster.table("t", distributed=True)
     table.update({number: {"n": number} for number in range(200)})
-    rows = cluster._catalog.statements(cluster._layout_named("t")).rows.decode()
-    with cluster._connections.lent() as session:
+    rows = cluster._tables.statements(cluster._tables.layout_named("t")).rows.decode()
+    with cluster._connection.pool.session() as session:
         found = session.rows(
             b"SELECT count(DISTINCT nodename || nodeport::text) FROM citus_shards "
             b"WHERE table_name = $1::text::regclass",
@@ -64,8 +65,8 @@ def test_a_distributed_table_is_recognised(cluster: Any, url: str) -> None:
 def test_a_table_that_its_owner_distributed_is_recognised(cluster: Any, url: str) -> None:
     table = cluster.table("t")
     table[1] = {"n": 1}
-    rows = cluster._catalog.statements(cluster._layout_named("t")).rows.decode()
-    with cluster._connections.lent() as session:
+    rows = cluster._tables.statements(cluster._tables.layout_named("t")).rows.decode()
+    with cluster._connection.pool.session() as session:
         session.rows(b"SELECT create_distributed_table($1::text::regclass, 'k')", [rows])
     with pellucid.open(url) as other:
         table = other.table("t", distributed=True)
@@ -130,7 +131,7 @@ def test_a_watch_is_refused(cluster: Any) -> None:
 def relations(db: Any) -> set[str]:
     """The relations in the schema of a database."""
     asked = b"SELECT relname::text FROM pg_class WHERE relnamespace = $1::text::regnamespace"
-    with db._connections.lent() as session:
+    with db._connection.pool.session() as session:
         return {name for (name,) in session.rows(asked, [db._place.schema])}
 
 
@@ -191,7 +192,7 @@ def test_an_index_of_many_entries_lies_beside_the_rows(cluster: Any) -> None:
 
 def task_count(db: Any, statement: bytes, given: Any) -> int:
     """On how many shards a statement runs."""
-    with db._connections.lent() as session:
+    with db._connection.pool.session() as session:
         plan = session.rows(b"EXPLAIN (COSTS off) " + statement, given)
     lines = [line if isinstance(line, str) else bytes(line).decode() for (line,) in plan]
     return next(int(line.partition("Task Count: ")[2]) for line in lines if "Task Count: " in line)
@@ -219,8 +220,8 @@ def test_rows_are_distributed_by_the_first_parts_of_their_keys(cluster: Any, url
     assert cluster.check() == []
     cluster.compact()
     # All rows of a name are on one server, and all servers have some.
-    sql = table._statements()
-    with cluster._connections.lent() as session:
+    sql = table._binding.statements()
+    with cluster._connection.pool.session() as session:
         shards = session.rows(
             b"SELECT count(DISTINCT get_shard_id_for_distribution_column($1::text::regclass, d)), "
             b"count(DISTINCT d) FROM " + sql.rows,
@@ -231,7 +232,7 @@ def test_rows_are_distributed_by_the_first_parts_of_their_keys(cluster: Any, url
     for asked in (
         sql.scan(*edges(table, ("c",)), reverse=False),
         sql.count_range(*edges(table, ("c",))),
-        table._bound(sql, [(sql.get, (table._key(("c", 1))[0],))])[0],
+        citus.bound(sql, [(sql.get, (table._records.encode_key(("c", 1))[0],))])[0],
     ):
         assert task_count(cluster, *asked) == 1
     with pellucid.open(url) as other:
@@ -249,8 +250,8 @@ def test_rows_are_distributed_by_the_first_parts_of_their_keys(cluster: Any, url
 
 def edges(table: Any, prefix: Any) -> tuple[Any, Any, Any]:
     """The first key of a prefix, what follows it, and what its rows are distributed by."""
-    low, high = table._bounds(None, None, prefix)
-    place = table._common_place(table._statements(), low, high)
+    low, high = table._records.bounds(None, None, prefix)
+    place = citus.common_place(table._binding.statements().layout, low, high)
     assert place is not None
     return low, high, place
 

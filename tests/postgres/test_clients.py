@@ -242,7 +242,7 @@ def test_values_that_are_read_and_written_while_they_are_loaded(url: str) -> Non
             assert len(target) == count
             target.extend([{"n": -1}] * 5_000)
         assert len(target) == count + 5_000
-        assert all(session.is_idle for session in db._connections._idle)
+        assert all(session.is_idle for session in db._connection.pool._idle)
 
 
 def test_a_load_that_fails_behind_the_caller_raises_and_stores_nothing(url: str, connect: Connect) -> None:
@@ -250,7 +250,7 @@ def test_a_load_that_fails_behind_the_caller_raises_and_stores_nothing(url: str,
         table = db.table("t")
         table[0] = {"n": 0}
         # The server refuses a row that comes late.
-        rows = table._statements().rows.decode()
+        rows = table._binding.statements().rows.decode()
         connect().execute(f"ALTER TABLE {rows} ADD CHECK (length(v) < 9000)")
         values = [{"n": number} for number in range(7_000)]
         for place in (0, 3_000, 6_999):
@@ -421,7 +421,7 @@ def test_a_relation_of_another_program_is_named(url: str, connect: Connect) -> N
             "t1_2": lambda: table.create_index("n", F.n),
             "e2": lambda: table.create_index("tags", F.tags.each()),
         }
-        if not db._catalog.has_citus:
+        if not db._connection.catalog.has_citus:
             works["changes"] = lambda: db.watch(timeout=0)
         for name, work in works.items():
             connection.execute(f"CREATE TABLE {name} (x int)")

@@ -8,7 +8,7 @@ from typing import Any
 import pellucid
 import pytest
 from pellucid import _native
-from pellucid.postgres.table import keys
+from pellucid.postgres.schema import keys
 
 
 class Server:
@@ -26,25 +26,25 @@ class Client(_native.ServerTable):
     before_swap: Any = None
 
     codec: _native.ServerCodec
-    gate: _native.ServerGate
+    gate: _native.ServerValidity
 
     @classmethod
     def of(cls, server: Server) -> Client:
         codec = _native.ServerCodec()
         made = _native.ServerTable.__new__(cls, codec, "t", 1)
-        made.server, made.codec, made.gate = server, codec, _native.ServerGate()
+        made.server, made.codec, made.gate = server, codec, _native.ServerValidity()
         return made
 
-    def _begin_change(self) -> bool:
+    def begin_change(self) -> bool:
         return False
 
-    def _gate(self) -> Any:
+    def validity(self) -> Any:
         return self.gate
 
-    def _within(self) -> Any:
+    def transaction(self) -> Any:
         return contextlib.nullcontext()
 
-    def _admit(self, shapes: list[bytes]) -> list[int]:
+    def register_shapes(self, shapes: list[bytes]) -> list[int]:
         for shape in shapes:
             if shape not in self.server.shapes:
                 self.server.shapes.append(shape)
@@ -55,38 +55,38 @@ class Client(_native.ServerTable):
         first = self.codec.shape_count
         self.codec.learn(first, self.server.shapes[first:])
 
-    def _large_ids(self, count: int) -> list[int]:
+    def new_overflow_ids(self, count: int) -> list[int]:
         return list(range(count))
 
-    def _fetched(self, code: bytes) -> tuple[bytes, int] | None:
+    def fetch(self, code: bytes) -> tuple[bytes, int] | None:
         self.learn()
         return self.server.rows.get(code)
 
-    def _swap(
+    def swap(
         self, code: bytes, value: bytes, version: int, kept: list[int], large: list[Any], attempt: int
     ) -> Any:
         if self.before_swap is not None:
             act, self.before_swap = self.before_swap, None
             act()
-        stored = self._fetched(code)
+        stored = self.fetch(code)
         if stored is None or stored[1] != version:
             return stored
         self.server.rows[code] = value, version + 1
         return version + 1
 
     def put(self, key: Any, value: Any) -> None:
-        code, _ = self._key(key)
-        encoded = self._encode(key, value)
+        code, _ = self.encode_key(key)
+        encoded = self.encode(key, value)
         if not isinstance(encoded, bytes):
-            encoded = encoded.value(self._admit(encoded.shapes), [])
+            encoded = encoded.value(self.register_shapes(encoded.shapes), [])
         _, version = self.server.rows.get(code, (b"", 0))
         self.server.rows[code] = encoded, version + 1
 
     def read(self, key: Any) -> Any:
-        code, _ = self._key(key)
-        stored = self._fetched(code)
+        code, _ = self.encode_key(key)
+        stored = self.fetch(code)
         assert stored is not None
-        return self._value((code, None, *stored), self.gate)
+        return self.value((code, None, *stored), self.gate)
 
 
 @pytest.fixture
@@ -153,9 +153,9 @@ def test_a_closed_gate_makes_records_stale(clients: tuple[Client, Client]) -> No
     one, other = clients
     one.put("k", {"a": 1})
     row = one.read("k")
-    one.gate.take_back()
+    one.gate.invalidate()
     other.put("k", {"a": 2})
-    one.gate = _native.ServerGate()
+    one.gate = _native.ServerValidity()
     assert row.a == 2
     one.gate.close()
     with pytest.raises(pellucid.StaleRecord):
@@ -176,11 +176,11 @@ def test_shapes_that_are_no_shapes_are_refused() -> None:
 def test_long_keys_come_back(clients: tuple[Client, Client]) -> None:
     one, _ = clients
     for key in ("x" * 1990, "x" * 3000, ("y" * 2500, 1.0), 10**6000, "\0" * 1500):
-        code, spelling = one._key(key)
+        code, spelling = one.encode_key(key)
         row = (*keys.stored_with(code, spelling), b"", 1)
         assert len(row[0]) <= keys.LONG_SIZE
-        assert one._keys([row]) == [key]
-        assert one._whole_code(row) == code
+        assert _native.server_keys([row]) == [key]
+        assert _native.server_whole_code(row) == code
     for damaged in (b"", b"\xff\xff\xff\xff", b"\x05\x00\x00\x00abc"):
         with pytest.raises(pellucid.CorruptRecord):
-            one._keys([(b"k" * keys.LONG_SIZE, damaged, b"", 1)])
+            _native.server_keys([(b"k" * keys.LONG_SIZE, damaged, b"", 1)])

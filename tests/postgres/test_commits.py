@@ -93,7 +93,7 @@ def test_a_caller_learns_what_became_of_a_write(
                 if write in (in_a_transaction, many):
                     assert now["a"] == now["b"]
                     # One server tells what became of a transaction; several may not agree.
-                    assert outcome != "unknown" or db._catalog.has_citus
+                    assert outcome != "unknown" or db._connection.catalog.has_citus
                 assert seen.check() == []
                 if not was_cut:
                     break

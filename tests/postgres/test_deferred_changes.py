@@ -296,14 +296,14 @@ def test_large_values_come_and_go(db: Any) -> None:
     assert len(table[0].text) == 50_000
     assert {row.text for row in table.range(1, 10)} == {"short"}
     assert db.check() == []
-    layout = db._layout_named("t")
-    with db._connections.lent() as session:
-        kept = session.rows(b"SELECT DISTINCT k FROM " + db._catalog.statements(layout).large)
+    layout = db._tables.layout_named("t")
+    with db._connection.pool.session() as session:
+        kept = session.rows(b"SELECT DISTINCT k FROM " + db._tables.statements(layout).overflow)
     assert len(kept) == 1
 
 
 def test_the_driver_writes_no_warning(db: Any, caplog: pytest.LogCaptureFixture) -> None:
-    session = db._connections.take()
+    session = db._connection.pool.take()
     with caplog.at_level(logging.DEBUG, logger="psycopg"):
         for statements in (
             [b"SELECT 1 / 0", b"SELECT 2"],
@@ -311,14 +311,14 @@ def test_the_driver_writes_no_warning(db: Any, caplog: pytest.LogCaptureFixture)
         ):
             with pytest.raises(pellucid.DatabaseError, match=r"division|syntax"):
                 session.batch([(statement, ()) for statement in statements])
-        with db._connections.lent() as other:
+        with db._connection.pool.session() as other:
             number = session.connection.info.backend_pid
             other.rows(b"SELECT pg_terminate_backend($1::int)", [number])
         for work in (
             lambda: session.batch([(b"SELECT 1", ())] * 3),
-            lambda: session.copy(db._catalog.statements(db._layout_named("t")).copy, b"x" * 10_000_000),
+            lambda: session.copy(db._tables.statements(db._tables.layout_named("t")).copy, b"x" * 10_000_000),
         ):
             with pytest.raises(Exception, match=r"."):
                 work()
-    db._connections.give(session)
+    db._connection.pool.give(session)
     assert caplog.records == []

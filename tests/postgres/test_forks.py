@@ -20,10 +20,10 @@ import pellucid
 import processes
 import pytest
 import servers
-from pellucid.postgres.pool import Connections
+from pellucid.postgres.pool import Pool
 from pellucid.postgres.query.scan import Pages
 from pellucid.postgres.session import is_readable
-from pellucid.postgres.table.table import Table
+from pellucid.postgres.table.sequence import Sequences
 from pellucid.postgres.url import parse
 
 COUNT = 5000
@@ -125,8 +125,8 @@ def test_a_child_uses_no_lock_that_a_thread_of_its_parent_has(db: Any) -> None:
     db.table("t").append(1)
 
     def hold() -> None:
-        block = db.table("t")._block()
-        with snapshot._lock, db._connections._changed, block._lock:
+        block = db.table("t")._sequence.block()
+        with snapshot._connection.lock, db._connection.pool._changed, block._lock:
             has_lock.set()
             assert is_done.wait(60)
 
@@ -155,7 +155,7 @@ def test_a_child_takes_numbers_of_its_own(db: Any) -> None:
     table = db.table("t")
     for number in range(4):
         table.append(number)
-    assert table._block().stop > table._block().next
+    assert table._sequence.block().stop > table._sequence.block().next
     processes.in_child(lambda: table.extend(["child"] * 5))
     table.extend(["parent"] * 5)
     assert sorted(map(str, table.values())) == ["0", "1", "2", "3"] + ["child"] * 5 + ["parent"] * 5
@@ -165,16 +165,16 @@ def test_threads_take_numbers_of_their_own(db: Any, monkeypatch: pytest.MonkeyPa
     table = db.table("t")
     for number in range(4):
         table.append(number)
-    assert table._block().stop > table._block().next
-    take, taken = Table._taken_numbers, []
+    assert table._sequence.block().stop > table._sequence.block().next
+    take, taken = Sequences.take, []
 
-    def while_another_appends(self: Table, wanted: int, needed: int, least: int) -> tuple[int, int]:
+    def while_another_appends(self: Sequences, wanted: int, needed: int, least: int) -> tuple[int, int]:
         monkeypatch.undo()
         with ThreadPoolExecutor(1) as threads:
             taken.append(threads.submit(lambda: [table.append("other") for _ in range(8)]).result())
         return take(self, wanted, needed, least)
 
-    monkeypatch.setattr(Table, "_taken_numbers", while_another_appends)
+    monkeypatch.setattr(Sequences, "take", while_another_appends)
     table.extend(["mine"] * 10)
     assert len(taken[0]) == 8
     assert sorted(map(str, table.values())) == ["0", "1", "2", "3"] + ["mine"] * 10 + ["other"] * 8
@@ -249,7 +249,7 @@ atexit.register(lambda: print(sum(row.n for row in db.values())))
 
 
 def test_a_connection_that_is_given_back_while_all_are_closed_is_closed() -> None:
-    connections = Connections(parse("postgresql://nowhere/none", 1), 1, b"")
+    connections = Pool(parse("postgresql://nowhere/none", 1), 1, b"")
 
     class Given:
         is_foreign = False
@@ -276,7 +276,7 @@ def test_a_snapshot_whose_connection_has_ended_takes_another(url: str, server: s
     psycopg = servers.driver("psycopg")
     with psycopg.connect(server, autocommit=True) as other, pellucid.open(url) as db:
         db[1] = {"n": 1}
-        (session,) = db._connections._idle
+        (session,) = db._connection.pool._idle
         other.execute("SELECT pg_terminate_backend(%s)", [session.connection.info.backend_pid])
         until = time.monotonic() + 30
         while not session.has_ended() and time.monotonic() < until:
@@ -286,7 +286,7 @@ def test_a_snapshot_whose_connection_has_ended_takes_another(url: str, server: s
         with db.snapshot() as snapshot:
             assert snapshot[1].n == 1
         gc.collect()
-        assert db._connections._count == len(db._connections._idle) == 1
+        assert db._connection.pool._count == len(db._connection.pool._idle) == 1
 
 
 # Descriptors
@@ -327,9 +327,9 @@ def test_a_connection_is_kept_whatever_number_its_descriptor_has(url: str) -> No
             pass
         with pellucid.open(url) as db, contextlib.closing(db.watch(timeout=0.2)) as watch:
             db["a"] = 1
-            (session,) = db._connections._idle
+            (session,) = db._connection.pool._idle
             assert session.connection.fileno() > 1024
             session.idle_since = 0.0
             assert db["a"] == 1
-            assert db._connections._idle == [session]
+            assert db._connection.pool._idle == [session]
             assert [change.kind for change in watch] == ["create", "put"]

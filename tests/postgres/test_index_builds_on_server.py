@@ -246,7 +246,7 @@ def test_a_dropped_table_leaves_no_relation(url: str) -> None:
         relations: Any = db
 
         def found() -> set[str]:
-            with relations._connections.lent() as session:
+            with relations._connection.pool.session() as session:
                 return {name for (name,) in session.rows(query.encode())}
 
         db.table("other")["key"] = {"n": 1}

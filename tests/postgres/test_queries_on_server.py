@@ -253,7 +253,7 @@ def test_explain_shows_the_statement_and_the_plan(url: str) -> None:
         table.extend({"n": number, "c": f"c{number % 5}"} for number in range(100))
         table.create_index("n", F.n)
         table.create_index("c", F.c)
-        relation = table._statements().layout.relation
+        relation = table._binding.statements().layout.relation
         ask = f'ask the server: SELECT k, s, v, ver FROM "{db._place.schema}"."{relation}"'
         in_order = f'NOT (SELECT has_long FROM "{db._place.schema}"."indexes" WHERE id = {{}})'
         assert statement(table.where(F.c == "c3").limit(5)) == f"{ask} WHERE i2 = $1 ORDER BY k LIMIT 5"

@@ -15,7 +15,7 @@ from typing import Any
 import pellucid
 import pytest
 from pellucid import F
-from pellucid.postgres.query.reader import Reading
+from pellucid.postgres.query.reader import ServerReader
 
 # What JSON has no value for, and how it is written.
 ODD = [
@@ -60,7 +60,7 @@ def db(url: str) -> Iterator[Any]:
 
 def rows_of(db: Any, table: Any) -> dict[str, Any]:
     """What another program reads: the JSON of values, by that of keys."""
-    with db._connections.lent() as session:
+    with db._connection.pool.session() as session:
         found = session.rows(f"SELECT key::text, value::text FROM {table.sql_name}".encode())
     return {key: json.loads(value) for key, value in found}
 
@@ -114,16 +114,16 @@ def test_keys_and_values_that_are_no_dicts(db: Any) -> None:
 
 
 def test_json_too_large_is_left_out(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pellucid.postgres.table.table import Table
+    from pellucid.postgres.table.records import Records
 
     table = db.table("t", queryable=True)
     table[1] = {"n": 1}
     with monkeypatch.context() as patch:
-        patch.setattr(Table, "_json", lambda _self, _value: None)
+        patch.setattr(Records, "json", lambda _self, _value: None)
         table[2] = {"n": 2}
         table.extend([{"n": 3}])
     assert (table.sum("n"), table.count("n"), table.max("n")) == (6, 3, 3)
-    with db._connections.lent() as session:
+    with db._connection.pool.session() as session:
         found = session.rows(f"SELECT count(*), count(value) FROM {table.sql_name}".encode())
     assert found == [(3, 1)]
 
@@ -169,12 +169,12 @@ def test_other_programs_read_join_and_index_the_rows(db: Any) -> None:
         f"SELECT p.key #>> '{{}}', sum((o.value->>'price')::int)::int FROM {people.sql_name} AS p "
         f"JOIN {orders.sql_name} AS o ON o.value->'of' = p.key GROUP BY 1 ORDER BY 1"
     )
-    relation = db._catalog.statements(db._layout_named("orders")).rows.decode()
-    with db._connections.lent() as session:
+    relation = db._tables.statements(db._tables.layout_named("orders")).rows.decode()
+    with db._connection.pool.session() as session:
         assert session.rows(joined.encode()) == [("ann", 6), ("bob", 7)]
         session.execute(f"CREATE INDEX mine ON {relation} ((value->>'of'))".encode())
     orders.create_index("price", F.price)
-    with db._connections.lent() as session:
+    with db._connection.pool.session() as session:
         name = quoted_schema(db)
         assert session.rows(f"SELECT to_regclass('{name}.mine') IS NOT NULL".encode()) == [(True,)]
 
@@ -192,13 +192,13 @@ class Thing:
 def pushed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The answers of the server to aggregates; None where it could not know."""
     answers: list[Any] = []
-    aggregate = Reading.aggregate
+    aggregate = ServerReader.aggregate
 
     def noted(self: Any, *arguments: Any) -> Any:
         answers.append(aggregate(self, *arguments))
         return answers[-1]
 
-    monkeypatch.setattr(Reading, "aggregate", noted)
+    monkeypatch.setattr(ServerReader, "aggregate", noted)
     return answers
 
 

@@ -265,16 +265,16 @@ def test_a_number_that_a_crashed_server_gave_again_is_not_taken_for_a_commit(
         with servers.driver("psycopg").connect(server) as other:
             other.execute("CREATE TEMP TABLE x (n int)")
             number = other.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
-        with db._connections.lent() as session:
+        with db._connection.pool.session() as session:
             run = session.server_run
-        transaction.find_out(number, run, RuntimeError("lost"), db)
+        transaction.find_out(number, run, RuntimeError("lost"), db._connection)
         crash()
         wait_until_it_answers(server)
         with pytest.raises(CommitUnknown, match="given the number again"):
-            transaction.find_out(number, run, RuntimeError("lost"), db)
-        if not db._catalog.has_citus:
+            transaction.find_out(number, run, RuntimeError("lost"), db._connection)
+        if not db._connection.catalog.has_citus:
             with pytest.raises(DatabaseError, match="nothing of the transaction was stored"):
-                transaction.find_out(str(int(number) + 10_000), run, RuntimeError("lost"), db)
+                transaction.find_out(str(int(number) + 10_000), run, RuntimeError("lost"), db._connection)
 
 
 @pytest.fixture

@@ -147,11 +147,11 @@ def test_a_long_transaction_is_given_whole_though_the_connection_ends(url: str) 
         for change in watch:
             given.append(change)
             if len(given) in (300, 500, 1200):
-                session = db._connections.take()
+                session = db._connection.pool.take()
                 session.execute(
                     b"SELECT pg_terminate_backend($1)", [watch._session.connection.info.backend_pid]
                 )
-                db._connections.give(session)
+                db._connection.pool.give(session)
         assert [c.key for c in given[1:]] == list(range(2000))
         assert [c.is_last for c in given] == [False] * 2000 + [True]
 

@@ -156,7 +156,7 @@ fn prepare(py: Python<'_>) -> PyResult<()> {
 
 /// Adds what `pellucid.postgres` builds on.
 fn add_server(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<server::codec::ServerGate>()?;
+    module.add_class::<server::codec::ServerValidity>()?;
     module.add_class::<server::codec::ServerCodec>()?;
     module.add_class::<server::edit::ServerEdit>()?;
     module.add_class::<server::encoded::ServerEncoded>()?;
@@ -167,5 +167,15 @@ fn add_server(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(server::index::server_index_error, module)?)?;
     module.add_function(wrap_pyfunction!(server::index::server_index_definition, module)?)?;
     module.add_function(wrap_pyfunction!(query::served::server_query, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_key_code, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_key, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_survey, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_whole_code, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_json_key, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_distribution, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_copy_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_array, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(server::functions::server_view, module)?)?;
     Ok(())
 }

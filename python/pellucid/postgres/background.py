@@ -1,4 +1,4 @@
-"""Work that a thread has begun, whose result is asked for later.
+"""Work that runs in a thread, whose result is asked for later.
 
 Each piece of work has a thread of its own, which ends with it. A pool would keep its threads: in a forked
 child it still counts those of the parent, and after its end it takes no more work.
@@ -23,7 +23,7 @@ def of_parent() -> TransactionError:
     )
 
 
-class Ahead(Generic[T]):
+class Task(Generic[T]):
     """Work in a thread."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -56,12 +56,12 @@ class Ahead(Generic[T]):
         return self._results[0]
 
 
-def begun(work: Callable[[], T]) -> Ahead[T] | None:
-    """Begin work in a thread; None where no thread can be started, and the caller has to do the work itself.
+def started(work: Callable[[], T]) -> Task[T] | None:
+    """Start work in a thread; None where no thread can be started, and the caller has to do the work itself.
 
     That is so while the interpreter ends, and beyond the system's limit of threads.
     """
     try:
-        return Ahead(work)
+        return Task(work)
     except RuntimeError:
         return None

@@ -20,11 +20,11 @@ from typing import Any
 import pellucid
 from pellucid import pickles, plain_pickles
 from pellucid.errors import Busy, DatabaseError, Error, UnreadableValue, UnsupportedValue
-from pellucid.postgres import errors
-from pellucid.postgres.database import Database, setup_of
-from pellucid.postgres.pool import Connections
+from pellucid.postgres import errors, settings
+from pellucid.postgres.database import Database
+from pellucid.postgres.pool import Pool
 from pellucid.postgres.query.scan import BEGIN, PAGE_SIZE
-from pellucid.postgres.schema.layout import quoted
+from pellucid.postgres.schema.text import quoted
 from pellucid.postgres.session import Lost, Rows, Session
 from pellucid.postgres.url import parse
 
@@ -95,10 +95,10 @@ def adopt(
         raise ValueError(f"codec={codec!r} is unknown; use 'pickle', 'json' or 'jsonb'")
     if isinstance(database, str):
         place = parse(database, timeout)
-        connections = Connections(place, timeout, setup_of(place, "c", "process", timeout))
+        connections = Pool(place, timeout, settings.of_connection(place, "c", "process", timeout))
     else:
-        database._check_open()
-        connections = database._connections
+        database._connection.check_open()
+        connections = database._connection.pool
     names = (key,) if isinstance(key, str) else tuple(key)
     if pickle is not None and pickle not in ("deny", "allow"):
         pickle = tuple(pickle)
@@ -119,7 +119,7 @@ class Adopted(collections.abc.Mapping[Any, Any]):
 
     def __init__(
         self,
-        connections: Connections,
+        connections: Pool,
         table: str,
         key: tuple[str, ...],
         value: str,
@@ -133,7 +133,7 @@ class Adopted(collections.abc.Mapping[Any, Any]):
         self._is_own = is_own
         self._codec = codec
         self._policy = () if pickle in (None, "deny") else pickle
-        with connections.lent() as session:
+        with connections.session() as session:
             self._rows, kinds = self._described(session, table, (*key, value))
             self._check_unique(session, key)
         *key_kinds, value_kind = kinds

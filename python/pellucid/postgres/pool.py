@@ -26,7 +26,7 @@ BESIDE_SECONDS_MAX = 0.2
 NOTICING = threading.Lock()
 
 
-class Connections:
+class Pool:
     """The connections of one database."""
 
     def __init__(self, place: Place, timeout: float, setup: bytes) -> None:
@@ -39,7 +39,8 @@ class Connections:
         self._count = 0
         self._waiting = 0
         self._is_closed = False
-        self.has_citus = False
+        # Whether statements may run on other servers.
+        self.is_cluster = False
 
     def take(self, timeout: float | None = None) -> Session:
         """Return a connection that no other thread uses, until it is given back.
@@ -53,18 +54,18 @@ class Connections:
                 # Each of these calls is atomic, so that most need no lock.
                 session = self._idle.pop()
             # Not in an `except`, whose error would be shown with one that this raises.
-            session = session or self._waited_for(timeout)
+            session = session or self._wait(timeout)
             if session is None:
-                return self._made()
+                return self._connect()
             if time.monotonic() - session.idle_since < IDLE_SECONDS_TRUSTED or not session.has_ended():
                 return session
             self._drop(session)
 
-    def _waited_for(self, timeout: float | None) -> Session | None:
+    def _wait(self, timeout: float | None) -> Session | None:
         """Return a connection that was given back; None if another one may be made."""
         until = time.monotonic() + (self.timeout if timeout is None else timeout)
         with self._changed:
-            # From here on, who gives a connection back says so.
+            # From here on, `give` notifies.
             self._waiting += 1
             try:
                 while True:
@@ -84,10 +85,10 @@ class Connections:
             finally:
                 self._waiting -= 1
 
-    def _made(self) -> Session:
+    def _connect(self) -> Session:
         try:
             session = Session(self.place, self._setup)
-            session.has_citus = self.has_citus
+            session.is_cluster = self.is_cluster
             return session
         except BaseException:
             with self._changed:
@@ -121,7 +122,7 @@ class Connections:
             self._changed.notify()
 
     @contextlib.contextmanager
-    def lent(self, timeout: float | None = None) -> Iterator[Session]:
+    def session(self, timeout: float | None = None) -> Iterator[Session]:
         """A connection for the block."""
         session = self.take(timeout)
         try:
@@ -138,7 +139,7 @@ class Connections:
         Transactions that all wait for another connection would wait for each other.
         """
         if running is None:
-            with self.lent() as session:
+            with self.session() as session:
                 yield session
             return
         try:

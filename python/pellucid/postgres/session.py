@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from pellucid._native import server_array
 from pellucid.postgres import background, errors
 from pellucid.postgres.driver import psycopg
 from pellucid.postgres.url import Place
@@ -29,6 +30,11 @@ class Array:
     def __init__(self, data: bytes, elements: list[bytes | None]) -> None:
         self.data = data
         self.elements = elements
+
+
+def array_of(elements: list[Any]) -> Array:
+    """Return a parameter with many bytes."""
+    return Array(server_array(elements), elements)
 
 
 @functools.cache
@@ -74,10 +80,10 @@ class Session:
         self._is_idle = driver.pq.TransactionStatus.IDLE
         self._pgconn: Any = self.connection.pgconn
         self.idle_since = 0.0
-        # A COPY that a thread runs, before the next statement.
-        self._behind: background.Ahead[None] | None = None
+        # A COPY that a thread runs; the next statement waits for it.
+        self._copying: background.Task[None] | None = None
         # Whether statements may run on other servers, whose failures come as internal errors.
-        self.has_citus = False
+        self.is_cluster = False
         try:
             if setup:
                 self.script(setup)
@@ -88,7 +94,7 @@ class Session:
 
     def execute(self, statement: bytes, parameters: Parameters = ()) -> int:
         """Run a statement, and return how many rows it concerned."""
-        self.settle()
+        self.finish_copy()
         try:
             self.cursor.execute(statement, parameters)
         except psycopg().Error as error:
@@ -97,7 +103,7 @@ class Session:
 
     def script(self, statements: bytes) -> None:
         """Run statements without parameters, in one round trip."""
-        self.settle()
+        self.finish_copy()
         try:
             self.connection.execute(statements)
         except psycopg().Error as error:
@@ -105,7 +111,7 @@ class Session:
 
     def rows(self, statement: bytes, parameters: Parameters = ()) -> Rows:
         """Run a statement, and return its rows."""
-        self.settle()
+        self.finish_copy()
         cursor = self.cursor
         try:
             cursor.execute(statement, parameters)
@@ -117,7 +123,7 @@ class Session:
 
     def batch(self, statements: Sequence[tuple[bytes, Parameters]]) -> list[Rows]:
         """Run statements in one round trip and, outside of a transaction, in one of their own."""
-        self.settle()
+        self.finish_copy()
         results: list[Rows] = []
         failed: BaseException | None = None
         try:
@@ -141,31 +147,31 @@ class Session:
 
     def copy(self, statement: bytes, rows: bytes) -> None:
         """Run a COPY FROM STDIN with rows in PostgreSQL's binary form."""
-        self.settle()
+        self.finish_copy()
         self._copy(statement, rows)
 
-    def copy_behind(self, statement: bytes, rows: bytes) -> None:
+    def copy_in_background(self, statement: bytes, rows: bytes) -> None:
         """Begin a COPY in a thread; the next statement waits for its end, and raises what it has raised."""
-        self.settle()
-        self._behind = background.begun(lambda: self._copy(statement, rows))
-        if self._behind is None:
+        self.finish_copy()
+        self._copying = background.started(lambda: self._copy(statement, rows))
+        if self._copying is None:
             self._copy(statement, rows)
 
-    def settle(self, *, is_asked: bool = True) -> None:
-        """Wait for the end of a COPY that was begun; unless it is asked for, raise nothing of it.
+    def finish_copy(self, *, raises: bool = True) -> None:
+        """Wait for the end of a COPY in a thread, and raise what it has raised, unless `raises` is false.
 
         Raises `TransactionError` in a forked child.
         """
         if self.is_foreign:
             raise background.of_parent()
-        behind = self._behind
-        if behind is None:
+        copying = self._copying
+        if copying is None:
             return
         # An interrupt ends the waiting, and not the COPY: the next statement waits again.
-        behind.wait()
-        self._behind = None
-        if is_asked:
-            behind.result()
+        copying.wait()
+        self._copying = None
+        if raises:
+            copying.result()
 
     def _copy(self, statement: bytes, rows: bytes) -> None:
         try:
@@ -184,7 +190,7 @@ class Session:
 
     def failure(self, error: Exception) -> Exception:
         """Return the exception for what the driver raised."""
-        if self.is_broken or errors.is_lost(error) or (self.has_citus and errors.is_internal(error)):
+        if self.is_broken or errors.is_lost(error) or (self.is_cluster and errors.is_internal(error)):
             return Lost(error)
         return errors.of_statement(error, self.place, self.user)
 
@@ -232,7 +238,7 @@ class Session:
         if self.is_broken or self.is_idle:
             return
         try:
-            self.settle(is_asked=False)
+            self.finish_copy(raises=False)
             self.execute(b"ROLLBACK")
         except Exception:
             self.close()

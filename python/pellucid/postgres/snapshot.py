@@ -6,21 +6,24 @@ import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pellucid._native import ServerGate
-from pellucid.errors import Closed, ReadOnly, TransactionError
+from pellucid._native import ServerValidity
+from pellucid.errors import Closed, ReadOnly
 from pellucid.postgres import errors
 from pellucid.postgres.background import of_parent
+from pellucid.postgres.connection import DatabaseConnection
+from pellucid.postgres.default_table import DefaultTable
 from pellucid.postgres.query.scan import BEGIN
+from pellucid.postgres.schema import citus
 from pellucid.postgres.schema.layout import Layout
-from pellucid.postgres.session import Lost, Parameters, Rows, Session
-from pellucid.postgres.source import FROZEN, Source
-from pellucid.postgres.table.table import Mapping, Table
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.schema.tables import FROZEN, FrozenTables, LayoutCache
+from pellucid.postgres.session import Lost, Parameters, Rows, Session, Statement
+from pellucid.postgres.table.table import Table
 
 if TYPE_CHECKING:
     from pellucid.postgres.database import Database
-    from pellucid.postgres.transaction import Running
 
 T = TypeVar("T")
 
@@ -44,39 +47,31 @@ class SharedLock:
         self._lock.release()
 
 
-class Snapshot(Mapping, Source):
-    """The database as it was when the snapshot was made: a mapping over its table "default", and its tables.
+class SnapshotConnection:
+    """How the statements of a snapshot reach the server: all over one connection, in one transaction."""
 
-    It holds a connection, and the server keeps old rows for it, until it is closed.
-    """
+    is_snapshot = True
+    is_read_only = True
 
-    _is_snapshot = True
-
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DatabaseConnection) -> None:
         self._database = database
-        self._place = database._place
-        self._mode = "r"
-        self._codec = database._codec
-        self._catalog = database._catalog
-        self._connections = database._connections
-        self._own_gate = ServerGate()
-        # Until it has its connection.
-        self._closed = True
+        self.place = database.place
+        self.codec = database.codec
+        self.catalog = database.catalog
+        self.pool = database.pool
+        self.timeout = database.timeout
+        self.committed = ServerValidity()
+        self.is_closed = False
+        self.cache = LayoutCache()
         # Threads may share a snapshot, and a connection runs one statement at a time.
-        self._lock = SharedLock()
-        self._layouts: dict[int, Layout] = {}
-        self._names_changed = 0
-        self._epoch = 0
+        self.lock: Any = SharedLock()
         self._cursor_number = 0
         self._session = self._begun()
-        self._closed = False
-        self._default = Table(self, "default", stays_with_name=True)
-        database._snapshots[id(self)] = self
 
     def _begun(self) -> Session:
         """Take a connection, and begin the transaction that only reads."""
         for attempt in range(2):
-            session = self._connections.take()
+            session = self.pool.take()
             is_begun = False
             try:
                 # The first statement takes the snapshot, and BEGIN does not.
@@ -85,21 +80,137 @@ class Snapshot(Mapping, Source):
                 return session
             except Lost as lost:
                 if attempt:
-                    raise errors.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
+                    raise errors.of_lost(lost.args[0], self.place, was_sent=False) from lost.args[0]
             finally:
                 if not is_begun:
-                    self._connections.give(session)
+                    self.pool.give(session)
         raise AssertionError
 
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._session.is_foreign:
+            # The parent's: the lock, too, which a thread of it may have.
+            self._end()
+            return
+        with self.lock:
+            if self.is_closed:
+                return
+            self._end()
+            try:
+                self._session.roll_back()
+            finally:
+                self.pool.give(self._session)
+
+    def _end(self) -> None:
+        self.is_closed = True
+        self.cache.epoch += 1
+        self.committed.close()
+
+    def check_open(self) -> None:
+        """Raise `Closed` after `close`."""
+        if self.is_closed:
+            raise Closed("this snapshot is closed; take another one with db.snapshot()")
+        self._database.check_open()
+
+    def check_writable(self) -> None:
+        """Raise `ReadOnly`."""
+        self.check_open()
+        raise ReadOnly(FROZEN)
+
+    def running(self) -> None:
+        """Return None: it sees no transaction of the caller's."""
+
+    def validity(self) -> ServerValidity:
+        """Return how long its rows are valid."""
+        return self.committed
+
+    def with_session(self, work: Callable[[Session], T]) -> T:
+        """Run work over its connection."""
+        with self.lock:
+            self.check_open()
+            try:
+                return work(self._session)
+            except Lost as lost:
+                raise errors.of_lost(lost.args[0], self.place, was_sent=False) from lost.args[0]
+
+    def read(self, statement: bytes, parameters: Parameters = ()) -> Rows:
+        """Run a statement that reads."""
+        return self.with_session(lambda session: session.rows(statement, parameters))
+
+    def write(self, _statements: list[Statement]) -> list[Rows]:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
+
+    def cursor(self) -> tuple[Session, bytes]:
+        """Return its connection, and a name for a cursor."""
+        self._cursor_number += 1
+        return self._session, f"pellucid_{self._cursor_number}".encode()
+
+    def transaction(self) -> Any:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
+
+    def learn_up_to(self, count: int) -> None:
+        """Learn the shapes of other clients, if there are `count` of them."""
+        self._database.learn_up_to(count)
+
+    def register_shapes(self, _shapes: list[bytes]) -> list[int] | None:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
+
+
+class SnapshotTables(FrozenTables):
+    """The tables as they were when the snapshot was made."""
+
+    def __init__(self, connection: SnapshotConnection) -> None:
+        super().__init__(connection.cache)
+        self._connection = connection
+        self.catalog = connection.catalog
+
+    def names(self) -> list[str]:
+        """Return the names of all tables, in order."""
+        return self._connection.with_session(self.catalog.names)
+
+    def statements(self, layout: Layout) -> Statements:
+        """Return the statements for a layout, the same ones for the same layout."""
+        return self.catalog.statements(layout)
+
+    def layout_named(self, name: str) -> Layout | None:
+        """Return the layout of the table with this name."""
+        layout = self._connection.with_session(lambda session: self.catalog.named(session, name))
+        if layout is not None:
+            citus.check_snapshot(layout)
+            self.cache.layouts[layout.id] = layout
+        return layout
+
+    def known_layout(self, number: int) -> Layout | None:
+        """Return the layout of the table with this id, if the snapshot has read it."""
+        return self.cache.layouts.get(number)
+
+    def layout(self, number: int) -> Layout | None:
+        """Return the layout of the table with this id, if the snapshot has read it."""
+        return self.cache.layouts.get(number)
+
+
+class Snapshot(DefaultTable):
+    """The database as it was when the snapshot was made: a mapping over its table "default", and its tables.
+
+    It holds a connection, and the server keeps old rows for it, until it is closed.
+    """
+
+    def __init__(self, database: Database, connection: DatabaseConnection) -> None:
+        self._database = database
+        self._place = connection.place
+        self._connection = SnapshotConnection(connection)
+        self._tables = SnapshotTables(self._connection)
+        self._default = Table(self._connection, self._tables, "default", stays_with_name=True)
+
     def __repr__(self) -> str:
-        state = ", closed" if self._closed else ""
+        state = ", closed" if self._connection.is_closed else ""
         return f"<pellucid.Snapshot of {self._place.shown!r}{state}>"
 
-    def _table(self) -> Table:
-        return self._default
-
     def __enter__(self) -> Snapshot:
-        self._check_open()
+        self._connection.check_open()
         return self
 
     def __exit__(
@@ -109,86 +220,29 @@ class Snapshot(Mapping, Source):
 
     def close(self) -> None:
         """Give the connection back; records of the snapshot raise `StaleRecord` from now on."""
-        if self._session.is_foreign:
-            # The parent's: the lock, too, which a thread of it may have.
-            self._closed = True
-            self._epoch += 1
-            self._own_gate.close()
-            return
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._epoch += 1
-            self._own_gate.close()
-            try:
-                self._session.roll_back()
-            finally:
-                self._connections.give(self._session)
+        self._connection.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.close()
+        # One that could not be made has no connection.
+        connection = getattr(self, "_connection", None)
+        if connection is not None and not connection.is_closed:
+            connection.close()
 
     def table(
         self, name: str, /, *, type: type | None = None, run_init: bool = False, fast: bool = False
     ) -> Table:
         """Return the table with this name as it was."""
-        self._check_open()
-        return Table(self, name, stays_with_name=True, type=type, run_init=run_init, fast=fast)
+        self._connection.check_open()
+        return Table(
+            self._connection,
+            self._tables,
+            name,
+            stays_with_name=True,
+            type=type,
+            run_init=run_init,
+            fast=fast,
+        )
 
     def tables(self) -> list[str]:
         """Return the names of all tables, in order."""
-        return self._with_session(self._catalog.names)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed("this snapshot is closed; take another one with db.snapshot()")
-        self._database._check_open()
-
-    def _check_writable(self) -> None:
-        self._check_open()
-        raise ReadOnly(FROZEN)
-
-    def _running(self) -> Running | None:
-        return None
-
-    def _gate(self) -> ServerGate:
-        return self._own_gate
-
-    def _with_session(self, work: Callable[[Session], T]) -> T:
-        with self._lock:
-            self._check_open()
-            try:
-                return work(self._session)
-            except Lost as lost:
-                raise errors.of_lost(lost.args[0], self._place, was_sent=False) from lost.args[0]
-
-    def _read(self, statement: bytes, parameters: Parameters = ()) -> Rows:
-        return self._with_session(lambda session: session.rows(statement, parameters))
-
-    def _scanning(self) -> tuple[Session, bytes]:
-        self._cursor_number += 1
-        return self._session, f"pellucid_{self._cursor_number}".encode()
-
-    def _learn_up_to(self, count: int) -> None:
-        self._database._learn_up_to(count)
-
-    def _layout_named(self, name: str) -> Layout | None:
-        layout = self._with_session(lambda session: self._catalog.named(session, name))
-        # By the first parts of its keys, it has rows that are on one server.
-        if layout is not None and layout.is_distributed and not layout.distribute_by:
-            raise TransactionError(
-                f"table {name!r} is distributed, and its servers have no common snapshot: a read of several "
-                "rows may see one part of a transaction and not the other. Read it through the database, one "
-                "row at a time, or keep what must agree in one row, or in a table that is not distributed"
-            )
-        if layout is not None:
-            self._layouts[layout.id] = layout
-        return layout
-
-    def _known_layout(self, number: int) -> Layout | None:
-        return self._layouts.get(number)
-
-    def _layout(self, number: int) -> Layout | None:
-        return self._layouts.get(number)
+        return self._tables.names()

@@ -10,16 +10,17 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pellucid._native import ServerGate
+from pellucid._native import ServerValidity
 from pellucid.errors import Closed, CommitUnknown, DatabaseError, TransactionError
 from pellucid.postgres import errors
 from pellucid.postgres.background import of_parent
+from pellucid.postgres.schema import citus
 from pellucid.postgres.schema.layout import Layout
 from pellucid.postgres.session import Lost, Parameters, Rows, Session
 from pellucid.postgres.table.write_behind import Backlog
 
 if TYPE_CHECKING:
-    from pellucid.postgres.database import Database
+    from pellucid.postgres.connection import DatabaseConnection
 
 BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ"
 NO_ANSWER_PAUSE_SECONDS = 0.05
@@ -28,18 +29,18 @@ NO_ANSWER_PAUSE_SECONDS = 0.05
 class Running:
     """A transaction that has begun: its connection, and what it has changed in the catalog."""
 
-    def __init__(self, database: Database, session: Session) -> None:
-        self.database = database
+    def __init__(self, session: Session) -> None:
         self.session = session
-        # The gates of the rows that each level has read, its own and those of savepoints that were released.
-        self.gates: list[list[ServerGate]] = [[ServerGate()]]
+        # The validity of the rows that each level has read, its own and those of savepoints that were
+        # released.
+        self.levels: list[list[ServerValidity]] = [[ServerValidity()]]
         # What this transaction knows of tables; None for one that it has dropped.
         self.layouts: dict[int, Layout | None] = {}
         self.has_ended = False
         self.is_committed = False
         # Takes it from its owner.
         self.leave: Callable[[], object] = lambda: None
-        # How often a savepoint was taken back that had changed tables.
+        # How often a savepoint was rolled back that had changed tables.
         self.epoch = 0
         self.has_changed_tables = False
         self._cursor_number = 0
@@ -49,9 +50,9 @@ class Running:
         self.failed: tuple[int, BaseException] | None = None
 
     @property
-    def gate(self) -> ServerGate:
-        """The gate of rows that are read now."""
-        return self.gates[-1][0]
+    def validity(self) -> ServerValidity:
+        """How long rows that are read now are valid."""
+        return self.levels[-1][0]
 
     def check(self) -> None:
         """Raise where it has ended."""
@@ -65,23 +66,23 @@ class Running:
             raise TransactionError(errors.ENDED) from self.failed[1]
 
     def send(self) -> None:
-        """Send the changed fields that were kept back."""
+        """Send the changed fields that wait in the backlog."""
         if not self.backlog:
             return
         try:
             is_other = self.backlog.send()
         except BaseException as error:
             # The caller has gone on since, and may not expect the exception here: so nothing is committed.
-            self.failed = len(self.gates), error
+            self.failed = len(self.levels), error
             raise
         if is_other:
-            self.read_anew()
+            self.invalidate()
 
-    def read_anew(self) -> None:
-        """Have the rows that this level has read be read again when they are used next."""
-        for gate in self.gates[-1]:
-            gate.take_back()
-        self.gates[-1] = [ServerGate()]
+    def invalidate(self) -> None:
+        """Mark the rows read at this level as stale."""
+        for validity in self.levels[-1]:
+            validity.invalidate()
+        self.levels[-1] = [ServerValidity()]
 
     def ready(self) -> Session:
         """Send all deferred changes, and return the connection for the next statement."""
@@ -121,18 +122,18 @@ class Running:
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
-    def copy_behind(self, statement: bytes, rows: bytes) -> None:
+    def copy_in_background(self, statement: bytes, rows: bytes) -> None:
         """Begin a COPY in it, which a thread runs."""
         session = self.ready()
         try:
-            session.copy_behind(statement, rows)
+            session.copy_in_background(statement, rows)
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
-    def settle(self) -> None:
+    def finish_copy(self) -> None:
         """Wait for the end of a COPY, and raise what it has raised."""
         try:
-            self.session.settle()
+            self.session.finish_copy()
         except Lost as lost:
             raise self.lost(lost) from lost.args[0]
 
@@ -187,34 +188,34 @@ def current_task() -> asyncio.Task[Any] | None:
 class TransactionContext:
     """A transaction, as a context manager; inside of another one, it is a savepoint."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, connection: DatabaseConnection) -> None:
+        self._connection = connection
         self._running: Running | None = None
         self._has_ended = False
         self._savepoint = b""
         self._level = 0
 
     def __repr__(self) -> str:
-        return f"<pellucid.TransactionContext of {self._database!r}>"
+        return f"<pellucid.TransactionContext of {self._connection.shown}>"
 
     def __enter__(self) -> None:
         if self._running is not None:
             raise TransactionError(
                 "this transaction has been entered already; call db.transaction() for each block"
             )
-        database = self._database
-        database._check_open()
-        around = database._running()
+        connection = self._connection
+        connection.check_open()
+        around = connection.running()
         if around is None:
-            self._running = database._begin()
+            self._running = connection.begin()
             self._level = 1
         else:
-            self._savepoint = f"pellucid_{len(around.gates)}".encode()
+            self._savepoint = f"pellucid_{len(around.levels)}".encode()
             around.execute(b"SAVEPOINT " + self._savepoint)
-            around.gates.append([ServerGate()])
+            around.levels.append([ServerValidity()])
             self._layouts, self._had_changed = dict(around.layouts), around.has_changed_tables
             self._running = around
-            self._level = len(around.gates)
+            self._level = len(around.levels)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -225,31 +226,31 @@ class TransactionContext:
             raise TransactionError(f"this transaction {what}; call db.transaction() for another one")
         if running.has_ended:
             self._has_ended = True
-            if self._database._closed and kind is not None:
+            if self._connection.is_closed and kind is not None:
                 # The block has raised: nothing of it was to be stored.
                 return
             raise self._why_ended()
-        if self._database._running() is not running:
+        if self._connection.running() is not running:
             raise TransactionError(
                 "a transaction ends in the thread and task that began it; it goes on there"
             )
         self._has_ended = True
-        if len(running.gates) < self._level:
+        if len(running.levels) < self._level:
             raise TransactionError(
                 "the savepoint was released or rolled back before: the block around it has ended first"
             )
         if self._level == 1:
-            self._end(running, is_kept=kind is None)
+            self._end(running, is_committed=kind is None)
         elif kind is None:
             try:
                 running.execute(b"RELEASE SAVEPOINT " + self._savepoint)
             except BaseException:
-                self._take_back(running)
+                self._roll_back(running)
                 raise
-            for inner in self._inner_gates(running):
-                running.gates[-1].extend(inner)
+            for inner in self._inner_levels(running):
+                running.levels[-1].extend(inner)
         else:
-            self._take_back(running)
+            self._roll_back(running)
 
     def __del__(self) -> None:
         running = self._running
@@ -263,43 +264,44 @@ class TransactionContext:
         if self._level > 1:
             what, done = "a transaction within another", "what it did belongs to the one around it"
         else:
-            self._database._abandon(running)
+            self._connection.roll_back_dropped(running)
         warnings.warn(
-            f"{what} of {self._database._place.shown} was dropped and never left: {done}; use it in a with "
+            f"{what} of {self._connection.place.shown} was dropped and never left: {done}; use it in a with "
             "statement, or call __exit__",
             ResourceWarning,
             stacklevel=2,
         )
 
     def _why_ended(self) -> Exception:
-        if self._database._closed:
+        if self._connection.is_closed:
             return Closed("the database of this transaction was closed; what it wrote is not stored")
         return TransactionError("this transaction is over: the one around it has ended before it")
 
-    def _end(self, running: Running, *, is_kept: bool) -> None:
-        if is_kept and not self._database._closed:
-            self._database._commit(running)
+    def _end(self, running: Running, *, is_committed: bool) -> None:
+        if is_committed and not self._connection.is_closed:
+            self._connection.commit(running)
             return
-        self._database._roll_back(running)
-        if is_kept:
+        self._connection.roll_back(running)
+        if is_committed:
             # By another thread.
             raise self._why_ended()
 
-    def _inner_gates(self, running: Running) -> list[list[ServerGate]]:
-        """Take the gates of this savepoint, and of those in it that were not left."""
-        inner = running.gates[self._level - 1 :]
-        del running.gates[self._level - 1 :]
+    def _inner_levels(self, running: Running) -> list[list[ServerValidity]]:
+        """Remove the level of this savepoint, and of those in it that were not left, and return them."""
+        inner = running.levels[self._level - 1 :]
+        del running.levels[self._level - 1 :]
         return inner
 
-    def _take_back(self, running: Running) -> None:
-        gates = [gate for inner in self._inner_gates(running) for gate in inner]
+    def _roll_back(self, running: Running) -> None:
+        """Roll back to the savepoint."""
+        read = [validity for inner in self._inner_levels(running) for validity in inner]
         running.backlog.clear()
         # What ended an inner level before is undone with this one.
-        if running.failed is not None and running.failed[0] > len(running.gates):
+        if running.failed is not None and running.failed[0] > len(running.levels):
             running.failed = None
         if running.has_changed_tables:
             running.epoch += 1
-            self._database._names_changed += 1
+            self._connection.cache.names_changed += 1
         running.layouts = self._layouts
         running.has_changed_tables = self._had_changed
         try:
@@ -307,22 +309,18 @@ class TransactionContext:
                 running.execute(b"ROLLBACK TO SAVEPOINT " + self._savepoint)
                 running.execute(b"RELEASE SAVEPOINT " + self._savepoint)
         finally:
-            for gate in gates:
-                gate.take_back()
+            for validity in read:
+                validity.invalidate()
 
 
-def commit(running: Running, database: Database) -> None:
+def commit(running: Running, connection: DatabaseConnection) -> None:
     """Commit a transaction.
 
     Raises `CommitUnknown` if the server has not answered, and cannot be asked what it did.
     """
     session = running.ready()
-    # Where other servers store the rows, the transaction has no number here before its commit.
-    asked = b"SELECT pg_current_xact_id()::text"
-    if not session.has_citus:
-        asked = b"SELECT pg_current_xact_id_if_assigned()::text"
     try:
-        found = session.rows(asked)
+        found = session.rows(citus.transaction_number(session.is_cluster))
     except Lost as lost:
         raise running.lost(lost) from lost.args[0]
     number = found[0][0] if found else None
@@ -332,21 +330,21 @@ def commit(running: Running, database: Database) -> None:
         if number is None:
             # It has written nothing.
             return
-        find_out(str(number), session.server_run, lost.args[0], database)
+        find_out(str(number), session.server_run, lost.args[0], connection)
 
 
-def find_out(number: str, server_run: Any, cause: Exception, database: Database) -> None:
+def find_out(number: str, server_run: Any, cause: Exception, connection: DatabaseConnection) -> None:
     """Ask the server whether the transaction with this number was committed; return if it was.
 
     A server that has crashed since may have given the number again, to a transaction of another client, if
     nothing of this one had reached its log. It is right then only about one that it says was not committed.
     """
-    until = time.monotonic() + database._timeout
-    place = database._place
+    until = time.monotonic() + connection.timeout
+    place = connection.place
     while True:
         status = None
         try:
-            with database._connections.lent() as session:
+            with connection.pool.session() as session:
                 status = session.rows(b"SELECT pg_xact_status($1::text::xid8)", [number])[0][0]
                 if status == "committed" and session.server_run != server_run:
                     status = "committed, if it has not given the number again since it crashed"
@@ -358,7 +356,7 @@ def find_out(number: str, server_run: Any, cause: Exception, database: Database)
         if status == "committed":
             return
         # Where one other server stores all rows, it may have committed before this one heard of it.
-        if status == "aborted" and not database._catalog.has_citus:
+        if status == "aborted" and not connection.catalog.has_citus:
             raise DatabaseError(
                 f"the connection to {place.shown} ended before the commit ({errors.said(cause)}); "
                 "nothing of the transaction was stored"

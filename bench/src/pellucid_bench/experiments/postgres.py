@@ -203,7 +203,7 @@ def pushed(run: Run, place: Place) -> None:
         return
     table = place.table("queryable", queryable=True)
     table.extend(row(number) for number in range(place.rows))
-    place.connection.execute(f"ANALYZE {place.schema}_ours.{table._statements().layout.relation}")
+    place.connection.execute(f"ANALYZE {place.schema}_ours.{table._binding.statements().layout.relation}")
     total = "SELECT sum((v->'part3'->>'num')::bigint)::bigint FROM jsons"
     run.measure(
         title,
@@ -385,7 +385,7 @@ def many_servers(run: Run, place: Place) -> None:
     }
     if place.is_distributed or not any(map(run.wants, (load_title, *titles.values()))):
         return
-    if not place.db._catalog.has_citus:
+    if not place.db._connection.catalog.has_citus:
         why = "the server has no Citus: name one that has with --dsn"
         for title in filter(run.wants, (load_title, *titles.values())):
             run.add(Measure(title, Unit.RATE, [Result(DISTRIBUTED, is_ours=True, left_out=why)]))

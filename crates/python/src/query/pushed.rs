@@ -25,7 +25,7 @@ pub fn answer<'py>(
     let Of::Server(table) = &query.get().of else { return Ok(None) };
     let table = table.bind(py);
     callbacks::code_may_run(py);
-    if !table.call_method0("_has_json")?.is_truthy()? {
+    if !table.call_method0("has_json")?.is_truthy()? {
         return Ok(None);
     }
     let node = node_of(path)?;

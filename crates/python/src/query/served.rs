@@ -1,8 +1,8 @@
 //! Finds the rows of a query on a server: as far as possible the server does, and the rest is
 //! filtered and sorted here, page by page.
 //!
-//! `pellucid.postgres.query.reader.Reading` writes the statements and has the connection. A query
-//! reads one state of the table, with as many statements as it takes.
+//! `pellucid.postgres.query.reader.ServerReader` writes the statements and has the connection. A
+//! query reads one state of the table, with as many statements as it takes.
 
 use pellucid_query::Selection;
 use pellucid_query::exec::evaluator_of_all;
@@ -18,7 +18,7 @@ use crate::hot::callbacks;
 use crate::query::asked::{Asked, Output, passed_keys, request};
 use crate::query::handle::{Query, of_server};
 use crate::query::spec::Spec;
-use crate::server::feed::{Feed, Fetching};
+use crate::server::feed::{PageReader, RemoteRows};
 use crate::server::rows::ServerRows;
 use crate::server::table::ServerTable;
 use crate::table::reading::Rows;
@@ -132,14 +132,14 @@ impl<'py> Served<'py> {
         Ok(())
     }
 
-    fn feed(&self, fetching: Fetching) -> Rows {
+    fn feed(&self, fetching: PageReader) -> Rows {
         let (py, table) = (self.table.py(), self.table.get());
-        Rows::Fed(Box::new(Feed::new(py, fetching, table.codec.clone_ref(py))))
+        Rows::Fed(Box::new(RemoteRows::new(py, fetching, table.codec.clone_ref(py))))
     }
 
     /// The rows of the query, without what Python functions leave out of them: where they come
     /// from, and the selection of them.
-    fn rows(&self, spec: &Spec, asked: &Asked<'_>) -> PyResult<(Fetching, Option<Selection>)> {
+    fn rows(&self, spec: &Spec, asked: &Asked<'_>) -> PyResult<(PageReader, Option<Selection>)> {
         let py = self.table.py();
         let request = request(spec, asked);
         let reads_records = request.reads.is_none_or(|reads| reads.iter().any(|node| node.reads_record()))
@@ -158,7 +158,7 @@ impl<'py> Served<'py> {
                 (selection.offset, selection.limit) = part;
             }
             let selection = Some(selection).filter(|selection| !selection.takes_all());
-            return Ok((Fetching::begun(&self.reading, after), selection));
+            return Ok((PageReader::begun(&self.reading, after), selection));
         }
         self.begin(spec, None, true)?;
         let by = SortKey::new(&spec.order).map_err(|error| errors::value_error(error.to_string()))?;
@@ -168,11 +168,11 @@ impl<'py> Served<'py> {
         };
         let wanted = if request.limit == 0 { 0 } else { request.offset.saturating_add(request.limit) };
         let sort = Sort::new(by, after, wanted, SORT_MEMORY_MAX);
-        let rows = self.feed(Fetching::begun(&self.reading, None));
+        let rows = self.feed(PageReader::begun(&self.reading, None));
         let source = Source { rows, selection: Some(selection) };
         let sorted = over(py, &Home::new(&self.table), source, sort)?;
         let keys = sorted.into_keys(request.offset, request.limit, || SIGNALS.is_set()).map_err(failed)?;
-        Ok((Fetching::of_keys(&self.reading, keys), None))
+        Ok((PageReader::of_keys(&self.reading, keys), None))
     }
 }
 
@@ -188,7 +188,7 @@ pub fn with_server<'py, R>(
 ) -> PyResult<Option<R>> {
     loop {
         callbacks::code_may_run(table.py());
-        let reading = table.call_method0("_reading")?;
+        let reading = table.call_method0("reader")?;
         if reading.is_none() {
             return Ok(None);
         }
@@ -261,13 +261,13 @@ pub fn iterate<'py>(
 fn passed(
     served: &Served<'_>,
     spec: &Spec,
-    (fetching, selection): (Fetching, Option<Selection>),
-) -> PyResult<Fetching> {
+    (fetching, selection): (PageReader, Option<Selection>),
+) -> PyResult<PageReader> {
     let py = served.table.py();
     let rows = Bound::new(py, ServerRows::new(&served.table, fetching, selection, Shows::Items)?)?;
     let name = served.table.get().name_of(py);
     let found = passed_keys(rows.try_iter()?, &name, &spec.filters, (spec.offset, spec.limit))?;
-    Ok(Fetching::of_keys(&served.reading, SortedKeys::Listed(found)))
+    Ok(PageReader::of_keys(&served.reading, SortedKeys::Listed(found)))
 }
 
 /// The query of all rows of a server's table.

@@ -58,24 +58,24 @@ pub fn update(
         ));
     }
     let computed = PyList::empty(py);
-    let within = table.call_method0("_within")?;
+    let within = table.call_method0("transaction")?;
     callbacks::code_may_run(py);
     in_transaction(&within, || {
         for_each_values(query, &nodes, |row| computed.append(PyTuple::new(py, &*row)?))?;
         let items = iterate(query, Shows::Items)?;
         let given = PyList::new(py, &values)?;
         let is_given = PyList::new(py, values.iter().map(Option::is_some))?;
-        table.call_method1("_update_rows", (items, &paths, given, is_given, &computed))?.extract()
+        table.call_method1("update_rows", (items, &paths, given, is_given, &computed))?.extract()
     })
 }
 
 /// Implements `query.delete()`: returns how many rows there were.
 pub fn delete(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>) -> PyResult<u64> {
-    let within = table.call_method0("_within")?;
+    let within = table.call_method0("transaction")?;
     callbacks::code_may_run(query.py());
     in_transaction(&within, || {
         let keys = iterate(query, Shows::Keys)?;
-        table.call_method1("_delete_rows", (keys,))?.extract()
+        table.call_method1("delete_rows", (keys,))?.extract()
     })
 }
 

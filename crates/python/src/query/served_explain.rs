@@ -32,7 +32,7 @@ pub fn explain(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>, analyze
         for filter in &spec.filters {
             lines.push(format!("filter in Python, row by row: {}", filter.bind(py).repr()?));
         }
-        if is_whole(served, spec) && table.call_method0("_has_json")?.is_truthy()? {
+        if is_whole(served, spec) && table.call_method0("has_json")?.is_truthy()? {
             lines.push(
                 "sum, count, min, max of a field: the server computes them from its JSON, where all values are ints"
                     .to_owned(),

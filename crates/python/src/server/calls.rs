@@ -19,7 +19,7 @@ use pyo3::types::{PyBytes, PyList};
 use crate::counters;
 use crate::errors;
 use crate::hot::callbacks;
-use crate::server::codec::{ServerCodec, ServerGate};
+use crate::server::codec::{ServerCodec, ServerValidity};
 use crate::server::edit::ServerEdit;
 use crate::server::encoded::ServerEncoded;
 use crate::server::stored;
@@ -72,7 +72,7 @@ impl TableCalls for ServerCalls {
         id: u64,
     ) -> PyResult<Option<Large>> {
         let key = PyBytes::new(table.py(), row.key());
-        let found = ask(table_of(table)?, "_large", (key, id.cast_signed()))?;
+        let found = ask(table_of(table)?, "overflow_value", (key, id.cast_signed()))?;
         Ok(found.extract::<Option<PyBackedBytes>>()?.map(Large::Fetched))
     }
 
@@ -82,7 +82,7 @@ impl TableCalls for ServerCalls {
 
     fn copied_row(&self, table: &Bound<'_, PyAny>, of: CopyOf<'_>) -> PyResult<Row> {
         let found = table_of(table)?;
-        let gate = ask(found, "_gate", ())?.cast_into::<ServerGate>()?.get().gate.clone();
+        let gate = ask(found, "validity", ())?.cast_into::<ServerValidity>()?.get().gate.clone();
         let names = found.get().codec.get().names.clone();
         Ok(Row::owned(of.record, of.key, names, gate, Some(Home::new(found)), found.get().why_frozen()))
     }
@@ -94,7 +94,7 @@ impl TableCalls for ServerCalls {
     fn read_anew(&self, table: &Bound<'_, PyAny>, row: &Row) -> PyResult<bool> {
         let table = table_of(table)?;
         let key = PyBytes::new(table.py(), row.key());
-        match ask(table, "_fetched", (key,))?.extract::<Option<Stored>>()? {
+        match ask(table, "fetch", (key,))?.extract::<Option<Stored>>()? {
             Some(stored) => show(table, row, &stored),
             None => Ok(false),
         }
@@ -117,7 +117,7 @@ impl TableCalls for ServerCalls {
     ) -> PyResult<()> {
         let table = table_of(table)?;
         let py = table.py();
-        let context = ask(table, "_within", ())?;
+        let context = ask(table, "transaction", ())?;
         context.call_method0("__enter__")?;
         match work() {
             Ok(()) => context.call_method1("__exit__", (py.None(), py.None(), py.None())).map(|_| ()),
@@ -154,8 +154,8 @@ fn is_dict(record: &[u8]) -> bool {
 
 /// Assigns the row to the transaction that runs now, or to the database.
 fn assign_gate(table: &Bound<'_, ServerTable>, row: &Row) -> PyResult<()> {
-    let gate = ask(table, "_gate", ())?;
-    row.gate.set(gate.cast::<ServerGate>()?.get().gate.clone());
+    let gate = ask(table, "validity", ())?;
+    row.gate.set(gate.cast::<ServerValidity>()?.get().gate.clone());
     Ok(())
 }
 
@@ -208,7 +208,7 @@ pub fn applied(
         return Ok(patched);
     }
     let wanted = PyList::new(py, book.wanted.iter().map(|names| PyBytes::new(py, names)))?;
-    ask(table, "_admit", (wanted,))?;
+    ask(table, "register_shapes", (wanted,))?;
     let mut book = Book { codec, py, table: this.number(), may_admit: false, wanted: Vec::new() };
     Ok(edit.with(values, |steps, change| patch::apply(record, steps, change, &mut book)))
 }
@@ -276,8 +276,10 @@ fn ids_for<'py>(
 ) -> PyResult<Option<(Vec<u32>, WithLarge<'py>)>> {
     let py = table.py();
     let encoded = Bound::new(py, ServerEncoded::new(py, table.get().codec.clone_ref(py), encoded))?;
-    let shape_ids: Option<Vec<u32>> = ask(table, "_admit", (encoded.getattr("shapes")?,))?.extract()?;
-    let large_ids: Vec<u64> = ask(table, "_large_ids", (encoded.getattr("large")?.len()?,))?.extract()?;
+    let shape_ids: Option<Vec<u32>> =
+        ask(table, "register_shapes", (encoded.getattr("shapes")?,))?.extract()?;
+    let large_ids: Vec<u64> =
+        ask(table, "new_overflow_ids", (encoded.getattr("large")?.len()?,))?.extract()?;
     Ok(shape_ids.map(|shape_ids| (shape_ids, (encoded, large_ids))))
 }
 
@@ -310,7 +312,7 @@ fn save<'py>(
     let py = table.py();
     let codec = table.get().codec.get();
     let names = &*codec.names;
-    let may_defer: bool = ask(table, "_begin_change", ())?.extract()?;
+    let may_defer: bool = ask(table, "begin_change", ())?.extract()?;
     let parts = encode_parts(table, row, edit, values)?;
     let slices: Vec<&[u8]> = parts.records.iter().map(Vec::as_slice).collect();
     let key = PyBytes::new(py, row.key());
@@ -333,8 +335,8 @@ fn save<'py>(
         let value = PyBytes::new(py, &stored::value_of(codec.dictionary().len(), &patched.record));
         if may_defer && attempt == 0 && large.is_empty() {
             let change = ServerEdit::new(table, &key, edit, &parts.records, &shown);
-            let deferred = ask(table, "_defer", (&key, &value, edition, &kept, change))?;
-            if let Some((new, gate)) = deferred.extract::<Option<(i64, Py<ServerGate>)>>()? {
+            let deferred = ask(table, "defer", (&key, &value, edition, &kept, change))?;
+            if let Some((new, gate)) = deferred.extract::<Option<(i64, Py<ServerValidity>)>>()? {
                 counters::containers_rebuilt(u64::from(patched.encoded));
                 if row.version() != version {
                     return ServerCalls.read_anew(table.as_any(), row).map(|_| ());
@@ -345,7 +347,7 @@ fn save<'py>(
                 return Ok(());
             }
         }
-        let saved = ask(table, "_swap", (&key, value, edition, kept, large, attempt))?;
+        let saved = ask(table, "swap", (&key, value, edition, kept, large, attempt))?;
         if saved.is_none() {
             return Err(missing_row(py, row));
         }

@@ -1,4 +1,4 @@
-//! The shapes of a server's database, as this client knows them, and the gates of its rows.
+//! The shapes of a server's database, as this client knows them, and the validity of its rows.
 //!
 //! A server gives each shape its id, in ascending order and without gaps. So what a client knows is
 //! the first shapes, and learning the others needs only their number.
@@ -16,14 +16,14 @@ use crate::values::row::Gate;
 
 /// Whether rows that were read may still be read: they end with their database, snapshot or
 /// transaction.
-#[pyclass(frozen, module = "pellucid", name = "ServerGate")]
-pub struct ServerGate {
+#[pyclass(frozen, module = "pellucid", name = "ServerValidity")]
+pub struct ServerValidity {
     /// The gate.
     pub gate: GilRc<Gate>,
 }
 
 #[pymethods]
-impl ServerGate {
+impl ServerValidity {
     #[new]
     fn new() -> Self {
         Self { gate: Gate::new() }
@@ -35,7 +35,7 @@ impl ServerGate {
     }
 
     /// Makes its rows be read again on their next use, since a transaction was rolled back.
-    fn take_back(&self) {
+    fn invalidate(&self) {
         self.gate.take_back();
     }
 }

@@ -9,7 +9,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::server::calls::applied;
-use crate::server::codec::ServerGate;
+use crate::server::codec::ServerValidity;
 use crate::server::stored;
 use crate::server::table::ServerTable;
 use crate::values::change::{self, Edit, Fit};
@@ -64,7 +64,7 @@ impl ServerEdit {
         &self,
         py: Python<'py>,
         value: PyBackedBytes,
-        gate: &ServerGate,
+        gate: &ServerValidity,
     ) -> PyResult<(Bound<'py, PyBytes>, Vec<i64>)> {
         let table = self.table.bind(py);
         let codec = table.get().codec.get();

@@ -1,7 +1,7 @@
 //! Feeds work with the rows that a server sends, a page at a time.
 //!
-//! The pages come from an object of Python's, a `pellucid.postgres.query.reader.Reading`, which has
-//! the connection. A page keeps the driver's objects, and its rows are read in place.
+//! The pages come from an object of Python's, `pellucid.postgres.query.reader.ServerReader`, which
+//! has the connection. A page keeps the driver's objects, and its rows are read in place.
 
 use std::sync::OnceLock;
 
@@ -24,29 +24,29 @@ use crate::store_errors;
 const LOOKED_UP_COUNT: usize = 1000;
 
 /// Rows of a server's table.
-pub struct Feed {
+pub struct RemoteRows {
     /// The rows.
-    pub rows: Fed<Fetching>,
+    pub rows: Fed<PageReader>,
     /// The large values of these rows.
-    pub large: FedLarge,
+    pub large: RemoteOverflow,
     codec: Py<ServerCodec>,
 }
 
-impl Feed {
+impl RemoteRows {
     /// The rows that `reading` brings, of a table with this codec.
-    pub fn new(py: Python<'_>, fetching: Fetching, codec: Py<ServerCodec>) -> Self {
-        let large = FedLarge::new(&fetching, py);
+    pub fn new(py: Python<'_>, fetching: PageReader, codec: Py<ServerCodec>) -> Self {
+        let large = RemoteOverflow::new(&fetching, py);
         Self { rows: Fed::new(fetching), large, codec }
     }
 
     /// The rows, their large values and their shapes.
-    pub fn parts(&mut self) -> (&mut Fed<Fetching>, &FedLarge, &Dictionary) {
+    pub fn parts(&mut self) -> (&mut Fed<PageReader>, &RemoteOverflow, &Dictionary) {
         (&mut self.rows, &self.large, self.codec.get().dictionary())
     }
 }
 
 /// Where pages come from.
-pub struct Fetching {
+pub struct PageReader {
     reading: Py<PyAny>,
     /// The keys whose rows are looked up; None: the rows of the statement that was begun.
     keys: Option<SortedKeys>,
@@ -54,7 +54,7 @@ pub struct Fetching {
     after: Option<Vec<u8>>,
 }
 
-impl Fetching {
+impl PageReader {
     /// The pages of the statement that `reading` has begun, without rows up to the key `after`.
     pub fn begun(reading: &Bound<'_, PyAny>, after: Option<Vec<u8>>) -> Self {
         Self { reading: reading.clone().unbind(), keys: None, after }
@@ -116,31 +116,31 @@ impl Fetching {
     }
 }
 
-impl Pages for Fetching {
-    type Page = Fetched;
+impl Pages for PageReader {
+    type Page = RemotePage;
 
-    fn next(&mut self, last: Option<Fetched>) -> Result<Option<Fetched>, Fault> {
+    fn next(&mut self, last: Option<RemotePage>) -> Result<Option<RemotePage>, Fault> {
         Python::attach(|py| {
             // Released where the GIL is held: elsewhere, each object waits in a list until it is.
             drop(last);
-            self.next_list(py)?.map(|page| Fetched::new(&page)).transpose()
+            self.next_list(py)?.map(|page| RemotePage::new(&page)).transpose()
         })
         .map_err(|error: PyErr| Fault::Source(Box::new(error)))
     }
 }
 
 /// The rows of a page.
-pub struct Fetched {
-    rows: Vec<FetchedRow>,
+pub struct RemotePage {
+    rows: Vec<RemoteRow>,
 }
 
-struct FetchedRow {
+struct RemoteRow {
     key: PyBackedBytes,
     spelling: Option<PyBackedBytes>,
     value: PyBackedBytes,
 }
 
-impl Fetched {
+impl RemotePage {
     fn new(page: &Bound<'_, PyList>) -> PyResult<Self> {
         let mut rows = Vec::with_capacity(page.len());
         for row in page {
@@ -148,13 +148,13 @@ impl Fetched {
             let (key, spelling) = key_of_row(row)?;
             let value = row.get_item(2)?.cast_into::<PyBytes>()?;
             let spelling = spelling.map(PyBackedBytes::from);
-            rows.push(FetchedRow { key: key.into(), spelling, value: value.into() });
+            rows.push(RemoteRow { key: key.into(), spelling, value: value.into() });
         }
         Ok(Self { rows })
     }
 }
 
-impl Page for Fetched {
+impl Page for RemotePage {
     #[inline]
     fn row(&self, place: usize) -> Option<Row<'_>> {
         let row = self.rows.get(place)?;
@@ -165,14 +165,14 @@ impl Page for Fetched {
 
 /// The large values of one row.
 pub struct RowLarge {
-    large: FedLarge,
+    large: RemoteOverflow,
 }
 
 impl RowLarge {
     /// Those of the row with this key.
     pub fn new(table: &Bound<'_, PyAny>, key: &[u8]) -> Self {
         let key = PyBytes::new(table.py(), key).unbind();
-        Self { large: FedLarge::of(From::Row(table.clone().unbind(), key)) }
+        Self { large: RemoteOverflow::of(From::Row(table.clone().unbind(), key)) }
     }
 
     /// The same, of which the server may not have some yet.
@@ -184,7 +184,7 @@ impl RowLarge {
         this
     }
 
-    /// As [`FedLarge::failed`].
+    /// As [`RemoteOverflow::failed`].
     pub fn failed(&self, py: Python<'_>) -> Option<PyErr> {
         self.large.failed(py)
     }
@@ -206,15 +206,15 @@ enum From {
 
 /// The large values of fed rows. Those that were asked for stay in memory until the work is done:
 /// what it computes may refer to them.
-pub struct FedLarge {
+pub struct RemoteOverflow {
     from: From,
     held: Held<PyBackedBytes>,
     failure: OnceLock<PyErr>,
 }
 
-impl FedLarge {
+impl RemoteOverflow {
     /// The large values of these rows.
-    pub fn new(fetching: &Fetching, py: Python<'_>) -> Self {
+    pub fn new(fetching: &PageReader, py: Python<'_>) -> Self {
         Self::of(From::Page(fetching.reading.clone_ref(py)))
     }
 
@@ -228,7 +228,7 @@ impl FedLarge {
     }
 }
 
-impl Large for FedLarge {
+impl Large for RemoteOverflow {
     fn large(&self, id: u64) -> Result<&[u8], StoreError> {
         if let Some(bytes) = self.held.get(id) {
             return Ok(bytes);
@@ -238,7 +238,7 @@ impl Large for FedLarge {
             let id = id.cast_signed();
             let found = match &self.from {
                 From::Page(reading) => reading.bind(py).call_method1("large", (id,))?,
-                From::Row(table, key) => table.bind(py).call_method1("_large", (key, id))?,
+                From::Row(table, key) => table.bind(py).call_method1("overflow_value", (key, id))?,
             };
             found.extract().map_err(PyErr::from)
         });

@@ -32,5 +32,5 @@ pub fn key_of_row<'py>(row: &Bound<'py, PyTuple>) -> PyResult<CodeAndSpelling<'p
 
 /// The size of what stands for a longer key in the column of keys: its beginning and a hash. Then
 /// the column of spellings has the size of the key's code as a u32, the code, and the spelling.
-/// `pellucid.postgres.table.keys` writes both.
+/// `pellucid.postgres.schema.keys` writes both.
 pub const LONG_KEY_SIZE: usize = 2024;

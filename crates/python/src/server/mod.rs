@@ -11,6 +11,7 @@ pub mod edit;
 pub mod encoded;
 pub mod feed;
 pub mod fetched_key;
+pub mod functions;
 pub mod held;
 pub mod index;
 pub mod rows;

@@ -10,8 +10,8 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::errors;
 use crate::hot::gil::GilCell;
-use crate::server::codec::ServerGate;
-use crate::server::feed::{FedLarge, Fetching};
+use crate::server::codec::ServerValidity;
+use crate::server::feed::{PageReader, RemoteOverflow};
 use crate::server::fetched_key::key_of_row;
 use crate::server::stored;
 use crate::server::table::ServerTable;
@@ -23,7 +23,7 @@ use crate::values::views::Shows;
 #[pyclass(frozen, module = "pellucid", name = "ServerRows")]
 pub struct ServerRows {
     table: Py<ServerTable>,
-    gate: Py<ServerGate>,
+    gate: Py<ServerValidity>,
     shows: Shows,
     state: GilCell<State>,
 }
@@ -37,8 +37,8 @@ enum State {
 }
 
 struct Walk {
-    fetching: Fetching,
-    large: FedLarge,
+    fetching: PageReader,
+    large: RemoteOverflow,
     selection: Option<Selection>,
     /// Whether the reading tells between two rows whether its transaction or snapshot has ended.
     is_checked: bool,
@@ -50,15 +50,15 @@ impl ServerRows {
     /// An iterator over the rows of `fetching` that `selection` takes.
     ///
     /// # Errors
-    /// What the table's `_gate` raises.
+    /// What the table's `validity` raises.
     pub fn new(
         table: &Bound<'_, ServerTable>,
-        fetching: Fetching,
+        fetching: PageReader,
         selection: Option<Selection>,
         shows: Shows,
     ) -> PyResult<Self> {
-        let gate = table.call_method0("_gate")?.cast_into::<ServerGate>()?.unbind();
-        let large = FedLarge::new(&fetching, table.py());
+        let gate = table.call_method0("validity")?.cast_into::<ServerValidity>()?.unbind();
+        let large = RemoteOverflow::new(&fetching, table.py());
         let is_checked = fetching.is_checked(table.py())?;
         let walk = Walk { fetching, large, selection, is_checked, wanted: VecDeque::new() };
         let state = GilCell::new(State::Walking(Box::new(walk)));

@@ -1,6 +1,7 @@
 //! The views of a server's table: what `keys()`, `values()` and `items()` of it return.
 //!
-//! The range of a view is an object of Python's, which only the table's own methods look into.
+//! The range of a view is an object of Python's, `pellucid.postgres.table.range.TableRange`, which
+//! counts its rows, iterates over them and finds one.
 
 use pyo3::prelude::*;
 
@@ -21,7 +22,7 @@ impl Viewed for ServerView {
 
     fn len(&self, py: Python<'_>) -> PyResult<usize> {
         callbacks::code_may_run(py);
-        self.table.bind(py).call_method1("_count", (&self.range,))?.extract()
+        self.range.bind(py).call_method0("count")?.extract()
     }
 
     fn iterate<'py>(&self, py: Python<'py>, shows: Shows, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
@@ -32,12 +33,12 @@ impl Viewed for ServerView {
         };
         callbacks::code_may_run(py);
         let reverse = self.reverse != reverse;
-        self.table.bind(py).call_method1("_iterate", (word, &self.range, reverse))
+        self.range.bind(py).call_method1("iterate", (word, reverse))
     }
 
     fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         callbacks::code_may_run(py);
-        let found = self.table.bind(py).call_method1("_get_within", (key, &self.range))?;
+        let found = self.range.bind(py).call_method1("get", (key,))?;
         let found: Option<(Bound<'py, PyAny>,)> = found.extract()?;
         Ok(found.map(|(value,)| value))
     }

@@ -11,7 +11,7 @@ use pyo3::types::PyTuple;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::gil::{GilRc, Strong};
-use crate::server::feed::Feed;
+use crate::server::feed::RemoteRows;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::rows::{RowIterator, RowSource};
@@ -40,7 +40,7 @@ pub enum Rows {
     /// reads them.
     Covered(Box<CoveredRows>, bool),
     /// As a server sends them.
-    Fed(Box<Feed>),
+    Fed(Box<RemoteRows>),
 }
 
 impl Rows {

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import DatabaseError, TransactionError
+from pellucid.errors import DatabaseError
 from pellucid.postgres import errors
-from pellucid.postgres.background import begun
-from pellucid.postgres.query.scan import ALL, BEGIN, Pages
+from pellucid.postgres.background import started
+from pellucid.postgres.query.scan import ALL, BEGIN, Pages, check_not_ended
 from pellucid.postgres.query.sql import (
     Column,
     Predicate,
@@ -25,13 +25,13 @@ from pellucid.postgres.query.sql import (
     part_of,
     quick_aggregates,
 )
-from pellucid.postgres.schema.layout import quoted
-from pellucid.postgres.schema.statements import Statements, big_int
+from pellucid.postgres.schema import citus, keys
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.schema.text import big_int, quoted
 from pellucid.postgres.session import Lost, Parameters, Rows, Statement
-from pellucid.postgres.table import keys
 
 if TYPE_CHECKING:
-    from pellucid.postgres.table.table import Table
+    from pellucid.postgres.table.records import Records
 
 # A query with a limit up to this has its rows in one answer.
 WHOLE_COUNT_MAX = 1000
@@ -44,21 +44,21 @@ class Disordered(Exception):
     """An index has codes that are too long to be in order; its id is the argument."""
 
 
-class Reading(Pages):
+class ServerReader(Pages):
     """One state of a table, and the rows of a query in it."""
 
-    def __init__(self, table: Table, sql: Statements) -> None:
-        super().__init__(table, ALL, False)
-        table._check_one_state(sql)
-        self._sql = sql
-        self._indexes = [index for index in sql.layout.indexes if index.state == "ready"]
-        schema = table._source._place.schema
+    def __init__(self, records: Records, sql: Statements) -> None:
+        super().__init__(records, ALL, False)
+        citus.check_one_state(self._connection.is_snapshot, sql.layout)
+        self.sql = sql
+        self.ready_indexes = [index for index in sql.layout.indexes if index.state == "ready"]
+        schema = self._connection.place.schema
         self._columns = [
             Column(index.id, quoted(schema, f"e{index.id}").decode() if index.has_each else "")
-            for index in self._indexes
+            for index in self.ready_indexes
         ]
         self._is_own = False
-        self._running = table._source._running()
+        self._running = self._connection.running()
         # Whether the state is needed after the last page.
         self._is_kept = False
         self._is_by_key = True
@@ -75,15 +75,15 @@ class Reading(Pages):
 
     def indexes(self) -> list[tuple[str, str, bool, bool]]:
         """Return name and definition of each index, whether it is unique, and whether its codes are short."""
-        disordered = self._sql.disordered
+        disordered = self.sql.disordered
         return [
             (index.name, index.definition, index.is_unique, not index.has_long and index.id not in disordered)
-            for index in self._indexes
+            for index in self.ready_indexes
         ]
 
     def totals(self, places: Sequence[int]) -> list[bool]:
         """Return whether each row has an entry in these indexes."""
-        rows = self._sql.rows.decode()
+        rows = self.sql.rows.decode()
         tests = [
             f"NOT EXISTS (SELECT FROM {rows} WHERE i{self._columns[place].id} IS NULL)" for place in places
         ]
@@ -92,7 +92,7 @@ class Reading(Pages):
     def count(self, predicates: Sequence[Predicate], limit: int | None) -> int:
         """Return how many rows have the predicates, up to a limit."""
         where = Where(self._columns)
-        rows = f"FROM {self._sql.rows.decode()}{where.clause(predicates)}"
+        rows = f"FROM {self.sql.rows.decode()}{where.clause(predicates)}"
         text = f"SELECT count(*) {rows}"
         if limit is not None:
             text = f"SELECT count(*) FROM (SELECT {rows} LIMIT {limit:d}) AS found"
@@ -105,9 +105,9 @@ class Reading(Pages):
         where = Where(self._columns)
         clause = where.clause(predicates)
         field = f"value #> {where.parameter(names)}::text[]"
-        rows = f"FROM {self._sql.rows.decode()}{clause}"
+        rows = f"FROM {self.sql.rows.decode()}{clause}"
         found = None
-        if verb != "count" and tuple(names) not in self._sql.mixed:
+        if verb != "count" and tuple(names) not in self.sql.mixed:
             found = self._of_numbers(f"SELECT {quick_aggregates(verb, field)} {rows}", where.given, names)
         if found is None:
             text = f"SELECT {aggregates(verb, field)} {rows}"
@@ -117,7 +117,7 @@ class Reading(Pages):
 
     def _of_numbers(self, text: str, given: Parameters, names: list[str]) -> Rows | None:
         """Return what a statement gives that fails where a field is no number; None if it did."""
-        if self._running is not None or self._source._is_snapshot or self._session is not None:
+        if self._running is not None or self._connection.is_snapshot or self._session is not None:
             # It would end the transaction.
             return None
         try:
@@ -126,7 +126,7 @@ class Reading(Pages):
             if errors.sqlstate(error.__cause__) != NOT_NUMERIC:
                 raise
             # The server writes each error into its log.
-            self._sql.mixed.add(tuple(names))
+            self.sql.mixed.add(tuple(names))
             return None
 
     def rows(
@@ -149,7 +149,7 @@ class Reading(Pages):
         else:
             page = self._opened(statement, given)
         if order is not None and not page:
-            self._check_order(self._indexes[order[0]].id)
+            self._check_order(self.ready_indexes[order[0]].id)
         self._first = self._arranged(page)
 
     def entries(self, asked: Statement, limit: int | None = None) -> None:
@@ -175,18 +175,18 @@ class Reading(Pages):
     def named(self, codes: Sequence[bytes]) -> Rows:
         """Return the rows under these keys, in the order of the keys."""
         wanted = [keys.stored(code) for code in codes]
-        text = b"SELECT k, s, v, ver FROM " + self._sql.rows + b" WHERE k = ANY($1::bytea[])"
+        text = b"SELECT k, s, v, ver FROM " + self.sql.rows + b" WHERE k = ANY($1::bytea[])"
         found = {row[0]: row for row in self._answered(text, (wanted,))}
         page = [found[key] for key in wanted if key in found]
-        self._table._known(page)
+        self._records.learn(page)
         self._page_keys = [row[0] for row in page]
         return page
 
     def large(self, number: int) -> bytes | None:
-        """Return a large value of the rows that were read last; None if it is gone."""
+        """Return an overflow value of the rows that were read last; None if it is gone."""
         text = (
             b"SELECT bytes FROM "
-            + self._sql.large
+            + self.sql.overflow
             + b" WHERE k = ANY($1::bytea[]) AND id = $2 ORDER BY piece"
         )
         pieces = self._answered(text, (self._page_keys, big_int(number)))
@@ -194,15 +194,11 @@ class Reading(Pages):
 
     def check(self) -> None:
         """Raise where the transaction or the snapshot that the rows were read in has ended."""
-        self._source._check_open()
-        if self._running is not None and self._source._running() is not self._running:
-            raise TransactionError(
-                "the transaction that this iterator walks over has ended; make a list before it does"
-            )
+        check_not_ended(self._connection, self._running)
 
     def is_checked(self) -> bool:
         """Return whether `check` may raise between two rows."""
-        return self._running is not None or self._source._is_snapshot
+        return self._running is not None or self._connection.is_snapshot
 
     def end(self) -> None:
         """Give the connection back."""
@@ -213,11 +209,11 @@ class Reading(Pages):
         """Raise the error, unless another client has changed the layout: then the query begins again."""
         self.end()
         if isinstance(error, Disordered):
-            self._sql.disordered.add(error.args[0])
+            self.sql.disordered.add(error.args[0])
             return
         if not isinstance(error, errors.LayoutChanged):
             raise error
-        self._table._changed(self._sql, error)
+        self._binding.layout_changed(self.sql, error)
 
     def explained(
         self, predicates: Sequence[Predicate], order: tuple[int, bool] | None, offset: int, limit: int | None
@@ -246,12 +242,12 @@ class Reading(Pages):
         # A value begins with the number of shapes that it needs, also one that is not read.
         columns = "k, s, v, ver" if has_records else "k, s, '\\x00000000'::bytea, 0::bigint"
         # A client that has stored a long code since the layout was read has noted it there.
-        others = [] if order is None else [f"NOT {self._has_long(self._indexes[order[0]].id)}"]
-        text = f"SELECT {columns} FROM {self._sql.rows.decode()}{where.clause(predicates, *others)}"
+        others = [] if order is None else [f"NOT {self._has_long(self.ready_indexes[order[0]].id)}"]
+        text = f"SELECT {columns} FROM {self.sql.rows.decode()}{where.clause(predicates, *others)}"
         return (text + order_of(self._columns, order) + part_of(offset, limit)).encode(), where.given
 
     def _has_long(self, number: int) -> str:
-        return f"(SELECT has_long FROM {quoted(self._sql.schema, 'indexes').decode()} WHERE id = {number:d})"
+        return f"(SELECT has_long FROM {quoted(self.sql.schema, 'indexes').decode()} WHERE id = {number:d})"
 
     def _check_order(self, number: int) -> None:
         if self._answered(f"SELECT {self._has_long(number)}".encode())[0][0]:
@@ -260,13 +256,13 @@ class Reading(Pages):
     def _answered(self, statement: bytes, parameters: Parameters = ()) -> Rows:
         """Run a statement in the state that is held, or in that of now."""
         if self._session is None or not self._is_own:
-            return self._source._read(statement, parameters)
+            return self._connection.read(statement, parameters)
         if self._ahead is not None:
             self._ahead.wait()
         try:
             return self._session.rows(statement, parameters)
         except Lost as lost:
-            raise errors.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self._connection.place, was_sent=False) from lost.args[0]
 
     def _in_state(self, statement: bytes) -> Rows:
         """Run a statement in a state that is held from now on."""
@@ -277,13 +273,13 @@ class Reading(Pages):
         """Take a connection, if none is held; return the statements that begin with it."""
         if self._session is not None:
             return []
-        running = self._source._running()
+        running = self._connection.running()
         if running is not None:
             self._cursor, self._session = running.cursor_name(), running.ready()
-        elif self._source._is_snapshot:
-            self._session, self._cursor = self._source._scanning()
+        elif self._connection.is_snapshot:
+            self._session, self._cursor = self._connection.cursor()
         else:
-            self._session, self._cursor = self._source._connections.take(), b"pellucid"
+            self._session, self._cursor = self._connection.pool.take(), b"pellucid"
             self._is_own = True
             return [(BEGIN, ())]
         return []
@@ -294,7 +290,7 @@ class Reading(Pages):
             with self._lock:
                 return self._session.batch(statements)[-1]
         except Lost as lost:
-            raise errors.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self._connection.place, was_sent=False) from lost.args[0]
         except BaseException:
             self.end()
             raise
@@ -311,11 +307,11 @@ class Reading(Pages):
 
     def _page_behind(self) -> Rows:
         try:
-            self._source._check_open()
+            self._connection.check_open()
             page = self._next_page()
             self._size_up(page)
             if self._is_own and not self._is_at_end:
-                self._ahead = begun(self._fetched)
+                self._ahead = started(self._fetched)
             return self._arranged(page)
         except BaseException:
             self.end()
@@ -330,7 +326,7 @@ class Reading(Pages):
     def _arranged(self, page: Rows) -> Rows:
         if self._is_by_key:
             return super()._arranged(page)
-        self._table._known(page)
+        self._records.learn(page)
         return page
 
 

@@ -8,22 +8,24 @@ before. Inside a transaction the cursor is the transaction's.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from pellucid._native import server_keys, server_whole_code
 from pellucid.errors import CorruptRecord, TransactionError
 from pellucid.postgres import errors
-from pellucid.postgres.background import Ahead, begun
+from pellucid.postgres.background import Task, started
 from pellucid.postgres.errors import LayoutChanged
+from pellucid.postgres.protocols import Connection
+from pellucid.postgres.schema import citus, keys
 from pellucid.postgres.schema.statements import Statements
 from pellucid.postgres.session import Lost, Rows, Session, Statement
-from pellucid.postgres.table import keys
+from pellucid.postgres.transaction import Running
 
 if TYPE_CHECKING:
-    from pellucid.postgres.table.table import Table
+    from pellucid.postgres.table.records import Records
 
 FIRST_COUNT = 100
 PAGE_COUNT_MAX = 4000
@@ -67,25 +69,24 @@ ALL = Range()
 class RowIterator:
     """An iterator over the keys, values or items of a table, as they were when it began."""
 
-    def __init__(self, table: Table, shows: str, within: Range, reverse: bool) -> None:
-        self._table = table
+    def __init__(self, records: Records, shows: str, within: Range, reverse: bool) -> None:
+        self._records = records
         self._shows = shows
-        source = table._source
-        running = source._running()
-        self._running = running
-        pages = Pages(table, within, reverse)
+        connection = records.connection
+        self._running = connection.running()
+        pages = Pages(records, within, reverse)
         first = pages.first()
-        gate = source._gate()
+        validity = connection.validity()
 
         def shown(page: Rows) -> list[Any]:
             if shows == "keys":
-                return table._keys(page)
-            return table._values(page, gate) if shows == "values" else table._items(page, gate)
+                return server_keys(page)
+            return records.values(page, validity) if shows == "values" else records.items(page, validity)
 
         # Chained lists: no Python code runs between two rows of a page.
         rows = itertools.chain(shown(first), itertools.chain.from_iterable(map(shown, pages)))
         self._rows: Iterator[Any] = rows
-        is_checked = running is not None or source._is_snapshot
+        is_checked = self._running is not None or connection.is_snapshot
         self._next: Callable[[], Any] = self._checked if is_checked else rows.__next__
 
     def __iter__(self) -> RowIterator:
@@ -95,33 +96,38 @@ class RowIterator:
         return self._next()
 
     def __repr__(self) -> str:
-        return f"<pellucid.RowIterator over {self._shows} of table {self._table.name!r}>"
+        return f"<pellucid.RowIterator over {self._shows} of table {self._records.binding.name!r}>"
 
     def _checked(self) -> Any:
-        source = self._table._source
-        source._check_open()
-        if self._running is not None and source._running() is not self._running:
-            raise TransactionError(
-                "the transaction that this iterator walks over has ended; make a list before it does"
-            )
+        check_not_ended(self._records.connection, self._running)
         return next(self._rows)
+
+
+def check_not_ended(connection: Connection, running: Running | None) -> None:
+    """Raise where the transaction or the snapshot that rows were read in has ended."""
+    connection.check_open()
+    if running is not None and connection.running() is not running:
+        raise TransactionError(
+            "the transaction that this iterator walks over has ended; make a list before it does"
+        )
 
 
 class Pages:
     """The pages of one scan: lists of fetched rows."""
 
-    def __init__(self, table: Table, within: Range, reverse: bool) -> None:
-        self._table = table
+    def __init__(self, records: Records, within: Range, reverse: bool) -> None:
+        self._records = records
+        self._binding = records.binding
         self._within = within
         self._reverse = reverse
-        self._source = table._source
+        self._connection = records.connection
         self._session: Session | None = None
         self._cursor = b""
         # Threads may share a snapshot, and its connection.
-        self._lock = self._source._lock if self._source._is_snapshot else contextlib.nullcontext()
+        self._lock = self._connection.lock
         self._is_at_end = False
         self._count = FIRST_COUNT
-        self._ahead: Ahead[Rows] | None = None
+        self._ahead: Task[Rows] | None = None
         self._held: Rows = []
         self._is_own = False
         # Where pages are statements of their own: these, and the last key.
@@ -136,20 +142,20 @@ class Pages:
     def first(self) -> Rows:
         """Begin the scan, and return its first page."""
         for _ in range(20):
-            sql = self._table._statements()
+            sql = self._binding.statements()
             if sql is None:
                 self._is_at_end = True
                 return []
             try:
-                place = self._table._common_place(sql, self._within.low, self._within.high)
-                self._table._check_one_state(sql, place)
-                is_many = sql.layout.is_distributed and place is None
+                place = citus.common_place(sql.layout, self._within.low, self._within.high)
+                citus.check_one_state(self._connection.is_snapshot, sql.layout, place)
+                is_many = citus.spans_servers(sql.layout, place)
                 return self._arranged(self._begin_pages(sql) if is_many else self._begin(sql, place))
             except LayoutChanged as error:
-                self._table._changed(sql, error)
+                self._binding.layout_changed(sql, error)
             except Lost as lost:
-                raise errors.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
-        raise self._table._restless()
+                raise errors.of_lost(lost.args[0], self._connection.place, was_sent=False) from lost.args[0]
+        raise self._binding.too_many_changes()
 
     def _begin(self, sql: Statements, place: bytes | None) -> Rows:
         low, high = self._within.low, self._within.high
@@ -157,14 +163,14 @@ class Pages:
         # An attempt before, in an older layout, has ended.
         self._is_at_end = False
         begin: list[Statement] = []
-        running = self._source._running()
+        running = self._connection.running()
         if running is not None:
             self._cursor = running.cursor_name()
             self._session = running.ready()
-        elif self._source._is_snapshot:
-            self._session, self._cursor = self._source._scanning()
+        elif self._connection.is_snapshot:
+            self._session, self._cursor = self._connection.cursor()
         else:
-            self._session, self._cursor = self._source._connections.take(), b"pellucid"
+            self._session, self._cursor = self._connection.pool.take(), b"pellucid"
             begin = [(BEGIN, ())]
         self._is_own = bool(begin)
         declare = b"DECLARE " + self._cursor + b" NO SCROLL CURSOR FOR " + statement
@@ -189,10 +195,10 @@ class Pages:
         while (sql := self._paged) is not None:
             asked = sql.page(low, high, self._last, self._count, reverse=self._reverse)
             try:
-                page = self._source._read(*asked)
+                page = self._connection.read(*asked)
             except LayoutChanged as error:
-                self._table._changed(sql, error)
-                self._paged = self._table._statements()
+                self._binding.layout_changed(sql, error)
+                self._paged = self._binding.statements()
                 continue
             if page:
                 self._last = page[-1][0]
@@ -213,12 +219,12 @@ class Pages:
     def __iter__(self) -> Iterator[Rows]:
         try:
             while not self._is_at_end:
-                self._source._check_open()
+                self._connection.check_open()
                 page = self._next_page()
                 self._size_up(page)
-                is_alone = self._is_own or (self._paged is not None and self._source._running() is None)
+                is_alone = self._is_own or (self._paged is not None and self._connection.running() is None)
                 if is_alone and not self._is_at_end:
-                    self._ahead = begun(self._fetched)
+                    self._ahead = started(self._fetched)
                 arranged = self._arranged(page)
                 if arranged:
                     yield arranged
@@ -234,7 +240,7 @@ class Pages:
             ahead, self._ahead = self._ahead, None
             return ahead.result()
         except Lost as lost:
-            raise errors.of_lost(lost.args[0], self._source._place, was_sent=False) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self._connection.place, was_sent=False) from lost.args[0]
 
     def _fetched(self) -> Rows:
         if self._paged is not None:
@@ -257,13 +263,13 @@ class Pages:
                 ahead.wait()
             session.roll_back()
         finally:
-            self._source._connections.give(session)
+            self._connection.pool.give(session)
 
     def _arranged(self, page: Rows) -> Rows:
         """Return a page with its shapes known and its long keys in order."""
         if not page and not self._held:
             return page
-        has_long = self._table._known(page)
+        has_long = self._records.learn(page)
         if not has_long and not self._held and not self._within.is_long:
             return page
         return self._sorted(page)
@@ -288,7 +294,14 @@ class Pages:
     def _order_of(self, row: tuple[Any, ...]) -> bytes:
         """Return the code of a row's key; of one that is damaged, what is stored, until it is read."""
         try:
-            return self._table._whole_code(row)
+            return server_whole_code(row)
         except CorruptRecord:
             stored: bytes = row[0]
             return stored
+
+
+def pages_of(records: Records) -> Iterator[Rows]:
+    """Yield all rows, as they were when this began, in pages."""
+    pages = Pages(records, ALL, False)
+    yield pages.first()
+    yield from pages

@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pellucid.postgres.table.keys import stored
+from pellucid.postgres.schema.keys import stored
 
-# Up to so many codes are parameters of their own, and more are an array.
-POINTS_APART_MAX = 4
+# Codes that are parameters of their own; more are one array.
+POINT_PARAMETERS_MAX = 4
 Range = tuple[bytes | None, bytes | None]
 Predicate = tuple[Any, ...]
 
@@ -69,7 +69,7 @@ class Where:
 
     def equal(self, column: str, codes: Sequence[bytes]) -> str:
         """Return the condition that a column has one of these codes."""
-        if len(codes) <= POINTS_APART_MAX:
+        if len(codes) <= POINT_PARAMETERS_MAX:
             # An array, of which the plan of a prepared statement knows nothing, may make the server walk over
             # the whole index, in the hope of an early match. A number has two codes, and OR would search for
             # each alone and join what it finds.

@@ -15,35 +15,26 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pellucid.errors import Closed, CorruptRecord, DatabaseError, HistoryGone, TransactionError
+from pellucid._native import ServerValidity, server_key, server_keys
+from pellucid.errors import CorruptRecord, DatabaseError, HistoryGone, ReadOnly
+from pellucid.postgres.protocols import Connection, Tables
 from pellucid.postgres.query.scan import ALL, Range
-from pellucid.postgres.schema.catalog import Catalog, again, formed
-from pellucid.postgres.schema.layout import Layout, quoted
-from pellucid.postgres.schema.triggers import (
-    FUNCTION,
-    RELATIONS,
-    ROW_FUNCTION,
-    TABLE_FUNCTION,
-    TABLE_TRIGGERS,
-    add_triggers,
-    is_watched,
-)
-from pellucid.postgres.session import Lost, Rows, Session
-from pellucid.postgres.source import Source
-from pellucid.postgres.table import keys
-from pellucid.postgres.table.table import Table
-
-if TYPE_CHECKING:
-    from pellucid.postgres.database import Database
-    from pellucid.postgres.transaction import Running
+from pellucid.postgres.schema import keys, triggers
+from pellucid.postgres.schema.layout import Layout
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.schema.tables import FROZEN, FrozenTables, LayoutCache
+from pellucid.postgres.schema.text import formed, quoted
+from pellucid.postgres.session import Lost, Parameters, Rows, Session, Statement
+from pellucid.postgres.table.binding import TableBinding
+from pellucid.postgres.table.overflow import Overflow
+from pellucid.postgres.table.records import Records
 
 # A notice wakes a watch; this is for commits that wait for the end of another transaction.
 POLL_SECONDS = 1.0
 SLICE_SECONDS = 0.05
 PAGE_COUNT = 500
-KEPT = "1 day"
 ATTEMPTS = 3
 
 # `$1` and `$2` are the horizons, and `$3` a snapshot whose commits are left out. A transaction that wrote a
@@ -57,13 +48,6 @@ SELECT tbl, name, kind, k, s, v FROM (
 {conditions} ORDER BY last, n
 """
 BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-FORGET = """
-WITH old AS (SELECT max(at) AS at FROM {schema}.changes WHERE time < now() - interval '{kept}'
-    AND at < pg_snapshot_xmin(pg_current_snapshot())),
-gone AS (DELETE FROM {schema}.changes WHERE at <= (SELECT at FROM old))
-UPDATE {schema}.watched SET oldest = ((SELECT at FROM old)::text::bigint + 1)::text::xid8
-WHERE (SELECT at FROM old) IS NOT NULL
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,95 +64,88 @@ class Change:
     is_last: bool
 
 
-def start(database: Database) -> None:
-    """Let all tables note their changes, unless they do."""
-    schema, name = database._place.schema, quoted(database._place.schema)
+class PastConnection:
+    """What the values of changes ask for: they cannot be changed, and overflow values are read now."""
 
-    def create(session: Session) -> None:
-        session.execute(b"BEGIN")
-        # No table is created, and none changes its layout, until all have their triggers.
-        session.execute(formed("LOCK TABLE {schema}.catalog IN SHARE ROW EXCLUSIVE MODE", schema=name))
-        if not is_watched(session, schema):
-            session.script(formed(RELATIONS, schema=name))
-            for function, text in ((b"note_row", ROW_FUNCTION), (b"note_table", TABLE_FUNCTION)):
-                literal = b"'" + schema.replace("'", "''").encode() + b"'"
-                body = formed(text, schema=name, literal=literal).replace(b"'", b"''")
-                body = b"'" + body + b"'"
-                session.script(formed(FUNCTION, schema=name, name=function, body=body))
-            session.script(formed(TABLE_TRIGGERS, schema=name))
-            for table in database._catalog.names(session):
-                layout = database._catalog.named(session, table)
-                if layout is not None:
-                    add_triggers(session, schema, layout)
-        session.execute(b"COMMIT")
+    is_snapshot = True
+    is_read_only = True
 
-    with database._connections.lent() as session:
-        if session.rows(b"SELECT FROM pg_extension WHERE extname = 'citus'"):
-            raise DatabaseError(
-                "watch() is not there on Citus: each of its nodes numbers its own transactions, so no order "
-                "holds for all; read the rows again instead"
-            )
-        if is_watched(session, schema):
-            return
-        if database._running() is not None:
-            raise TransactionError(
-                "the first watch() of a database creates triggers; call it outside of a transaction"
-            )
-        try:
-            again(session, lambda: create(session))
-        finally:
-            session.roll_back()
-
-
-def forget(session: Session, schema: str) -> None:
-    """Delete changes that are older than a day."""
-    if is_watched(session, schema):
-        session.execute(formed(FORGET, schema=quoted(schema), kept=KEPT.encode()))
-
-
-class Past(Source):
-    """What the values of changes ask for: they cannot be changed, and large values are read now."""
-
-    _is_snapshot = True
-    _mode = "r"
-
-    def __init__(self, database: Database, number: int) -> None:
+    def __init__(self, database: Connection) -> None:
         self._database = database
-        self._number = number
-        self._place = database._place
-        self._codec = database._codec
-        self._catalog: Catalog = database._catalog
-        self._connections = database._connections
-        self._closed = False
-        self._names_changed = self._epoch = 0
-        self._timeout = database._timeout
+        self.place = database.place
+        self.codec = database.codec
+        self.pool = database.pool
+        self.timeout = database.timeout
+        self.committed = database.committed
         # No connection is shared.
-        self._lock = contextlib.nullcontext()
+        self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
-    def _check_open(self) -> None:
-        self._database._check_open()
+    def check_open(self) -> None:
+        """Raise `Closed` after `close`."""
+        self._database.check_open()
 
-    def _running(self) -> Running | None:
-        return None
+    def check_writable(self) -> None:
+        """Raise `ReadOnly`."""
+        self.check_open()
+        raise ReadOnly(FROZEN)
 
-    def _gate(self) -> Any:
-        return self._database._open_gate
+    def running(self) -> None:
+        """Return None: changes belong to no transaction of the caller's."""
 
-    def _read(self, statement: bytes, parameters: Any = ()) -> Rows:
-        with self._connections.lent() as session:
+    def validity(self) -> ServerValidity:
+        """Return how long the values are valid."""
+        return self.committed
+
+    def read(self, statement: bytes, parameters: Parameters = ()) -> Rows:
+        """Run a statement that reads."""
+        with self.pool.session() as session:
             return session.rows(statement, parameters)
 
-    def _learn_up_to(self, count: int) -> None:
-        self._database._learn_up_to(count)
+    def write(self, _statements: list[Statement]) -> list[Rows]:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
 
-    def _layout_named(self, _name: str) -> Layout | None:
-        with self._connections.lent() as session:
-            return self._catalog.numbered(session, self._number)
+    def cursor(self) -> tuple[Session, bytes]:
+        """Raise `ReadOnly`: a change has no rows to scan."""
+        raise ReadOnly(FROZEN)
 
-    def _layout(self, _number: int) -> Layout | None:
-        return self._layout_named("")
+    def transaction(self) -> Any:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
 
-    def _known_layout(self, _number: int) -> Layout | None:
+    def learn_up_to(self, count: int) -> None:
+        """Learn the shapes of other clients, if there are `count` of them."""
+        self._database.learn_up_to(count)
+
+    def register_shapes(self, _shapes: list[bytes]) -> list[int] | None:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
+
+
+class PastTables(FrozenTables):
+    """The one table that a change was in, as it is now."""
+
+    def __init__(self, tables: Tables, connection: PastConnection, number: int) -> None:
+        super().__init__(LayoutCache())
+        self.catalog = tables.catalog
+        self._connection = connection
+        self._number = number
+
+    def statements(self, layout: Layout) -> Statements:
+        """Return the statements for a layout, the same ones for the same layout."""
+        return self.catalog.statements(layout)
+
+    def layout_named(self, _name: str) -> Layout | None:
+        """Return the layout of the table; None if it was dropped."""
+        with self._connection.pool.session() as session:
+            return self.catalog.numbered(session, self._number)
+
+    def layout(self, _number: int) -> Layout | None:
+        """Return the layout of the table; None if it was dropped."""
+        return self.layout_named("")
+
+    def known_layout(self, _number: int) -> Layout | None:
+        """Return None: the layout is read for each value."""
         return None
 
 
@@ -177,8 +154,9 @@ class Watch:
 
     def __init__(
         self,
-        database: Database,
-        table: Table | None = None,
+        connection: Connection,
+        tables: Tables,
+        binding: TableBinding | None = None,
         within: Range = ALL,
         since: int | None = None,
         timeout: float | None = None,
@@ -187,11 +165,12 @@ class Watch:
             raise ValueError(f"since={since} is no version: the version of a watch, or of a change")
         if timeout is not None and not timeout >= 0:
             raise ValueError(f"timeout={timeout} is no number of seconds from 0 on")
-        start(database)
-        self._database = database
+        triggers.start(connection, tables.catalog)
+        self._connection = connection
+        self._tables = tables
         self._within = within
         self._timeout = timeout
-        self._sql, self._given = self._conditions(table)
+        self._sql, self._given = self._conditions(binding)
         self._session: Session | None = None
         self._page: Rows = []
         # The horizon at which the batch that is read ends, and how many of its changes were given.
@@ -200,14 +179,14 @@ class Watch:
         self._is_read = False
         self._has_ended = False
         self._is_woken = True
-        self._past: dict[int, Table] = {}
+        self._past: dict[int, Records] = {}
         # What was committed before the watch began is not given, even beyond its first horizon.
         session = self._connected()
         horizon, snapshot, oldest = session.rows(
             formed(
                 "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_snapshot()::text, "
                 "oldest::text::bigint FROM {schema}.watched",
-                schema=quoted(database._place.schema),
+                schema=quoted(connection.place.schema),
             )
         )[0]
         if since is not None and since < oldest:
@@ -222,16 +201,16 @@ class Watch:
         self._before = snapshot if since is None else None
 
     def __repr__(self) -> str:
-        return f"<pellucid.postgres.Watch of {self._database._place.shown!r} at {self._version}>"
+        return f"<pellucid.postgres.Watch of {self._connection.place.shown!r} at {self._version}>"
 
-    def _conditions(self, table: Table | None) -> tuple[str, list[Any]]:
+    def _conditions(self, binding: TableBinding | None) -> tuple[str, list[Any]]:
         """Return the conditions on changes, and their parameters from `$4` on."""
-        if table is None:
+        if binding is None:
             return "", []
-        layout = self._database._layout_named(table.name) if table._found is None else None
-        number = table._found if layout is None else layout.id
+        layout = self._tables.layout_named(binding.name) if binding.table_id is None else None
+        number = binding.table_id if layout is None else layout.id
         sql = "AND name = $4" if number is None else "AND tbl = $4"
-        given: list[Any] = [table.name.encode() if number is None else number]
+        given: list[Any] = [binding.name.encode() if number is None else number]
         for bound, sign in ((self._within.low, ">="), (self._within.high, "<")):
             if bound is not None:
                 given.append(bound)
@@ -254,7 +233,7 @@ class Watch:
                 self._let_go()
                 if attempt == ATTEMPTS - 1:
                     raise DatabaseError(
-                        f"the connection to {self._database._place.shown} ended; watch again with "
+                        f"the connection to {self._connection.place.shown} ended; watch again with "
                         f"since={self._version}"
                     ) from lost.args[0]
             except StopIteration:
@@ -285,7 +264,7 @@ class Watch:
             # A forked child goes on where its parent was.
             self._let_go()
         if self._session is None:
-            session = Session(self._database._place, self._database._connections._setup)
+            session = Session(self._connection.place, self._connection.pool._setup)
             session.connection.add_notify_handler(self._wake)
             session.script(b"LISTEN pellucid")
             self._session = session
@@ -297,7 +276,7 @@ class Watch:
     def _next(self) -> Change:
         until = None if self._timeout is None else time.monotonic() + self._timeout
         while not self._has_ended:
-            self._database._check_open()
+            self._connection.check_open()
             session = self._connected()
             if self._page or self._fill(session):
                 return self._given_change()
@@ -325,7 +304,7 @@ class Watch:
         if self._stop is None:
             return False
         if not self._is_read:
-            text = BATCH.format(schema=quoted(self._database._place.schema).decode(), conditions=self._sql)
+            text = BATCH.format(schema=quoted(self._connection.place.schema).decode(), conditions=self._sql)
             given = [str(self._version), str(self._stop), self._before, *self._given]
             session.execute(BEGIN)
             session.execute(b"DECLARE pellucid NO SCROLL CURSOR FOR " + text.encode(), given)
@@ -369,22 +348,29 @@ class Watch:
             value = text_of(data) if data is not None else None
             return Change(version, name, kind, None, value, is_last)
         if number not in self._past:
-            self._past[number] = Table(Past(self._database, number), name, stays_with_name=True)
-        table = self._past[number]
+            self._past[number] = self._records_of(number, name)
+        records = self._past[number]
         if kind == "delete":
-            return Change(version, name, kind, key_of(table, key, spelling), None, is_last)
+            return Change(version, name, kind, key_of(key, spelling), None, is_last)
         found = (key, spelling, data, 0)
-        table._known([found])
-        value = table._value(found, self._database._open_gate)
-        return Change(version, name, kind, key_of(table, key, spelling), value, is_last)
+        records.learn([found])
+        value = records.value(found, self._connection.committed)
+        return Change(version, name, kind, key_of(key, spelling), value, is_last)
+
+    def _records_of(self, number: int, name: str) -> Records:
+        """Return what makes the values of a table's changes."""
+        past = PastConnection(self._connection)
+        tables = PastTables(self._tables, past, number)
+        records = Records(past, tables, name, stays_with_name=True)
+        records.overflow = Overflow(records.binding)
+        return records
 
     def _wait(self, session: Session, until: float | None) -> None:
         """Wait for a notice of the server, for a second at most."""
         end = time.monotonic() + POLL_SECONDS
         end = end if until is None else min(end, until)
         while not self._is_woken and (left := end - time.monotonic()) > 0:
-            if self._database.closed:
-                raise Closed("this database is closed; open it again with pellucid.open()")
+            self._connection.check_open()
             # In slices, so that Ctrl-C and close() are heard.
             if session.is_readable(min(left, SLICE_SECONDS)):
                 return
@@ -401,8 +387,8 @@ def text_of(data: bytes) -> str:
         ) from None
 
 
-def key_of(table: Table, key: bytes, spelling: bytes | None) -> Any:
+def key_of(key: bytes, spelling: bytes | None) -> Any:
     """Return the key of a row."""
     if keys.is_long(key):
-        return table._keys([(key, spelling, b"", 0)])[0]
-    return table._key_object(key, spelling)
+        return server_keys([(key, spelling, b"", 0)])[0]
+    return server_key(key, spelling)

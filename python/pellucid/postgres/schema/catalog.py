@@ -14,23 +14,17 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable
-from typing import TypeVar
 
-from pellucid.errors import Busy, DatabaseCorrupt, DatabaseError, NewerFormat, NotADatabase
+from pellucid.errors import DatabaseCorrupt, DatabaseError, NewerFormat, NotADatabase
 from pellucid.postgres import errors
-from pellucid.postgres.schema import triggers
-from pellucid.postgres.schema.layout import IndexInfo, Layout, Making, quoted
+from pellucid.postgres.schema import citus, triggers
+from pellucid.postgres.schema.layout import CreateOptions, IndexInfo, Layout
+from pellucid.postgres.schema.races import again
 from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.schema.text import formed, quoted
 from pellucid.postgres.session import Session
 
 FORMAT = 1
-ATTEMPTS = 20
-# The tables of the catalog that every server has where a table is distributed. Writers of one of these wait
-# for each other until they commit, so the counters are distributed.
-SHARED = ("about", "catalog", "indexes", "shapes")
-# The races of two clients that create one thing: a duplicate, or a catalog row of PostgreSQL's own.
-RACES = {"23505", "42P06", "42P07", "42710", "40P01", "XX000", "40001"}
 
 RELATIONS = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -49,13 +43,10 @@ TABLE = """
 CREATE TABLE {rows} (k bytea, s bytea, v bytea NOT NULL, ver bigint NOT NULL DEFAULT 1, big bool{part},
     PRIMARY KEY (k{by}));
 ALTER TABLE {rows} ALTER COLUMN v SET STORAGE EXTERNAL;
-CREATE TABLE {large} (k bytea, id bigint, piece int, bytes bytea NOT NULL{part},
+CREATE TABLE {overflow} (k bytea, id bigint, piece int, bytes bytea NOT NULL{part},
     PRIMARY KEY (k, id, piece{by}));
-ALTER TABLE {large} ALTER COLUMN bytes SET STORAGE EXTERNAL;
+ALTER TABLE {overflow} ALTER COLUMN bytes SET STORAGE EXTERNAL;
 """
-# What a table is distributed by has to be a part of what is unique.
-PARTS = {"part": b", d bytea NOT NULL", "by": b", d"}
-WHOLE = {"part": b"", "by": b""}
 # A program that reads the view needs no name of a relation, which changes with the layout. JSON that is not
 # compressed is read in half the time.
 JSON = """
@@ -63,32 +54,6 @@ ALTER TABLE {rows} ADD COLUMN key jsonb, ADD COLUMN value jsonb;
 ALTER TABLE {rows} SET (toast_tuple_target = 8160);
 CREATE VIEW {view} AS SELECT key, value FROM {rows};
 """
-T = TypeVar("T")
-
-
-def formed(text: str, **names: bytes) -> bytes:
-    """Return a text of SQL with quoted names in it."""
-    return text.format(**{name: quoted.decode() for name, quoted in names.items()}).encode()
-
-
-def again(session: Session, work: Callable[[], T]) -> T:
-    """Run `work`, and run it again where another client was quicker."""
-    for attempt in range(ATTEMPTS):
-        try:
-            return work()
-        except Exception as error:
-            if errors.sqlstate(error.__cause__) not in RACES or attempt == ATTEMPTS - 1:
-                raise
-            if not session.is_idle:
-                session.execute(b"ROLLBACK")
-    raise AssertionError
-
-
-def distribute(session: Session, relation: bytes, beside: bytes | None, column: str = "k") -> None:
-    """Distribute a relation by its keys; `beside`: so that its rows are where those of another one are."""
-    where = "none" if beside is None else beside.decode()
-    text = b"SELECT create_distributed_table($1::text::regclass, $3::text, colocate_with => $2::text)"
-    session.rows(text, [relation.decode(), where, column])
 
 
 class Catalog:
@@ -98,7 +63,7 @@ class Catalog:
         self.schema = schema
         self._quoted = quoted(schema)
         self._statements: dict[int, Statements] = {}
-        # Whether the server has Citus, which distributes tables over several servers.
+        # Whether the server can distribute tables over several servers.
         self.has_citus = False
 
     def _sql(self, text: str) -> bytes:
@@ -106,8 +71,7 @@ class Catalog:
 
     def open(self, session: Session, mode: str) -> str:
         """Check the schema, and create it where the mode says so; return the database's identity."""
-        found = session.rows(b"SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')")
-        self.has_citus = bool(found[0][0])
+        self.has_citus = citus.is_installed(session)
         known = self._about(session)
         if known is None and mode in ("c", "n"):
             again(session, lambda: self._create(session))
@@ -206,7 +170,7 @@ class Catalog:
         )
         if not rows:
             if self.has_citus and not session.is_idle:
-                self._check_shared(session)
+                citus.check_catalog_seen(session, self.schema)
             return None
         number, name, generation = rows[0][:3]
         indexes = tuple(
@@ -228,57 +192,22 @@ class Catalog:
             rows[0][11],
             rows[0][10] or 0,
         )
-        if self.has_citus and not layout.is_distributed and self._is_distributed(session, layout):
+        if (
+            self.has_citus
+            and not layout.is_distributed
+            and citus.is_distributed(session, self.schema, layout)
+        ):
             return dataclasses.replace(layout, is_distributed=True)
         return layout
 
-    def _is_distributed(self, session: Session, layout: Layout) -> bool:
-        """Return whether its owner has distributed the relation of a table."""
-        relation = quoted(self.schema, layout.relation).decode()
-        asked = (
-            b"SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1) "
-            b"AND partmethod = 'h')"
-        )
-        return bool(session.rows(asked, [relation])[0][0])
-
-    def unshared(self, session: Session) -> dict[str, str]:
-        """Return the relations of the catalog that the other servers do not have yet, by their names."""
-        asked = b"SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = $1::text::regclass)"
-        every = {name: quoted(self.schema, name).decode() for name in (*SHARED, "counters")}
-        return {
-            name: relation for name, relation in every.items() if not session.rows(asked, [relation])[0][0]
-        }
-
-    def share(self, session: Session) -> None:
-        """Give the catalog to all servers, so that each reads it as its own (reference tables).
-
-        A transaction that began before then sees a catalog without rows. All is one transaction, so that it
-        sees no table without its indexes.
-        """
-        left = self.unshared(session)
-        if not left:
-            return
-        session.execute(b"BEGIN")
-        for name in left:
-            make = b"create_reference_table($1::text::regclass)"
-            if name not in SHARED:
-                make = b"create_distributed_table($1::text::regclass, 'id', colocate_with => 'none')"
-            session.rows(b"SELECT " + make, [left[name]])
-        session.execute(b"COMMIT")
-
-    def _check_shared(self, session: Session) -> None:
-        """Raise in a transaction that began before the catalog was given to all servers."""
-        if not session.rows(self._sql("SELECT FROM {schema}.about")):
-            raise Busy(errors.CATALOG_MOVED)
-
-    def create(self, session: Session, name: str, making: Making, *, is_alone: bool) -> Layout:
+    def create(self, session: Session, name: str, options: CreateOptions, *, is_alone: bool) -> Layout:
         """Create a table, unless another client has just done it; `is_alone`: in a transaction of its own."""
         if not is_alone:
-            return self._created(session, name, making)
+            return self._created(session, name, options)
 
         def create() -> Layout:
             session.execute(b"BEGIN")
-            layout = self._created(session, name, making)
+            layout = self._created(session, name, options)
             session.execute(b"COMMIT")
             return layout
 
@@ -287,7 +216,7 @@ class Catalog:
         finally:
             session.roll_back()
 
-    def _created(self, session: Session, name: str, making: Making) -> Layout:
+    def _created(self, session: Session, name: str, options: CreateOptions) -> Layout:
         made = session.rows(
             self._sql(
                 "INSERT INTO {schema}.catalog (id, name, generation, distribute_by, queryable) "
@@ -296,8 +225,8 @@ class Catalog:
             ),
             [
                 name.encode(),
-                making.distribute_by or 0 if making.is_distributed else None,
-                bool(making.is_queryable),
+                options.distribute_by or 0 if options.is_distributed else None,
+                bool(options.is_queryable),
             ],
         )
         if not made:
@@ -311,20 +240,15 @@ class Catalog:
             made[0][0],
             name,
             1,
-            is_distributed=bool(making.is_distributed),
-            is_queryable=bool(making.is_queryable),
-            distribute_by=making.distribute_by or 0,
+            is_distributed=bool(options.is_distributed),
+            is_queryable=bool(options.is_queryable),
+            distribute_by=options.distribute_by or 0,
         )
         sql = self.statements(layout)
-        session.script(
-            formed(TABLE, rows=sql.rows, large=sql.large, **(PARTS if making.distribute_by else WHOLE))
-        )
-        if making.is_queryable:
+        session.script(formed(TABLE, rows=sql.rows, overflow=sql.overflow, **citus.column_parts(options)))
+        if options.is_queryable:
             session.script(formed(JSON, rows=sql.rows, view=sql.view))
-        if making.is_distributed:
-            column = "d" if making.distribute_by else "k"
-            distribute(session, sql.rows, None, column)
-            distribute(session, sql.large, sql.rows, column)
+        citus.distribute_table(session, sql)
         session.execute(self._sql("INSERT INTO {schema}.counters VALUES ($1, 0)"), [layout.id])
         triggers.note_table(session, self.schema, layout)
         return layout
@@ -341,7 +265,7 @@ class Catalog:
                 (self._sql("UPDATE {schema}.catalog SET name = NULL WHERE id = $1"), [layout.id]),
                 (self._sql("DELETE FROM {schema}.counters WHERE id = $1"), [layout.id]),
                 *([(formed("DROP VIEW {view}", view=sql.view), [])] if layout.is_queryable else []),
-                (formed("DROP TABLE {rows}, {large}", rows=sql.rows, large=sql.large), []),
+                (formed("DROP TABLE {rows}, {overflow}", rows=sql.rows, overflow=sql.overflow), []),
                 *((formed("DROP TABLE IF EXISTS {entries}", entries=entries), []) for entries in each),
             ]
         )

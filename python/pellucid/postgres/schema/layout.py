@@ -51,14 +51,9 @@ class Layout:
         return f"t{self.id}_{self.generation}"
 
 
-def quoted(*names: str) -> bytes:
-    """Return a name, or a name in a schema, as SQL has it."""
-    return b".".join(b'"' + name.replace('"', '""').encode() + b'"' for name in names)
-
-
 @dataclasses.dataclass(frozen=True)
-class Making:
-    """How a table is to be created, as far as the caller says so; None: however it is."""
+class CreateOptions:
+    """Options for a new table; None: no preference."""
 
     is_distributed: bool | None = None
     is_queryable: bool | None = None
@@ -91,3 +86,6 @@ class Making:
             f"rows: db.table('new', queryable=True).update(db.table({layout.name!r})), then drop_table and "
             "rename_table"
         )
+
+
+ANY = CreateOptions()

@@ -1,6 +1,6 @@
-"""Learn the shapes of a server, and admit new ones.
+"""Learn the shapes of a server, and register new ones.
 
-A shape is admitted in a transaction of its own, before any row that uses it. So every row that a client can
+A shape is registered in a transaction of its own, before any row that uses it. So every row that a client can
 read has shapes that it can read, and a shape of a transaction that is rolled back does no harm.
 """
 
@@ -11,9 +11,8 @@ import hashlib
 from pellucid._native import ServerCodec
 from pellucid.errors import Busy, DatabaseError
 from pellucid.postgres import errors
-from pellucid.postgres.pool import BESIDE_SECONDS_MAX, Connections
-from pellucid.postgres.schema.catalog import formed
-from pellucid.postgres.schema.layout import quoted
+from pellucid.postgres.pool import BESIDE_SECONDS_MAX, Pool
+from pellucid.postgres.schema.text import formed, quoted
 from pellucid.postgres.session import Session
 
 ATTEMPTS = 100
@@ -33,11 +32,11 @@ class Shapes:
         )
 
     def learn(self, session: Session) -> None:
-        """Learn what other clients have admitted; a transaction that the session is in might not see it."""
+        """Learn what other clients have registered; a transaction that the session is in might not see it."""
         first = self._codec.shape_count
         self._codec.learn(first, [names for (names,) in session.rows(self._select, [first])])
 
-    def admit(self, connections: Connections, shapes: list[bytes]) -> list[int] | None:
+    def register(self, pool: Pool, shapes: list[bytes]) -> list[int] | None:
         """Return the ids of shapes, given by the bytes of their names, once the server has them all.
 
         None if all connections stay in use: the caller then writes without new shapes.
@@ -48,7 +47,7 @@ class Shapes:
                 return [number for number in ids if number is not None]
             missing = [names for names, number in zip(shapes, ids, strict=True) if number is None]
             try:
-                with connections.lent(BESIDE_SECONDS_MAX) as session:
+                with pool.session(BESIDE_SECONDS_MAX) as session:
                     try:
                         for names in missing:
                             digest = hashlib.blake2b(names, digest_size=16).digest()

@@ -9,7 +9,7 @@ statement has one.
     s      its spelling; NULL where it has none, as nearly always
     v      the number of shapes that a reader needs, and the record
     ver    grows with each write: what a change compares
-    big    true if the row has, or had, large values in the relation beside it
+    big    true if the row has, or had, overflow values in the relation beside it
     i17 s17   an entry of index 17, and its spelling; both NULL where the row has none
     d      the first parts of the key, in a table that is distributed by them
     key value   key and value as JSON, in a table with `queryable=True`; NULL where they have none
@@ -18,19 +18,15 @@ statement has one.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 from pellucid._native import ServerIndexes
-from pellucid.postgres.driver import psycopg
-from pellucid.postgres.schema.layout import IndexInfo, Layout, quoted
+from pellucid.postgres.schema import citus
+from pellucid.postgres.schema.layout import IndexInfo, Layout
+from pellucid.postgres.schema.text import big_int, quoted
 from pellucid.postgres.session import Statement
 
 # The types of columns, as parameters; all others are bytea.
 KINDS = {"big": "bool", "ver": "bigint", "key": "text", "value": "text"}
-# Rows of one list of values.
-VALUES_COUNT = 200
 
 
 class Statements:
@@ -45,18 +41,8 @@ class Statements:
         self.mixed: set[tuple[str, ...]] = set()
         self._first_entered: dict[tuple[int, int], bytes] = {}
         self.rows = quoted(schema, layout.relation)
-        self.large = quoted(schema, f"large{layout.id}")
-        # In a table that is distributed by `d`: what names the server with a row, whose number `bound` gives
-        # when the other parameters are known; what is unique; and what joins rows with what is beside them.
-        by = layout.distribute_by
-        self.parts = {
-            "rows": self.rows,
-            "large": self.large,
-            "at": b" AND d = $d" if by else b"",
-            "unique": b"k, d" if by else b"k",
-            "beside": b" AND t.d = l.d" if by else b"",
-            "joined": b" AND t.d = n.d" if by else b"",
-        }
+        self.overflow = quoted(schema, f"large{layout.id}")
+        self.parts = {"rows": self.rows, "overflow": self.overflow, **citus.statement_parts(layout)}
 
     def _made(self, text: str, **parts: bytes) -> bytes:
         known = {**self.parts, **parts}
@@ -74,7 +60,7 @@ class Statements:
     @functools.cached_property
     def _inserted(self) -> list[str]:
         json = ["key", "value"] if self.layout.is_queryable else []
-        return ["k", "s", "v", "big", *self._entries, *json, *(["d"] if self.layout.distribute_by else [])]
+        return ["k", "s", "v", "big", *self._entries, *json, *citus.columns(self.layout)]
 
     @property
     def view(self) -> bytes:
@@ -354,7 +340,7 @@ class Statements:
     @functools.cached_property
     def _places(self) -> str:
         return ", ".join(
-            "$d" if column == "d" else taken(column, f"${number}")
+            citus.placeholder(column, taken(column, f"${number}"))
             for number, column in enumerate(self._inserted, 1)
         )
 
@@ -400,6 +386,22 @@ class Statements:
             assigned=self._assigned.encode(),
         )
 
+    def put_values(self, count: int) -> bytes:
+        """As `put`, with the parameters of `count` rows."""
+        names = self._inserted
+        numbers = iter(range(1, count * len(names) + 1))
+        lists = [
+            ", ".join(taken(name, f"${next(numbers)}::{KINDS.get(name, 'bytea')}") for name in names)
+            for _ in range(count)
+        ]
+        return self._made(
+            "INSERT INTO {rows} AS t ({columns}) VALUES {lists} ON CONFLICT ({unique}) DO UPDATE "
+            "SET {assigned}, big = coalesce(excluded.big, t.big), ver = t.ver + 1",
+            columns=self._columns.encode(),
+            lists=", ".join(f"({one})" for one in lists).encode(),
+            assigned=self._assigned.encode(),
+        )
+
     @functools.cached_property
     def copy(self) -> bytes:
         """Takes rows in PostgreSQL's binary form: k, s, v, big, and the entries."""
@@ -422,7 +424,7 @@ class Statements:
     @functools.cached_property
     def swap_many(self) -> bytes:
         """As `swap`, with an array for each of k, version, v, and the entries; gives k and big."""
-        names = ["k", "ver", "v", *self._derived, *(["d"] if self.layout.distribute_by else [])]
+        names = ["k", "ver", "v", *self._derived, *citus.columns(self.layout)]
         arrays = ", ".join(f"${number}::{KINDS.get(name, 'bytea')}[]" for number, name in enumerate(names, 1))
         entries = "".join(f", {column} = {taken(column, f'n.{column}')}" for column in self._derived)
         return self._made(
@@ -453,8 +455,8 @@ class Statements:
 
     @functools.cached_property
     def forget_many(self) -> bytes:
-        """`$1` are keys without rows; deletes their large values."""
-        return self._made("DELETE FROM {large} WHERE k = ANY($1::bytea[])")
+        """`$1` are keys without rows; deletes their overflow values."""
+        return self._made("DELETE FROM {overflow} WHERE k = ANY($1::bytea[])")
 
     @functools.cached_property
     def clear(self) -> bytes:
@@ -462,42 +464,46 @@ class Statements:
         return self._made("DELETE FROM {rows}")
 
     @functools.cached_property
-    def clear_large(self) -> bytes:
-        """Delete the large values of rows that are not there."""
+    def clear_overflow(self) -> bytes:
+        """Delete the overflow values of rows that are not there."""
         return self._made(
-            "DELETE FROM {large} AS l WHERE NOT EXISTS (SELECT FROM {rows} AS t WHERE t.k = l.k{beside})"
+            "DELETE FROM {overflow} AS l WHERE NOT EXISTS (SELECT FROM {rows} AS t WHERE t.k = l.k{beside})"
         )
 
     @functools.cached_property
-    def large_value(self) -> bytes:
-        """`$1` is a key and `$2` the id of a large value; gives its pieces."""
-        return self._made("SELECT bytes FROM {large} WHERE k = $1 AND id = $2{at} ORDER BY piece")
+    def overflow_value(self) -> bytes:
+        """`$1` is a key and `$2` the id of an overflow value; gives its pieces."""
+        return self._made("SELECT bytes FROM {overflow} WHERE k = $1 AND id = $2{at} ORDER BY piece")
 
     @functools.cached_property
-    def put_large(self) -> bytes:
-        """`$1` is a key, `$2` the id of a large value, `$3` the number of a piece, and `$4` its bytes."""
-        if self.layout.distribute_by:
-            return self._made("INSERT INTO {large} (k, id, piece, bytes, d) VALUES ($1, $2, $3, $4, $d)")
-        return self._made("INSERT INTO {large} (k, id, piece, bytes) VALUES ($1, $2, $3, $4)")
+    def put_overflow(self) -> bytes:
+        """`$1` is a key, `$2` the id of an overflow value, `$3` the number of a piece, and `$4` its bytes."""
+        names = ["k", "id", "piece", "bytes", *citus.columns(self.layout)]
+        places = [citus.placeholder(name, f"${number}") for number, name in enumerate(names, 1)]
+        return self._made(
+            "INSERT INTO {overflow} ({names}) VALUES ({places})",
+            names=", ".join(names).encode(),
+            places=", ".join(places).encode(),
+        )
 
     @functools.cached_property
-    def delete_large(self) -> bytes:
-        """`$1` is a key, and `$2` the ids of large values that no row has any more."""
-        return self._made("DELETE FROM {large} WHERE k = $1 AND id = ANY($2::bigint[]){at}")
+    def delete_overflow(self) -> bytes:
+        """`$1` is a key, and `$2` the ids of overflow values that no row has any more."""
+        return self._made("DELETE FROM {overflow} WHERE k = $1 AND id = ANY($2::bigint[]){at}")
 
     @functools.cached_property
-    def sweep_large(self) -> bytes:
+    def sweep_overflow(self) -> bytes:
         """`$1` is a key, `$2` the ids that its row has in version `$3`; deletes the others."""
         return self._made(
             "WITH r AS (SELECT k FROM {rows} WHERE k = $1 AND ver = $3{at} FOR UPDATE) "
-            "DELETE FROM {large} WHERE k = $1 AND id <> ALL($2::bigint[]){at} AND EXISTS (SELECT FROM r)"
+            "DELETE FROM {overflow} WHERE k = $1 AND id <> ALL($2::bigint[]){at} AND EXISTS (SELECT FROM r)"
         )
 
     @functools.cached_property
     def sweep_all(self) -> bytes:
-        """Delete the large values whose rows are not there, or never had any."""
+        """Delete the overflow values whose rows are not there, or never had any."""
         return self._made(
-            "DELETE FROM {large} AS l WHERE NOT EXISTS "
+            "DELETE FROM {overflow} AS l WHERE NOT EXISTS "
             "(SELECT FROM {rows} AS t WHERE t.k = l.k AND t.big{beside})"
         )
 
@@ -554,35 +560,6 @@ class Statements:
         return where.encode(), given
 
 
-def values_of(sql: Statements, arrays: Sequence[list[Any] | None]) -> Iterator[Statement]:
-    """Yield statements that store what `put_many` would, with a list of values for each row.
-
-    Citus sends each row of such a list to its server. A SELECT from arrays it would run itself, and copy.
-    """
-    rows = list(zip(*(column or itertools.repeat(None) for column in arrays), strict=False))
-    names = sql._inserted
-    for start in range(0, len(rows), VALUES_COUNT):
-        some = rows[start : start + VALUES_COUNT]
-        numbers = iter(range(1, len(some) * len(names) + 1))
-        lists = [
-            ", ".join(taken(name, f"${next(numbers)}::{KINDS.get(name, 'bytea')}") for name in names)
-            for _ in some
-        ]
-        text = (
-            "INSERT INTO {rows} AS t ({columns}) VALUES {lists} ON CONFLICT ({unique}) DO UPDATE "
-            "SET {assigned}, big = coalesce(excluded.big, t.big), ver = t.ver + 1"
-        )
-        yield (
-            sql._made(
-                text,
-                columns=sql._columns.encode(),
-                lists=", ".join(f"({one})" for one in lists).encode(),
-                assigned=sql._assigned.encode(),
-            ),
-            [value for row in some for value in row],
-        )
-
-
 def taken(column: str, place: str) -> str:
     """Return what a column takes from a parameter: bytes as they are, and JSON from its text."""
     return f"{place}::text::jsonb" if column in ("key", "value") else place
@@ -590,8 +567,3 @@ def taken(column: str, place: str) -> str:
 
 def _way(reverse: bool) -> bytes:
     return b"DESC" if reverse else b"ASC"
-
-
-def big_int(number: int) -> Any:
-    """Return a parameter that is a bigint, however small it is."""
-    return psycopg().types.numeric.Int8(number)

@@ -13,20 +13,19 @@ import contextlib
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pellucid._native import ServerIndexCodes, server_index_error
 from pellucid.errors import Busy, DatabaseError, Error
 from pellucid.postgres import errors
-from pellucid.postgres.schema.catalog import distribute, formed
-from pellucid.postgres.schema.layout import IndexInfo, Layout, quoted
+from pellucid.postgres.protocols import IndexEntries, Tables
+from pellucid.postgres.schema import citus, keys
+from pellucid.postgres.schema.layout import IndexInfo, Layout
 from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.schema.text import formed, quoted
 from pellucid.postgres.session import Lost, Session
-from pellucid.postgres.table import keys
-from pellucid.postgres.table.index_entries import NOT_UNIQUE, whole
-
-if TYPE_CHECKING:
-    from pellucid.postgres.table.index import Indexing
+from pellucid.postgres.table.index_entries import NOT_UNIQUE, key_of
+from pellucid.postgres.table.records import Records
 
 BATCH_COUNT = 500
 LOCK_SECONDS = 1
@@ -44,38 +43,42 @@ Progress = Callable[[int, int], Any]
 class Builder:
     """The build of one index, or its end."""
 
-    def __init__(self, table: Indexing, name: str) -> None:
-        self.table = table
+    def __init__(self, tables: Tables, records: Records, entries: IndexEntries, name: str) -> None:
+        self.tables = tables
+        self.records = records
+        self.binding = records.binding
+        self.connection = records.connection
+        self.entries = entries
         self.name = name
-        self.source = table._source
-        self.schema = self.source._place.schema
+        self.schema = self.connection.place.schema
         self.indexes = quoted(self.schema, "indexes")
-        self.catalog = quoted(self.schema, "catalog")
+        self.catalog = tables.catalog
+        self.catalog_table = quoted(self.schema, "catalog")
 
     # Where statements run
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
         """The connection for the block: the transaction's, or one of the builder's own."""
-        running = self.source._running()
+        running = self.connection.running()
         if running is not None:
             yield running.ready()
             return
-        session = self.source._connections.take()
+        session = self.connection.pool.take()
         try:
             yield session
         except Lost as lost:
-            raise errors.of_lost(lost.args[0], self.source._place, was_sent=True) from lost.args[0]
+            raise errors.of_lost(lost.args[0], self.connection.place, was_sent=True) from lost.args[0]
         finally:
-            self.source._connections.give(session)
+            self.connection.pool.give(session)
 
     def changed(self, session: Session, work: Callable[[Layout], None]) -> Layout:
         """Change the layout of the table in one transaction: `work`, and another name for its relation."""
-        if self.source._running() is not None:
+        if self.connection.running() is not None:
             # The server changes no relation that an open cursor of the same transaction reads.
             session.execute(b"CLOSE ALL")
             return self._renamed(session, work)
-        until = time.monotonic() + self.source._timeout
+        until = time.monotonic() + self.connection.timeout
         while True:
             session.script(b"BEGIN; SET LOCAL lock_timeout = '%ds'" % LOCK_SECONDS)
             try:
@@ -91,17 +94,21 @@ class Builder:
                 session.roll_back()
 
     def _renamed(self, session: Session, work: Callable[[Layout], None]) -> Layout:
-        number = self.table._for_writing().layout.id
-        catalog = self.source._catalog
-        session.rows(formed("SELECT FROM {catalog} WHERE id = $1 FOR UPDATE", catalog=self.catalog), [number])
+        number = self.binding.for_writing().layout.id
+        catalog = self.catalog
+        session.rows(
+            formed("SELECT FROM {catalog} WHERE id = $1 FOR UPDATE", catalog=self.catalog_table), [number]
+        )
         layout = catalog.numbered(session, number)
         if layout is None:
-            raise DatabaseError(f"table {self.table.name!r} was dropped meanwhile")
+            raise DatabaseError(f"table {self.binding.name!r} was dropped meanwhile")
         new = f"t{layout.id}_{layout.generation + 1}"
         rename = "ALTER TABLE {rows} RENAME TO {new}"
         session.execute(formed(rename, rows=quoted(self.schema, layout.relation), new=quoted(new)))
         session.execute(
-            formed("UPDATE {catalog} SET generation = generation + 1 WHERE id = $1", catalog=self.catalog),
+            formed(
+                "UPDATE {catalog} SET generation = generation + 1 WHERE id = $1", catalog=self.catalog_table
+            ),
             [number],
         )
         work(layout)
@@ -111,8 +118,8 @@ class Builder:
 
     def known(self, layout: Layout) -> Statements:
         """Make the layout the one that this client knows."""
-        self.source._note_layout(layout)
-        return self.source._catalog.statements(layout)
+        self.tables.note(layout)
+        return self.tables.statements(layout)
 
     def found(self, layout: Layout) -> IndexInfo | None:
         """Return what the catalog says of the index."""
@@ -123,17 +130,8 @@ class Builder:
     def build(self, definition: str, is_unique: bool, progress: Progress | None) -> None:
         """Create the index, or go on with it."""
         codes = ServerIndexCodes(self.name, definition)
-        if codes.has_each and self.table._for_writing().layout.distribute_by:
-            raise ValueError(
-                f"index {self.name!r} cannot have each(): table {self.table.name!r} is distributed by the "
-                "first parts of its keys (distribute_by=), and entries beside the rows by whole keys"
-            )
-        if is_unique and self.table._for_writing().layout.is_distributed:
-            raise ValueError(
-                f"index {self.name!r} cannot be unique: table {self.table.name!r} is distributed by its "
-                "keys, and each server knows the values of its own rows alone. Make the value the key of the "
-                "table, or keep a table that is not distributed, with the value as its key"
-            )
+        layout = self.binding.for_writing().layout
+        citus.check_index(self.binding.name, self.name, layout, has_each=codes.has_each, is_unique=is_unique)
         with self.session() as session:
             layout = self._registered(session, definition, is_unique, codes.has_each)
             while (index := self.found(layout)) is not None and index.state != "ready":
@@ -141,15 +139,15 @@ class Builder:
                     self._go_on(session, index.id, progress)
                 except errors.LayoutChanged:
                     # Another client has created or dropped an index of the table.
-                    if self.source._running() is not None:
+                    if self.connection.running() is not None:
                         raise
                 layout = self._layout(session)
             self.known(layout)
 
     def _layout(self, session: Session) -> Layout:
-        layout = self.source._catalog.numbered(session, self.table._for_writing().layout.id)
+        layout = self.catalog.numbered(session, self.binding.for_writing().layout.id)
         if layout is None:
-            raise DatabaseError(f"table {self.table.name!r} was dropped meanwhile")
+            raise DatabaseError(f"table {self.binding.name!r} was dropped meanwhile")
         return layout
 
     def _go_on(self, session: Session, number: int, progress: Progress | None) -> None:
@@ -180,8 +178,7 @@ class Builder:
             if has_each:
                 entries = quoted(self.schema, f"e{number}")
                 session.execute(formed(ENTRIES, entries=entries))
-                if layout.is_distributed:
-                    distribute(session, entries, rows)
+                citus.distribute_entries(session, layout, entries, rows)
                 return
             add = f"ALTER TABLE {{rows}} ADD COLUMN i{number} bytea, ADD COLUMN s{number} bytea"
             session.execute(formed(add, rows=rows))
@@ -192,7 +189,7 @@ class Builder:
         if (index.definition, index.is_unique) != (definition, is_unique):
             raise server_index_error(
                 "exists",
-                self.table.name,
+                self.binding.name,
                 self.name,
                 [],
                 (index.definition, index.is_unique),
@@ -202,12 +199,12 @@ class Builder:
     @contextlib.contextmanager
     def _alone(self, session: Session, number: int) -> Iterator[None]:
         """Keep other builders of the same index out for the block."""
-        if self.source._running() is not None:
+        if self.connection.running() is not None:
             yield
             return
-        if not self.source._place.prepares:
+        if not self.connection.place.prepares:
             # Behind a pooler a lock lasts for a transaction, and this connection is in none.
-            with self.source._connections.lent() as other:
+            with self.connection.pool.session() as other:
                 other.execute(b"BEGIN")
                 self._lock(other, b"pg_try_advisory_xact_lock", number)
                 # The portal of that statement keeps a snapshot, for which a concurrent build would wait.
@@ -232,7 +229,7 @@ class Builder:
         asked = b"SELECT " + function + b"($1::int, $2::int)"
         if not session.rows(asked, [LOCK_CLASS, self._lock_number(number)])[0][0]:
             raise Busy(
-                f"index {self.name!r} of table {self.table.name!r} is being built by another client; "
+                f"index {self.name!r} of table {self.binding.name!r} is being built by another client; "
                 "wait until that is done, or end it"
             )
 
@@ -247,11 +244,11 @@ class Builder:
             page = session.rows(sql.after(BATCH_COUNT), [reached])
             if not page:
                 break
-            self.table._known(page)
+            self.records.learn(page)
             entered = []
             for k, s, value, version in page:
-                key = whole(k, s)
-                entries = self.table._entries_of(sql, key, value)[sql.layout.indexes.index(index)]
+                key = key_of(k, s)
+                entries = self.entries.of_row(sql, key, value)[sql.layout.indexes.index(index)]
                 entered.append((k, version, [(keys.stored(code), spelling) for code, spelling in entries]))
             reached = page[-1][0]
             is_long = any(len(code) > keys.SHORT_SIZE_MAX for _, _, own in entered for code, _ in own)
@@ -265,7 +262,7 @@ class Builder:
 
     def _published(self, session: Session, index: IndexInfo) -> None:
         sql = self.known(self._layout(session))
-        is_inside = self.source._running() is not None
+        is_inside = self.connection.running() is not None
         try:
             if is_inside:
                 session.execute(b"SAVEPOINT pellucid_build")
@@ -298,13 +295,13 @@ class Builder:
             return None
         (k, s, value, _), (other, other_s, *_rest) = found[:2]
         place = sql.layout.indexes.index(index)
-        first = self.table._entries_of(sql, whole(k, s), value)[place]
-        second = {code for code, _ in self.table._entries_of(sql, whole(other, other_s), found[1][2])[place]}
+        first = self.entries.of_row(sql, key_of(k, s), value)[place]
+        second = {code for code, _ in self.entries.of_row(sql, key_of(other, other_s), found[1][2])[place]}
         entry = next((entry for entry in first if entry[0] in second), None)
         if entry is None:
             return None
         error: Exception = codes.not_unique(
-            self.table.name, entry, whole(other, other_s), whole(k, s), False, None
+            self.binding.name, entry, key_of(other, other_s), key_of(k, s), False, None
         )
         return error
 
@@ -329,7 +326,7 @@ class Builder:
         index = self.found(layout)
         if index is None:
             others = sorted(other.name for other in layout.indexes)
-            raise server_index_error("missing", self.table.name, self.name, others)
+            raise server_index_error("missing", self.binding.name, self.name, others)
         return index
 
     # Dropping

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from pellucid._native import Record, RecordList
 
 if TYPE_CHECKING:
+    from pellucid.postgres.table.records import Records
     from pellucid.postgres.table.table import Table
 
 
 class EditContext:
     """One value under edit, as a context manager."""
 
-    def __init__(self, table: Table, key: Any) -> None:
+    def __init__(self, table: Table, records: Records, key: Any) -> None:
         self._table = table
+        self._records = records
         self._key = key
         self._transaction: Any = None
         self._made: list[Any] = []
@@ -24,16 +26,16 @@ class EditContext:
         return f"<pellucid.EditContext of {self._key!r} in {self._table!r}>"
 
     def __enter__(self) -> Any:
-        self._transaction = self._table._within()
+        self._transaction = self._records.transaction()
         self._transaction.__enter__()
         try:
-            self._table._check_writable()
+            self._records.connection.check_writable()
             value = self._table[self._key]
         except BaseException as error:
             self._transaction.__exit__(type(error), error, None)
             raise
         # A record saves its own changes, and what is immutable has none.
-        if not isinstance(value, Record | RecordList) and (self._table._is_typed or not is_hashable(value)):
+        if not isinstance(value, Record | RecordList) and (self._records.is_typed or not is_hashable(value)):
             self._made = [value]
         return value
 

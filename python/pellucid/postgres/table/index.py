@@ -5,113 +5,77 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pellucid._native import (
-    IndexInfo as Description,
-)
-from pellucid._native import (
-    ServerIndexCodes,
-    server_index_definition,
-    server_index_error,
-)
+from pellucid._native import IndexInfo as Description
+from pellucid._native import ServerIndexCodes, server_index_definition, server_index_error, server_keys
 from pellucid.errors import Error
-from pellucid.postgres.query.reader import Reading
+from pellucid.postgres.protocols import IndexEntries, Tables
+from pellucid.postgres.query.reader import ServerReader
 from pellucid.postgres.query.sql import Column, Where
-from pellucid.postgres.query.verbs import Querying
+from pellucid.postgres.schema import keys
 from pellucid.postgres.schema.layout import IndexInfo
 from pellucid.postgres.schema.statements import Statements
 from pellucid.postgres.session import Statement
-from pellucid.postgres.table import keys
 from pellucid.postgres.table.build_index import Builder, Progress
-from pellucid.postgres.table.index_entries import whole
-from pellucid.postgres.table.rows import Saving
+from pellucid.postgres.table.index_entries import key_of
+from pellucid.postgres.table.records import Records
+
+if TYPE_CHECKING:
+    from pellucid.postgres.table.table import Table
 
 NAME_SIZE_MAX = 255
 CODES_KEPT = 256
 
 
-class Indexed:
-    """The verbs of indexes, for a table and for a database."""
+class Indexes:
+    """The indexes of one table."""
 
-    def _table(self) -> Any:
-        raise NotImplementedError
+    def __init__(self, tables: Tables, records: Records, entries: IndexEntries) -> None:
+        self._tables = tables
+        self._records = records
+        self._binding = records.binding
+        self._entries = entries
 
-    def create_index(
-        self,
-        name: str,
-        parts: Any,
-        *,
-        unique: bool = False,
-        where: Any = None,
-        progress: Progress | None = None,
-    ) -> None:
-        """Create an index over expressions; other clients go on writing meanwhile."""
-        self._table()._create_index(name, parts, unique, where, progress)
+    def _builder(self, name: str) -> Builder:
+        return Builder(self._tables, self._records, self._entries, name)
 
-    def drop_index(self, name: str) -> None:
-        """Remove an index; raises `NoSuchIndex` if there is none of this name."""
-        table = self._table()
-        table._check_writable()
-        Builder(table, checked_name(name)).drop()
-
-    def rebuild_index(self, name: str, *, progress: Progress | None = None) -> None:
-        """Make all entries of an index anew from the rows."""
-        table = self._table()
-        table._check_writable()
-        Builder(table, checked_name(name)).rebuild(checked_progress(progress))
-
-    def indexes(self) -> list[Description]:
-        """Return the indexes by name, each as an `IndexInfo`."""
-        table = self._table()
-        sql = table._fresh()
-        found = sorted(sql.layout.indexes, key=lambda index: index.name) if sql is not None else []
-        return [table._described(index) for index in found]
-
-    def index(self, name: str) -> Index:
-        """Return the index of this name; raises `NoSuchIndex` if there is none."""
-        table = self._table()
-        table._index_named(checked_name(name))
-        return Index(table, name)
-
-
-class Indexing(Querying, Saving):
-    """What a table does with indexes."""
-
-    def _create_index(
-        self, name: Any, parts: Any, unique: Any, where: Any, progress: Progress | None
-    ) -> None:
+    def create(self, name: Any, parts: Any, unique: Any, where: Any, progress: Progress | None) -> None:
+        """Create an index."""
         if not isinstance(unique, bool):
             raise TypeError(f"unique= is True or False, not {type(unique).__name__}")
         checked_progress(progress)
         name, definition = server_index_definition(name, parts, where)
         checked_name(name)
-        self._check_writable()
-        Builder(self, name).build(definition, unique, progress)
+        self._records.connection.check_writable()
+        self._builder(name).build(definition, unique, progress)
 
-    def _described(self, index: IndexInfo) -> Description:
-        rows = self._ask(lambda sql: (sql.count_entries(index), ()))
+    def drop(self, name: str) -> None:
+        """Remove an index."""
+        self._records.connection.check_writable()
+        self._builder(checked_name(name)).drop()
+
+    def rebuild(self, name: str, progress: Progress | None) -> None:
+        """Make all entries of an index anew from the rows."""
+        self._records.connection.check_writable()
+        self._builder(checked_name(name)).rebuild(checked_progress(progress))
+
+    def described(self) -> list[Description]:
+        """Return the indexes by name, each as an `IndexInfo`."""
+        sql = self._binding.fresh()
+        found = sorted(sql.layout.indexes, key=lambda index: index.name) if sql is not None else []
+        return [self._description(index) for index in found]
+
+    def _description(self, index: IndexInfo) -> Description:
+        rows = self._binding.ask(lambda sql: (sql.count_entries(index), ()))
         codes = ServerIndexCodes(index.name, index.definition)
         return codes.described(index.is_unique, index.state != "ready", rows[0][0] if rows else 0)
 
-    def _fresh(self) -> Statements | None:
-        """Return the statements for the layout as it is now."""
-        sql = self._statements()
-        source = self._source
-        if sql is None or source._running() is not None or source._is_snapshot:
-            return sql
-        source._layout_anew(sql.layout.id)
-        return self._statements()
-
-    def _index_named(self, name: str) -> IndexInfo:
-        sql = self._statements()
-        for _ in range(2):
-            for index in sql.layout.indexes if sql is not None else ():
-                if index.name == name:
-                    return index
-            sql = self._fresh()
-        others = sorted(index.name for index in sql.layout.indexes) if sql is not None else []
-        raise server_index_error("missing", self.name, name, others)
+    def named(self, table: Table, name: str) -> Index:
+        """Return the index of this name; raises `NoSuchIndex` if there is none."""
+        index = Index(table, self._records, self._entries, checked_name(name))
+        index.info()
+        return index
 
 
 def codes_of(info: IndexInfo) -> ServerIndexCodes:
@@ -144,7 +108,7 @@ def checked_progress(progress: Any) -> Progress | None:
     return progress  # type: ignore[no-any-return]
 
 
-def named(name: str) -> str:
+def in_quotes(name: str) -> str:
     """Return a name in double quotes."""
     return json.dumps(name, ensure_ascii=False)
 
@@ -152,8 +116,11 @@ def named(name: str) -> str:
 class Index:
     """An index of a table on a server: rows by what is in them, with the verbs of `pellucid.Index`."""
 
-    def __init__(self, table: Indexing, name: str) -> None:
+    def __init__(self, table: Table, records: Records, entries: IndexEntries, name: str) -> None:
         self._table = table
+        self._records = records
+        self._binding = records.binding
+        self._entries = entries
         self._name = name
 
     @property
@@ -162,17 +129,17 @@ class Index:
         return self._name
 
     @property
-    def table(self) -> Indexing:
+    def table(self) -> Table:
         """The table that the index belongs to."""
         return self._table
 
     def __repr__(self) -> str:
         try:
-            info = self._table._index_named(self._name)
+            info = self.info()
         except Error as error:
             return f"<pellucid.Index, {type(error).__name__}>"
         unique = "unique, " if info.is_unique else ""
-        whose = f"{named(self._name)} of table {named(self._table.name)}"
+        whose = f"{in_quotes(self._name)} of table {in_quotes(self._binding.name)}"
         return f"<pellucid.Index {whose}, {unique}over {info.definition}>"
 
     def __bool__(self) -> bool:
@@ -180,7 +147,7 @@ class Index:
 
     def __len__(self) -> int:
         info = self._ready()[0]
-        rows = self._table._ask(lambda sql: (sql.count_entries(info), ()))
+        rows = self._binding.ask(lambda sql: (sql.count_entries(info), ()))
         return int(rows[0][0]) if rows else 0
 
     def __getitem__(self, value: Any) -> Any:
@@ -191,21 +158,19 @@ class Index:
 
     def get(self, value: Any, default: Any = None, /) -> Any:
         """Return the first row with this value, in the order of the index; `default` if there is none."""
-        table = self._table
         codes = [keys.stored(code) for code in self._equal(value)[1]]
         if not codes:
             return default
 
         def ask(sql: Statements) -> Statement:
-            table._check_one_state(sql)
             info = next((index for index in sql.layout.indexes if index.name == self._name), None)
             return sql.first_entered(info or self._missing(), len(codes)), codes
 
-        page = table._ask(ask)
+        page = self._binding.ask_one_state(ask)
         if not page:
             return default
-        table._known(page)
-        return table._values(page, table._source._gate())[0]
+        self._records.learn(page)
+        return self._records.values(page, self._records.validity())[0]
 
     def get_all(self, value: Any, /, *, reverse: bool = False) -> Iterator[Any]:
         """Return all rows with this value, in the order of their keys."""
@@ -245,32 +210,41 @@ class Index:
         """Return pairs of value and row key, without reading rows."""
         info, codes = self._ready()
         asked = self._between(start, stop)
-        reading = self._reading()
-        reading.entries(self._entries_statement(reading, info, asked, _flag(reverse)))
-        return self._pairs(reading, codes)
+        reader = self._reader()
+        reader.entries(self._entries_statement(reader, info, asked, _flag(reverse)))
+        return self._pairs(reader, codes)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return self.keys()
 
     # What is asked of the server
 
+    def info(self) -> IndexInfo:
+        """Return what the catalog says of the index. Raises `NoSuchIndex` if there is none of its name."""
+        found = self._binding.index(self._name)
+        if found is not None:
+            return found
+        sql = self._binding.statements()
+        others = sorted(index.name for index in sql.layout.indexes) if sql is not None else []
+        raise server_index_error("missing", self._binding.name, self._name, others)
+
     def _ready(self) -> tuple[IndexInfo, ServerIndexCodes]:
-        info = self._table._index_named(self._name)
+        info = self.info()
         if info.state != "ready":
             info = next(
                 (
                     index
-                    for index in (self._table._fresh() or self._missing()).layout.indexes
+                    for index in (self._binding.fresh() or self._missing()).layout.indexes
                     if index.name == self._name
                 ),
                 info,
             )
         if info.state != "ready":
-            raise server_index_error("building", self._table.name, self._name, [])
+            raise server_index_error("building", self._binding.name, self._name, [])
         return info, codes_of(info)
 
     def _missing(self) -> Any:
-        raise server_index_error("missing", self._table.name, self._name, [])
+        raise server_index_error("missing", self._binding.name, self._name, [])
 
     def _equal(self, value: Any) -> tuple[str, Any]:
         return "points", list(self._ready()[1].codes_of(value))
@@ -292,12 +266,12 @@ class Index:
                 f"gives all rows that have {asked[0]!r}{behind}"
             )
 
-    def _reading(self) -> Reading:
-        reading = self._table._reading()
-        return reading if reading is not None else self._missing()
+    def _reader(self) -> ServerReader:
+        sql = self._binding.statements()
+        return ServerReader(self._records, sql) if sql is not None else self._missing()
 
-    def _predicate(self, reading: Reading, info: IndexInfo, asked: tuple[str, Any]) -> tuple[Any, ...]:
-        place = next((place for place, own in enumerate(reading._indexes) if own.id == info.id), None)
+    def _predicate(self, reader: ServerReader, info: IndexInfo, asked: tuple[str, Any]) -> tuple[Any, ...]:
+        place = next((place for place, own in enumerate(reader.ready_indexes) if own.id == info.id), None)
         if place is None:
             self._missing()
         word, codes = asked
@@ -308,11 +282,11 @@ class Index:
             return 0
         while True:
             info, _ = self._ready()
-            reading = self._reading()
+            reader = self._reader()
             try:
-                return reading.count([self._predicate(reading, info, asked)], None)
+                return reader.count([self._predicate(reader, info, asked)], None)
             except Exception as error:
-                reading.recover(error)
+                reader.recover(error)
 
     def _rows(
         self,
@@ -326,23 +300,23 @@ class Index:
             return iter(())
         while True:
             info, _ = self._ready()
-            reading = self._reading()
+            reader = self._reader()
             try:
-                reading.entries(self._rows_statement(reading, info, asked, limit, reverse, is_by_key), limit)
-                return self._shown(reading)
+                reader.entries(self._rows_statement(reader, info, asked, limit, reverse, is_by_key), limit)
+                return self._shown(reader)
             except Exception as error:
-                reading.recover(error)
+                reader.recover(error)
 
     def _rows_statement(
         self,
-        reading: Reading,
+        reader: ServerReader,
         info: IndexInfo,
         asked: tuple[str, Any],
         limit: int | None,
         reverse: bool,
         is_by_key: bool,
     ) -> tuple[bytes, list[Any]]:
-        rows = reading._sql.rows.decode()
+        rows = reader.sql.rows.decode()
         where = Where([Column(info.id)])
         test = _test(where, info, asked)
         way = " DESC" if reverse else ""
@@ -350,22 +324,22 @@ class Index:
         order = f" ORDER BY t.k{way}" if is_by_key else f" ORDER BY {code}{way}, t.k{way}"
         source = f"{rows} AS t"
         if info.has_each:
-            source += f" JOIN {reading._sql.entries(info).decode()} AS e ON e.k = t.k"
+            source += f" JOIN {reader.sql.entries(info).decode()} AS e ON e.k = t.k"
         part = "" if limit is None else f" LIMIT {limit:d}"
         text = f"SELECT t.k, t.s, t.v, t.ver FROM {source} WHERE {test}{order}{part}"
         return text.encode(), where.given
 
     def _entries_statement(
-        self, reading: Reading, info: IndexInfo, asked: tuple[str, Any], reverse: bool
+        self, reader: ServerReader, info: IndexInfo, asked: tuple[str, Any], reverse: bool
     ) -> tuple[bytes, list[Any]]:
-        rows = reading._sql.rows.decode()
+        rows = reader.sql.rows.decode()
         where = Where([Column(info.id)])
         test = _test(where, info, asked)
         way = " DESC" if reverse else ""
         code, spelling = ("e.p", "e.s") if info.has_each else (f"i{info.id}", f"s{info.id}")
         source = f"{rows} AS t"
         if info.has_each:
-            source += f" JOIN {reading._sql.entries(info).decode()} AS e ON e.k = t.k"
+            source += f" JOIN {reader.sql.entries(info).decode()} AS e ON e.k = t.k"
         # The columns of an entry stand where those of a row do; its own are after them. A code that is
         # stored shortened is derived from its row again.
         value = f"CASE WHEN octet_length({code}) = {keys.LONG_SIZE} THEN t.v ELSE '\\x00000000'::bytea END"
@@ -373,30 +347,29 @@ class Index:
         text = f"SELECT {columns} FROM {source} WHERE {test} ORDER BY {code}{way}, t.k{way}"
         return text.encode(), where.given
 
-    def _shown(self, reading: Reading) -> Iterator[Any]:
-        table = self._table
-        gate = table._source._gate()
-        while (page := reading.page()) is not None:
-            for value in table._values(page, gate):
+    def _shown(self, reader: ServerReader) -> Iterator[Any]:
+        validity = self._records.validity()
+        while (page := reader.page()) is not None:
+            for value in self._records.values(page, validity):
                 yield value
-                reading.check()
+                reader.check()
 
-    def _pairs(self, reading: Reading, codes: ServerIndexCodes) -> Iterator[tuple[Any, Any]]:
-        while (page := reading.page()) is not None:
-            row_keys = self._table._keys([row[:4] for row in page])
+    def _pairs(self, reader: ServerReader, codes: ServerIndexCodes) -> Iterator[tuple[Any, Any]]:
+        while (page := reader.page()) is not None:
+            row_keys = server_keys([row[:4] for row in page])
             for row, key in zip(page, row_keys, strict=True):
-                yield codes.value(self._whole_code(reading, row), row[5]), key
-                reading.check()
+                yield codes.value(self._whole_code(reader, row), row[5]), key
+                reader.check()
 
-    def _whole_code(self, reading: Reading, row: tuple[Any, ...]) -> bytes:
+    def _whole_code(self, reader: ServerReader, row: tuple[Any, ...]) -> bytes:
         """Return the code of an entry, which may be stored shortened."""
         code: bytes = row[4]
         if not keys.is_long(code):
             return code
-        self._table._known([row[:4]])
-        sql = reading._sql
+        self._records.learn([row[:4]])
+        sql = reader.sql
         place = next(n for n, info in enumerate(sql.layout.indexes) if info.name == self.name)
-        entries = self._table._entries_of(sql, whole(row[0], row[1]), row[2])[place]
+        entries = self._entries.of_row(sql, key_of(row[0], row[1]), row[2])[place]
         return next((own for own, _ in entries if keys.stored(own) == code), code)
 
 

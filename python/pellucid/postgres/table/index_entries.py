@@ -1,10 +1,10 @@
 """Keep the entries of indexes in step with the rows of a table on a server.
 
-The verbs of a table make statements as if it had no index. Here each of them gets the entries of its
-row: as the columns of an index that has one entry a row at most; for one with `each()`, as statements
-after it, about the relation with the entries. Those do nothing unless the row has what was to be stored.
-All of them are one transaction, and they are the same for every client, since a client that does not
-know an index cannot write (`statements.py`).
+The verbs of a table make statements as if it had no index. `IndexEntries.change` completes each of them with
+the entries of its row: as the columns of an index that has one entry a row at most; for one with `each()`,
+as statements after it, about the relation with the entries. Those do nothing unless the row has what was to
+be stored. All of them are one transaction, and they are the same for every client, since a client that does
+not know an index cannot write (`schema/statements.py`).
 
 The server refuses a second row with the value of a unique index. Inside of a transaction a savepoint is
 set before the statement, so that the transaction goes on.
@@ -15,28 +15,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pellucid._native import ServerIndexCodes
+from pellucid._native import ServerIndexCodes, server_copy_rows, server_json_key
 from pellucid.errors import CorruptRecord, Error, TransactionError
 from pellucid.postgres import errors
+from pellucid.postgres.protocols import Connection, Entries, OverflowValues
+from pellucid.postgres.schema import citus, keys
 from pellucid.postgres.schema.layout import IndexInfo
 from pellucid.postgres.schema.statements import Statements
-from pellucid.postgres.session import Array, Parameters, Rows, Statement
-from pellucid.postgres.table import keys
-from pellucid.postgres.table.binding import Standing
+from pellucid.postgres.session import Array, Parameters, Rows, Statement, array_of
+from pellucid.postgres.table.records import Records
 
 NOT_UNIQUE = "23505"
 JSON_VERSION = b"\x01"
 SAVEPOINT = b"pellucid_unique"
-# The entries of one row: for each index its codes and their spellings.
-Entries = list[list[tuple[bytes, bytes | None]]]
 
 
-class Entering(Standing):
-    """What a table does for its indexes when it writes."""
+class ServerIndexEntries:
+    """The entries of one table's indexes."""
 
-    def _change(
+    def __init__(self, connection: Connection, records: Records) -> None:
+        self._connection = connection
+        self._records = records
+        self._binding = records.binding
+
+    def change(
         self, make: Callable[[Statements], list[Statement]], *, creates: bool = False
     ) -> list[Rows] | None:
+        """Run statements that write, with those for the entries of their rows.
+
+        None if there is no table yet, and none was to be created.
+        """
         last: list[Completed] = []
 
         def complete(sql: Statements) -> list[Statement]:
@@ -48,18 +56,18 @@ class Entering(Standing):
             return self._guarded(last[0])
 
         try:
-            found = super()._change(complete, creates=creates)
+            found = self._binding.change(complete, creates=creates)
         except Error as error:
             if not last or errors.sqlstate(error.__cause__) != NOT_UNIQUE:
                 raise
             self._roll_back_to_savepoint(last[0].sql)
-            raise self._refused(last[0].sql, last[0], error) from error.__cause__
+            raise self._refused(last[0], error) from error.__cause__
         if found is None or not last:
             return found
         return last[0].results(found[1:-1] if self._has_savepoint(last[0].sql) else found)
 
     def _has_savepoint(self, sql: Statements) -> bool:
-        return self._source._running() is not None and any(index.is_unique for index in sql.layout.indexes)
+        return self._connection.running() is not None and any(index.is_unique for index in sql.layout.indexes)
 
     def _guarded(self, completed: Completed) -> list[Statement]:
         if not self._has_savepoint(completed.sql):
@@ -71,100 +79,114 @@ class Entering(Standing):
         ]
 
     def _roll_back_to_savepoint(self, sql: Statements) -> None:
-        running = self._source._running()
+        running = self._connection.running()
         if running is not None and self._has_savepoint(sql):
             running.execute(b"ROLLBACK TO SAVEPOINT " + SAVEPOINT)
 
-    def _refused(self, sql: Statements, completed: Completed, error: Error) -> Exception:
+    def _refused(self, completed: Completed, error: Error) -> Exception:
         """Return the exception for a row that has the value of another one in a unique index."""
         constraint = getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) or ""
-        for index in sql.layout.indexes:
-            if sql.index_name(index) == constraint:
-                return self._of_index(sql, index, completed) or error
+        for index in completed.sql.layout.indexes:
+            if completed.sql.index_name(index) == constraint:
+                return self._duplicate(index, completed) or error
         return error
 
-    def _of_index(self, sql: Statements, index: IndexInfo, completed: Completed) -> Exception | None:
+    def _duplicate(self, index: IndexInfo, completed: Completed) -> Exception | None:
+        sql, table = completed.sql, self._binding.name
         codes = ServerIndexCodes(index.name, index.definition)
         place = sql.layout.indexes.index(index)
-        met: dict[bytes, tuple[bytes, bytes | None]] = {}
-        is_batch = len(completed.entered) > 1 or completed.count > 0
-        for position, (key, entries) in enumerate(completed.entered):
+        seen: dict[bytes, tuple[bytes, bytes | None]] = {}
+        is_batch = len(completed.rows) > 1 or completed.count > 0
+        for position, (key, entries) in enumerate(completed.rows):
             at = completed.count + position if is_batch else None
             for code, spelling in entries[place]:
                 entry = (code, spelling)
-                if code in met:
-                    return codes.not_unique(self.name, entry, key, met[code], True, at)
-                met[code] = key
+                if code in seen:
+                    return codes.not_unique(table, entry, key, seen[code], True, at)
+                seen[code] = key
                 has_code = f"i{index.id} = $1"
                 if index.has_each:
                     has_code = f"k IN (SELECT k FROM {sql.entries(index).decode()} WHERE p = $1)"
                 text = f"SELECT k, s FROM {sql.rows.decode()} WHERE {has_code} AND k <> $2"
-                found = self._source._read(text.encode(), (keys.stored(code), keys.stored(key[0])))
+                found = self._connection.read(text.encode(), (keys.stored(code), keys.stored(key[0])))
                 if found:
-                    existing = whole(*found[0])
-                    return codes.not_unique(self.name, entry, key, existing, False, at)
+                    existing = key_of(*found[0])
+                    return codes.not_unique(table, entry, key, existing, False, at)
         return None
 
-    def _entries_of(
+    def of_row(
         self,
         sql: Statements,
         key: tuple[bytes, bytes | None],
         value: bytes,
-        large: Sequence[tuple[int, bytes]] = (),
+        overflow: OverflowValues = (),
     ) -> Entries:
-        return sql.deriving.entries(self, key[0], key[1], value, list(large))
+        """Return the entries of a row."""
+        return sql.deriving.entries(self._records, key[0], key[1], value, list(overflow))
 
-    def _copy_entered(
+    def json(self, value: bytes) -> bytes | None:
+        """Return a stored value as JSON; None if it has none."""
+        return self._records.json(value)
+
+    def spellings(self, sql: Statements, every: list[bytes]) -> dict[bytes, bytes | None]:
+        """Return the spellings of the keys of rows, if an index reads them."""
+        if not any("key()" in index.definition for index in sql.layout.indexes):
+            return {}
+        select = b"SELECT k, s FROM " + sql.rows + b" WHERE k = ANY($1::bytea[])"
+        return dict(self._connection.read(select, (array_of([*every]),)))
+
+    def copy(
         self,
         sql: Statements,
         rows: list[tuple[Any, ...]],
-        large: dict[bytes, list[tuple[int, bytes]]],
+        overflow: dict[bytes, list[tuple[int, bytes]]],
         count: int,
     ) -> None:
         """Store rows that are not there yet by COPY, with their entries, in the transaction that runs.
 
         `count` is how many rows of the same call were stored before.
         """
-        running = self._source._running()
+        running = self._connection.running()
         if running is None:
             raise TransactionError("the transaction was ended while values for it were being encoded")
         completed = Completed(self, sql, [])
         completed.count = count
         if sql.layout.has_derived:
-            rows = [completed.copied(row, large.get(row[0], ())) for row in rows]
-        if sql.layout.distribute_by:
-            rows = [(*row, self._place_of(sql, row[0])) for row in rows]
+            rows = [completed.copied(row, overflow.get(row[0], ())) for row in rows]
+        rows = citus.copied(sql.layout, rows)
         guarded = self._has_savepoint(sql)
         try:
             if guarded:
                 running.execute(b"SAVEPOINT " + SAVEPOINT)
-            running.copy(sql.copy, self._copy_rows(rows))
+            running.copy(sql.copy, server_copy_rows(rows))
             if completed.statements:
                 running.batch(completed.statements)
             if guarded:
                 running.execute(b"RELEASE SAVEPOINT " + SAVEPOINT)
         except errors.LayoutChanged as error:
-            self._changed(sql, error)
+            self._binding.layout_changed(sql, error)
         except Error as error:
             if not guarded or errors.sqlstate(error.__cause__) != NOT_UNIQUE:
                 raise
             self._roll_back_to_savepoint(sql)
-            raise self._refused(sql, completed, error) from error.__cause__
+            raise self._refused(completed, error) from error.__cause__
 
 
 class Completed:
     """The statements of a verb, with the entries of the rows that they store."""
 
-    def __init__(self, table: Entering, sql: Statements, statements: list[Statement]) -> None:
-        self.table = table
+    def __init__(
+        self, index_entries: ServerIndexEntries, sql: Statements, statements: list[Statement]
+    ) -> None:
+        self._index_entries = index_entries
         self.sql = sql
         self.statements: list[Statement] = []
         # The keys and the entries of the rows.
-        self.entered: list[tuple[tuple[bytes, bytes | None], Entries]] = []
+        self.rows: list[tuple[tuple[bytes, bytes | None], Entries]] = []
         # How many rows of the same call were stored before.
         self.count = 0
         self._places: list[int] = []
-        self._large: dict[int, list[bytes]] = {}
+        self._overflow: dict[int, list[bytes]] = {}
         beside: list[Statement] = []
         for text, given in statements:
             self._places.append(len(self.statements))
@@ -176,10 +198,10 @@ class Completed:
         """Return the results of the verb's own statements."""
         return [found[place] for place in self._places]
 
-    def copied(self, row: tuple[Any, ...], large: Sequence[tuple[int, bytes]]) -> tuple[Any, ...]:
+    def copied(self, row: tuple[Any, ...], overflow: Sequence[tuple[int, bytes]]) -> tuple[Any, ...]:
         """Return a row for COPY with its entries."""
-        self._large = {number: [data] for number, data in large}
-        stored = self._stored(row, whole(row[0], row[1]), row[2], self.statements)
+        self._overflow = {number: [data] for number, data in overflow}
+        stored = self._stored(row, key_of(row[0], row[1]), row[2], self.statements)
         if not self.sql.layout.is_queryable:
             return tuple(stored)
         # The binary form of jsonb: a version, and the text.
@@ -188,17 +210,18 @@ class Completed:
 
     def _completed(self, text: bytes, given: Parameters, beside: list[Statement]) -> Parameters:
         sql = self.sql
-        if text is sql.put_large:
-            self._large.setdefault(_int(given[1]), []).append(given[3])
+        if text is sql.put_overflow:
+            self._overflow.setdefault(_int(given[1]), []).append(given[3])
         elif text in (sql.put, sql.add):
-            return self._stored(given, whole(given[0], given[1]), given[2], beside)
+            return self._stored(given, key_of(given[0], given[1]), given[2], beside)
         elif text is sql.swap:
-            key = given[0], self._spelling(given[0])
+            key = given[0], self._index_entries.spellings(sql, [given[0]]).get(given[0])
             return self._stored(given, key, given[2], beside, has_key=False)
         elif text is sql.put_many:
             return (*given, *self._stored_many(given[0], given[1], given[2], beside, has_key=True))
         elif text is sql.swap_many:
-            spellings = self._spellings(given[0])
+            found = self._index_entries.spellings(sql, given[0].elements)
+            spellings = Array(b"", [found.get(key) for key in given[0].elements])
             return (*given, *self._stored_many(given[0], spellings, given[2], beside, has_key=False))
         elif text in (sql.delete, sql.delete_version):
             beside += sql.deleted_beside([given[0]])
@@ -207,25 +230,6 @@ class Completed:
         elif text is sql.clear:
             beside += sql.cleared_beside()
         return given
-
-    @property
-    def _reads_keys(self) -> bool:
-        return any("key()" in index.definition for index in self.sql.layout.indexes)
-
-    def _spelling(self, key: bytes) -> bytes | None:
-        """Return the spelling of a row's key, if an index reads it."""
-        if not self._reads_keys:
-            return None
-        found = self.table._source._read(b"SELECT s FROM " + self.sql.rows + b" WHERE k = $1", (key,))
-        return found[0][0] if found else None
-
-    def _spellings(self, every: Array) -> Array | None:
-        """Return the spellings of the keys of rows, if an index reads them."""
-        if not self._reads_keys:
-            return None
-        select = b"SELECT k, s FROM " + self.sql.rows + b" WHERE k = ANY($1::bytea[])"
-        found: dict[bytes, bytes | None] = dict(self.table._source._read(select, (every,)))
-        return Array(b"", [found.get(key) for key in every.elements if key is not None])
 
     def _stored(
         self,
@@ -237,10 +241,10 @@ class Completed:
         has_key: bool = True,
     ) -> Parameters:
         if keys.is_long(key[0]):
-            key = whole(*key)
-        large = [(number, b"".join(pieces)) for number, pieces in self._large.items()]
-        entries = self.table._entries_of(self.sql, key, value, large)
-        self.entered.append((key, entries))
+            key = key_of(*key)
+        overflow = [(number, b"".join(pieces)) for number, pieces in self._overflow.items()]
+        entries = self._index_entries.of_row(self.sql, key, value, overflow)
+        self.rows.append((key, entries))
         beside += self._long(entries)
         for place, index in enumerate(self.sql.layout.indexes):
             if index.has_each:
@@ -251,8 +255,8 @@ class Completed:
         """Return the JSON of a row, in a table that has it; without a key, that of the value alone."""
         if not self.sql.layout.is_queryable:
             return []
-        found = [] if key is None else [self.table._json_key(*key)]
-        found.append(self.table._json(value))
+        found = [] if key is None else [server_json_key(*key)]
+        found.append(self._index_entries.json(value))
         return [None if text is None else text.decode() for text in found]
 
     def _stored_many(
@@ -271,18 +275,16 @@ class Completed:
         for k, s, value in zip(every, spellings, values.elements, strict=True):
             assert k is not None
             assert value is not None
-            key = whole(k, s)
-            entries = self.table._entries_of(self.sql, key, value)
-            self.entered.append((key, entries))
+            key = key_of(k, s)
+            entries = self._index_entries.of_row(self.sql, key, value)
+            self.rows.append((key, entries))
             rows.append([*columns(self.sql, entries), *self._json(key if has_key else None, value)])
             beside += self._long(entries)
-        beside += many_beside(
-            self.sql, [key for key, _ in self.entered], [entries for _, entries in self.entered]
-        )
+        beside += many_beside(self.sql, [key for key, _ in self.rows], [entries for _, entries in self.rows])
         arrays: list[Any] = [list(column) for column in zip(*rows, strict=True)]
         # The texts of JSON come last, and the driver makes their arrays.
         coded = len(arrays) - (0 if not self.sql.layout.is_queryable else 2 if has_key else 1)
-        return [*map(self.table._array_of, arrays[:coded]), *arrays[coded:]]
+        return [*map(array_of, arrays[:coded]), *arrays[coded:]]
 
     def _long(self, entries: Entries) -> list[Statement]:
         """Return statements that tell all clients of codes that are too long to be in order."""
@@ -293,8 +295,8 @@ class Completed:
         ]
 
 
-def whole(k: bytes, s: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the code and the spelling of a stored key."""
+def key_of(k: bytes, s: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the code and the spelling of a key from its columns."""
     if not keys.is_long(k) or s is None:
         return k, s
     size = int.from_bytes(s[:4], "little")

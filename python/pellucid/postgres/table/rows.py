@@ -1,104 +1,113 @@
-"""How a table on a server stores rows: one, many, and a changed part of one."""
+"""How a table on a server reads and stores rows: one, many, and a changed part of one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pellucid._native import ServerEdit, ServerEncoded, ServerGate
+from pellucid._native import ServerValidity, server_keys, server_whole_code
 from pellucid.errors import Busy, StaleTable
 from pellucid.postgres import errors
 from pellucid.postgres.pool import pause
-from pellucid.postgres.schema.statements import big_int
-from pellucid.postgres.table import keys
-from pellucid.postgres.table.sequence import Numbering
+from pellucid.postgres.protocols import Connection, IndexEntries
+from pellucid.postgres.query.scan import ALL, RowIterator
+from pellucid.postgres.schema import keys
+from pellucid.postgres.schema.statements import Statements
+from pellucid.postgres.schema.text import big_int
+from pellucid.postgres.session import Rows, Statement, array_of
+from pellucid.postgres.table import overflow
+from pellucid.postgres.table.binding import LAYOUT_ATTEMPTS
+from pellucid.postgres.table.records import Records, code_of
+from pellucid.postgres.table.sequence import Sequences
 
 # Rows, and their bytes, that one statement stores.
 BATCH_COUNT_MAX = 5000
 BATCH_SIZE_MAX = 4 << 20
+# Rows that one statement deletes.
+DELETED_COUNT = 1000
 SWAP_ATTEMPTS = 100
+Row = tuple[Any, ...]
 
 
-class Saving(Numbering):
-    """What a table does to store rows."""
+class ServerRowStore:
+    """The rows of one table: each verb is one statement where that is possible."""
 
-    def _looked_up(self, key: Any) -> tuple[Any] | None:
-        code = self._code(key)
-        if code is None:
-            self._source._check_open()
-            return None
-        found = self._fetched(code)
+    def __init__(
+        self, connection: Connection, records: Records, entries: IndexEntries, sequence: Sequences
+    ) -> None:
+        self._connection = connection
+        self._records = records
+        self._binding = records.binding
+        self._overflow = records.overflow
+        self._entries = entries
+        self._sequence = sequence
+
+    # Reading
+
+    def get(self, key: Any) -> tuple[Any] | None:
+        """Return the value of a key; None if it has none."""
+        code = code_of(self._connection, key)
+        found = None if code is None else self.fetch(code)
         if found is None:
             return None
         # The spelling that the caller has: the row is not asked for its own.
-        row = (*keys.stored_with(*self._key(key)), *found)
-        return (self._value(row, self._source._gate()),)
+        row = (*keys.stored_with(*self._records.encode_key(key)), *found)
+        return (self._records.value(row, self._connection.validity()),)
 
-    def _fetched(self, code: bytes) -> tuple[bytes, int] | None:
+    def fetch(self, code: bytes) -> tuple[bytes, int] | None:
         """Return the stored bytes and the version of a row; None if there is none."""
         key = code if len(code) <= keys.SHORT_SIZE_MAX else keys.stored(code)
-        rows = self._ask(lambda sql: (sql.get, (key,)))
+        rows = self._binding.ask(lambda sql: (sql.get, (key,)))
         if not rows:
             return None
         found: tuple[bytes, int] = rows[0]
-        # As `_surveyed` does it for many rows.
+        # As `Records.learn` does it for many rows.
         count = int.from_bytes(found[0][:4], "little")
-        if count > self._source._codec.shape_count:
-            self._source._learn_up_to(count)
+        if count > self._connection.codec.shape_count:
+            self._connection.learn_up_to(count)
         return found
 
-    def _settled(
-        self, encoded: bytes | ServerEncoded, anew: Callable[[], Any]
-    ) -> tuple[bytes, list[tuple[int, bytes]]]:
-        """Return the bytes of an encoded value, and its large values with their ids."""
-        if isinstance(encoded, bytes):
-            return encoded, []
-        shape_ids = self._admit(encoded.shapes)
-        if shape_ids is None:
-            encoded = anew()
-            if isinstance(encoded, bytes):
-                return encoded, []
-            shape_ids = []
-        large = encoded.large
-        large_ids = self._large_ids(len(large))
-        return encoded.value(shape_ids, large_ids), list(zip(large_ids, large, strict=True))
+    def validity(self) -> ServerValidity:
+        """Return how long rows that are read now are valid."""
+        return self._connection.validity()
 
-    def _encoded(self, key: Any, value: Any) -> tuple[bytes, list[tuple[int, bytes]]]:
-        """Encode the value of a key."""
-        return self._settled(self._encode(key, value), lambda: self._encode(key, value, False))
+    # Storing
+
+    def put(self, key: Any, value: Any) -> None:
+        """Store a value."""
+        self._connection.check_writable()
+        code, spelling = self._records.encode_key(key)
+        data, values = self._records.encoded(key, value)
+        self._sequence.note_key(code, spelling)
+        self._store(code, spelling, data, values)
 
     def _store(
-        self, code: bytes, spelling: bytes | None, data: bytes, large: Sequence[tuple[int, bytes]]
+        self, code: bytes, spelling: bytes | None, data: bytes, values: Sequence[tuple[int, bytes]]
     ) -> None:
         k, s = (code, spelling) if len(code) <= keys.SHORT_SIZE_MAX else keys.stored_with(code, spelling)
-        if not large:
-            stored = self._change(lambda sql: [(sql.put, (k, s, data, None))], creates=True)
+        if not values:
+            stored = self._entries.change(lambda sql: [(sql.put, (k, s, data, None))], creates=True)
         else:
-            stored = self._change(
-                lambda sql: [*self._put_large(sql, k, large), (sql.put, (k, s, data, True))], creates=True
+            stored = self._entries.change(
+                lambda sql: [*overflow.stored(sql, k, values), (sql.put, (k, s, data, True))], creates=True
             )
         assert stored is not None
         version, big = stored[-1][0]
         if big:
-            self._sweep(k, [number for number, _ in large], version)
+            self._overflow.sweep(k, [number for number, _ in values], version)
 
-    def _sweep(self, key: bytes, kept: Sequence[int], version: int) -> None:
-        """Delete the large values that a row had before this version."""
-        given: Any = [big_int(number) for number in kept]
-        self._change(lambda sql: [(sql.sweep_large, (key, given, big_int(version)))])
-
-    def _store_many(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+    def put_many(self, pairs: Iterable[tuple[Any, Any]]) -> None:
         """Store rows in the transaction that runs; of two with one key, the later."""
         batch: dict[bytes, tuple[bytes | None, bytes]] = {}
         size = 0
         for key, value in pairs:
-            code, spelling = self._key(key)
-            data, large = self._encoded(key, value)
+            code, spelling = self._records.encode_key(key)
+            data, values = self._records.encoded(key, value)
             k, s = keys.stored_with(code, spelling)
-            self._note_own_key(code, spelling)
-            if large:
+            self._sequence.note_key(code, spelling)
+            if values:
                 batch.pop(k, None)
-                self._store(code, spelling, data, large)
+                self._store(code, spelling, data, values)
                 continue
             if k in batch:
                 # The first spelling of a key stays.
@@ -116,52 +125,53 @@ class Saving(Numbering):
         # A NULL for an array gives a NULL for each row.
         spellings = [s for s, _ in batch.values()]
         given = (
-            self._array_of(list(batch)),
-            self._array_of(spellings) if any(spellings) else None,
-            self._array_of([data for _, data in batch.values()]),
+            array_of(list(batch)),
+            array_of(spellings) if any(spellings) else None,
+            array_of([data for _, data in batch.values()]),
             None,
         )
-        self._change(lambda sql: [(sql.put_many, given)], creates=True)
+        self._entries.change(lambda sql: [(sql.put_many, given)], creates=True)
 
-    def _begin_change(self) -> bool:
-        """Check that a record may be changed; return whether the change may be sent later."""
-        self._check_writable()
-        if self._source._running() is None:
-            return False
-        try:
-            sql = self._statements()
-        except StaleTable:
-            return False
-        # The order of the changes decides whether each of them may have its value in a unique index.
-        return sql is not None and not any(index.is_unique for index in sql.layout.indexes)
+    def setdefault(self, key: Any, default: Any) -> Any:
+        """Return the value of a key; where it has none, store `default` first."""
+        self._connection.check_writable()
+        records = self._records
+        code, spelling = records.encode_key(key)
+        found = self.get(key)
+        if found is not None:
+            return found[0]
+        data, values = records.encoded(key, default)
+        k, s = keys.stored_with(code, spelling)
+        for _ in range(LAYOUT_ATTEMPTS):
+            made = self.add(k, s, data, values)
+            self._sequence.note_key(code, spelling)
+            if made:
+                return records.value((k, s, data, made[0][0]), self._connection.validity())
+            found = self.get(key)
+            if found is not None:
+                return found[0]
+        raise Busy(f"other clients have stored and deleted key {key!r} {LAYOUT_ATTEMPTS} times meanwhile")
 
-    def _defer(
-        self, code: bytes, data: bytes, version: int, kept: list[int], edit: ServerEdit
-    ) -> tuple[int, ServerGate] | None:
-        """Keep a changed record for the transaction to send; None if it has to be stored now.
+    def add(self, k: bytes, s: bytes | None, data: bytes, values: list[tuple[int, bytes]]) -> Rows:
+        """Store a row where the key has none; return its version in a row, or none if it was not stored."""
+        given = (k, s, data, True if values else None)
+        added = self._entries.change(
+            lambda sql: [*overflow.stored(sql, k, values), (sql.add, given)], creates=True
+        )
+        assert added is not None
+        if not added[-1]:
+            self._overflow.forget(k, [number for number, _ in values])
+        return added[-1]
 
-        Returns the version that it will have, and the gate of the rows that the transaction has read.
-        """
-        running = self._source._running()
-        if running is None or self._found is None:
-            return None
-        running.check()
-        # If the rows have to be read anew after what is sent here, then so does this one.
-        gate = running.gate
-        new = running.backlog.add(self, self._found, code, version, data, kept, edit)
-        if new is None:
-            return None
-        if running.backlog.is_full:
-            running.send()
-        return new, gate
+    # Changing
 
-    def _swap(
+    def swap(
         self,
         code: bytes,
         data: bytes,
         version: int,
         kept: list[int],
-        large: list[tuple[int, bytes]],
+        values: list[tuple[int, bytes]],
         attempt: int,
     ) -> int | tuple[bytes, int] | None:
         """Store a changed record, if the row has the version that it was read at.
@@ -170,15 +180,15 @@ class Saving(Numbering):
         """
         if attempt >= SWAP_ATTEMPTS:
             raise Busy(
-                f"other clients have changed the same row of table {self.name!r} {attempt} times meanwhile"
+                f"other clients have changed the same row of table {self._binding.name!r} {attempt} times "
+                "meanwhile"
             )
         if attempt:
             pause(attempt)
         k = keys.stored(code)
-        big = True if large else None
-        given = (k, big_int(version), data, big)
+        given = (k, big_int(version), data, True if values else None)
         try:
-            stored = self._change(lambda sql: [*self._put_large(sql, k, large), (sql.swap, given)])
+            stored = self._entries.change(lambda sql: [*overflow.stored(sql, k, values), (sql.swap, given)])
         except StaleTable:
             # The row has gone with its table.
             return None
@@ -187,10 +197,119 @@ class Saving(Numbering):
         if stored[-1]:
             new, is_big = stored[-1][0]
             if is_big:
-                self._sweep(k, kept, new)
+                self._overflow.sweep(k, kept, new)
             return int(new)
-        self._forget_large(k, [number for number, _ in large])
-        found = self._fetched(code)
-        if found is not None and self._source._running() is not None and found[1] == version:
+        self._overflow.forget(k, [number for number, _ in values])
+        found = self.fetch(code)
+        if found is not None and self._connection.running() is not None and found[1] == version:
             raise Busy(errors.CONFLICT)
         return found
+
+    def swap_many(self, rows: list[tuple[bytes, bytes, int]]) -> Rows:
+        """As `swap`, for rows of code, data and version; return which were stored.
+
+        Each is a stored key, and whether the row has, or had, overflow values.
+        """
+        every: Any = [big_int(version) for _, _, version in rows]
+        given = (
+            array_of([keys.stored(code) for code, _, _ in rows]),
+            every,
+            array_of([data for _, data, _ in rows]),
+        )
+        found = self._entries.change(lambda sql: [(sql.swap_many, given)])
+        return found[0] if found else []
+
+    def sweep(self, key: bytes, kept: Sequence[int], version: int) -> None:
+        """Delete the overflow values that a row had before this version."""
+        self._overflow.sweep(key, kept, version)
+
+    # Deleting
+
+    def delete(self, key: Any) -> bool:
+        """Delete a row; return whether there was one."""
+        self._connection.check_writable()
+        code = code_of(self._connection, key)
+        if code is None:
+            return False
+        k = keys.stored(code)
+        rows = self._entries.change(lambda sql: [(sql.delete, (k,))])
+        if not rows or not rows[0]:
+            return False
+        self._clean_up(rows[0])
+        return True
+
+    def _clean_up(self, deleted: Rows) -> None:
+        """Delete the overflow values of a row that was deleted."""
+        k, spelling, data, _, big = deleted[0]
+        self._sequence.note_key(k, spelling)
+        if big:
+            self._records.learn([(k, spelling, data, 0)])
+            self._overflow.forget(k, self._records.overflow_ids(data))
+
+    def pop(self, key: Any) -> tuple[Any, Any] | None:
+        """Delete a row, and return its key and its value; None if there is none."""
+        return self._popped(lambda: self._found(key))
+
+    def pop_last(self) -> tuple[Any, Any] | None:
+        """Delete the last row, and return its key and its value; None if there is none."""
+        return self._popped(self._last)
+
+    def _popped(self, find: Callable[[], tuple[Any, Row] | None]) -> tuple[Any, Any] | None:
+        """Delete the row that `find` gives with its key, and return key and value; None if there is none.
+
+        The value is made before the row is deleted, and a row that cannot be read stays.
+        """
+        self._connection.check_writable()
+        for _ in range(LAYOUT_ATTEMPTS):
+            found = find()
+            if found is None:
+                return None
+            key, row = found
+            value = self._records.last_value(row, self._connection.validity())
+            given = keys.stored(server_whole_code(row)), big_int(row[3])
+            rows = self._entries.change(deletion_of(given))
+            if rows and rows[0]:
+                self._clean_up(rows[0])
+                return key, value
+        raise Busy(
+            f"other clients have changed a row of table {self._binding.name!r} {LAYOUT_ATTEMPTS} times "
+            "meanwhile"
+        )
+
+    def _found(self, key: Any) -> tuple[Any, Row] | None:
+        code = code_of(self._connection, key)
+        found = None if code is None else self.fetch(code)
+        if code is None or found is None:
+            return None
+        return key, (*keys.stored_with(code, None), *found)
+
+    def _last(self) -> tuple[Any, Row] | None:
+        rows = self._binding.ask(lambda sql: (sql.end(last=True), ()))
+        if not rows:
+            return None
+        if self._records.learn(rows):
+            # Long keys with the same beginning are in the order of their hashes.
+            return self._found(next(RowIterator(self._records, "keys", ALL, True)))
+        return server_keys(rows)[0], rows[0]
+
+    def delete_many(self, codes: list[bytes]) -> int:
+        """Delete the rows with these stored keys; return how many there were."""
+        done = 0
+        for start in range(0, len(codes), DELETED_COUNT):
+            deleted = self._entries.change(deletions_of(codes[start : start + DELETED_COUNT]))
+            done += deleted[0][0][0] if deleted else 0
+        return done
+
+    def clear(self) -> None:
+        """Delete all rows."""
+        self._entries.change(lambda sql: [(sql.clear, ()), (sql.clear_overflow, ())])
+
+
+def deletion_of(given: tuple[bytes, Any]) -> Callable[[Statements], list[Statement]]:
+    """Return what makes the statement that deletes a row of one version."""
+    return lambda sql: [(sql.delete_version, given)]
+
+
+def deletions_of(codes: list[bytes]) -> Callable[[Statements], list[Statement]]:
+    """Return what makes the statements that delete rows with their overflow values."""
+    return lambda sql: [(sql.delete_many, (codes,)), (sql.forget_many, (codes,))]

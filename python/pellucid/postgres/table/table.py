@@ -1,69 +1,148 @@
-"""A table on a server: the verbs of a mapping, each one statement where that is possible."""
+"""A table on a server: the verbs of `pellucid.Table`, over the parts that the table holds."""
 
 from __future__ import annotations
 
 import collections.abc
+import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pellucid.errors import Busy, CorruptRecord, Error, StaleTable
-from pellucid.postgres.query.scan import ALL, Pages, Range, RowIterator
-from pellucid.postgres.query.verbs import Finding
-from pellucid.postgres.schema.statements import Statements, big_int
-from pellucid.postgres.session import Rows, Statement
-from pellucid.postgres.table import keys
-from pellucid.postgres.table.append import Appending
-from pellucid.postgres.table.binding import LAYOUT_ATTEMPTS
+from pellucid._native import IndexInfo, server_query, server_view
+from pellucid.errors import Error, StaleTable
+from pellucid.postgres import maintenance
+from pellucid.postgres.protocols import Connection, IndexEntries, RowStore, Tables
+from pellucid.postgres.query.scan import ALL, Range, RowIterator
+from pellucid.postgres.schema import keys
+from pellucid.postgres.schema.layout import ANY, CreateOptions
 from pellucid.postgres.table.edit import EditContext
-from pellucid.postgres.table.index import Indexed, Indexing
-from pellucid.postgres.table.value_file import Reaching
+from pellucid.postgres.table.index import Index, Indexes
+from pellucid.postgres.table.index_entries import ServerIndexEntries
+from pellucid.postgres.table.load import Loader
+from pellucid.postgres.table.overflow import Overflow
+from pellucid.postgres.table.range import TableRange, range_of
+from pellucid.postgres.table.records import Records, code_of
+from pellucid.postgres.table.rows import ServerRowStore
+from pellucid.postgres.table.sequence import Sequences
+from pellucid.postgres.table.value_file import ValueReader, buffer_of, writer_of
 
 NO_DEFAULT = object()
-Row = tuple[Any, ...]
+Progress = Callable[[int, int], Any]
 
 
-class Mapping(Finding, Indexed, Reaching, collections.abc.MutableMapping[Any, Any]):
-    """The verbs of a table, for a table and for a database, which is a mapping over its table "default"."""
+class Table(collections.abc.MutableMapping[Any, Any]):
+    """A table on a server, with the verbs of `pellucid.Table`."""
 
-    def _table(self) -> Table:
-        raise NotImplementedError
+    def __init__(
+        self,
+        connection: Connection,
+        tables: Tables,
+        name: str,
+        *,
+        stays_with_name: bool = False,
+        type: type | None = None,
+        run_init: bool = False,
+        fast: bool = False,
+        options: CreateOptions = ANY,
+    ) -> None:
+        opened = {"type": type, "run_init": run_init, "fast": fast}
+        records = Records(
+            connection, tables, name, stays_with_name=stays_with_name, options=options, **opened
+        )
+        sequence = Sequences(tables, records.binding, records)
+        entries = ServerIndexEntries(connection, records)
+        records.overflow = Overflow(records.binding)
+        rows = ServerRowStore(connection, records, entries, sequence)
+        records.rows = rows
+        self._connection: Connection = connection
+        self._tables: Tables = tables
+        self._records = records
+        self._binding = records.binding
+        self._rows: RowStore = rows
+        self._entries: IndexEntries = entries
+        self._sequence = sequence
+        self._loader = Loader(connection, records, rows, entries, sequence)
+        self._indexes = Indexes(tables, records, entries)
 
-    def __len__(self) -> int:
-        return self._table()._count(ALL)
+    @property
+    def name(self) -> str:
+        """The table's name, as far as this client knows."""
+        return self._binding.name
 
-    def __bool__(self) -> bool:
-        return self._table()._has_rows()
+    def __repr__(self) -> str:
+        try:
+            count = len(self)
+        except StaleTable:
+            return f"<pellucid.Table {self.name!r}, dropped>"
+        except Error as error:
+            return f"<pellucid.Table {self.name!r}, {error.__class__.__name__}>"
+        return f"<pellucid.Table {self.name!r}, {count} row{'' if count == 1 else 's'}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a table on a server is not pickled; open its database in the other process")
+
+    @property
+    def sql_name(self) -> str:
+        """The name of the view that has key and value of each row as jsonb, for a statement of your own.
+
+        The first write creates it. Raises `TypeError` if the table was not created with `queryable=True`.
+        """
+        sql = self._binding.statements()
+        if sql is None and self._binding.options.is_queryable:
+            sql = self._binding.for_writing()
+        if sql is None or not sql.layout.is_queryable:
+            raise TypeError(
+                f"table {self.name!r} has no JSON that other programs could read: create it with "
+                f"db.table({self.name!r}, queryable=True)"
+            )
+        return sql.view.decode()
+
+    def watch(
+        self,
+        *,
+        start: Any = None,
+        stop: Any = None,
+        prefix: Any = None,
+        since: int | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Return the changes of this table, or of some of its keys, in order."""
+        from pellucid.postgres.query.watch import Watch
+
+        self._connection.check_open()
+        if self._connection.is_snapshot:
+            raise TypeError("a snapshot does not change; watch the database")
+        within = range_of(self._records, start, stop, prefix)
+        return Watch(self._connection, self._tables, self._binding, within, since, timeout)
+
+    # One row
 
     def __contains__(self, key: object) -> bool:
-        table = self._table()
-        code = table._code(key)
+        code = code_of(self._connection, key)
         if code is None:
-            table._source._check_open()
             return False
-        return bool(table._ask(lambda sql: (sql.has, (keys.stored(code),))))
+        return bool(self._binding.ask(lambda sql: (sql.has, (keys.stored(code),))))
 
     def __getitem__(self, key: Any) -> Any:
-        found = self._table()._looked_up(key)
+        found = self._rows.get(key)
         if found is None:
             raise KeyError(key)
         return found[0]
 
     def get(self, key: Any, default: Any = None, /) -> Any:
         """Return the value of a key, or `default`."""
-        found = self._table()._looked_up(key)
+        found = self._rows.get(key)
         return default if found is None else found[0]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._table()._put(key, value)
+        self._rows.put(key, value)
 
     def __delitem__(self, key: Any) -> None:
-        if not self._table()._removed(key):
+        if not self._rows.delete(key):
             raise KeyError(key)
 
     def pop(self, key: Any, default: Any = NO_DEFAULT, /) -> Any:
         """Remove a key and return its value: plain objects, which are stored no more."""
-        table = self._table()
-        popped = table._popped(lambda: table._found_row(key))
+        popped = self._rows.pop(key)
         if popped is not None:
             return popped[1]
         if default is NO_DEFAULT:
@@ -72,76 +151,118 @@ class Mapping(Finding, Indexed, Reaching, collections.abc.MutableMapping[Any, An
 
     def popitem(self) -> tuple[Any, Any]:
         """Remove the last key and return it with its value. Raises `KeyError` if there is none."""
-        table = self._table()
-        popped = table._popped(table._last_row)
+        popped = self._rows.pop_last()
         if popped is None:
-            raise KeyError(f"popitem(): table {table.name!r} is empty")
+            raise KeyError(f"popitem(): table {self.name!r} is empty")
         return popped
 
     def setdefault(self, key: Any, default: Any = None, /) -> Any:
         """Return the value of a key; where it has none, store `default` first."""
-        return self._table()._added(key, default)
-
-    def update(self, other: Any = (), /, **more: Any) -> None:
-        """Store the items of a mapping or of pairs, all or none."""
-        self._table()._update(other, more)
-
-    def clear(self) -> None:
-        """Remove all rows, as one transaction."""
-        self._table()._clear()
+        return self._rows.setdefault(key, default)
 
     def append(self, value: Any) -> int:
         """Store a value under the next number, and return that. A number is never given twice."""
-        return self._table()._append(value)
-
-    def extend(self, values: Iterable[Any]) -> int:
-        """Store values under the next numbers, all or none, and return how many there were."""
-        return self._table()._extend(values)
+        return self._loader.append(value)
 
     def edit(self, key: Any) -> EditContext:
         """Return a context manager for many changes of one value, as one transaction."""
-        return EditContext(self._table(), key)
+        return EditContext(self, self._records, key)
+
+    def buffer(self, key: Any, path: Any = None) -> memoryview:
+        """Return the bytes of a value or field: bytes, text in UTF-8, or the elements of an array.
+
+        Raises `KeyError` if there is none, and `TypeError` for what has no bytes.
+        """
+        table = self
+        if self._records.is_typed:
+            table = Table(self._connection, self._tables, self.name, stays_with_name=True)
+        return buffer_of(table[key], key, path)
+
+    def open(self, key: Any, mode: str = "rb", path: Any = None) -> Any:
+        """Return a file that reads what `buffer` shows; with "wb", one that writes the value at its end."""
+        if mode == "rb":
+            return io.BufferedReader(ValueReader(self.buffer(key, path)))
+        return writer_of(self, self._records, key, mode, path)
+
+    # Many rows
+
+    def update(self, other: Any = (), /, **more: Any) -> None:
+        """Store the items of a mapping or of pairs, all or none."""
+        self._connection.check_writable()
+        with self._connection.transaction():
+            self._rows.put_many(pairs_of(other))
+            self._rows.put_many(more.items())
+
+    def extend(self, values: Iterable[Any]) -> int:
+        """Store values under the next numbers, all or none, and return how many there were."""
+        return self._loader.extend(values)
+
+    def clear(self) -> None:
+        """Remove all rows, as one transaction."""
+        self._connection.check_writable()
+        with self._connection.transaction():
+            self._rows.clear()
+
+    def __len__(self) -> int:
+        return self._range(ALL).count()
+
+    def __bool__(self) -> bool:
+        return bool(self._binding.ask_one_state(lambda sql: (sql.any, ())))
 
     def __iter__(self) -> Iterator[Any]:
-        return self._table()._iterate("keys", ALL, False)
+        return self._range(ALL).iterate("keys", False)
 
     def __reversed__(self) -> Iterator[Any]:
-        return self._table()._iterate("keys", ALL, True)
+        return self._range(ALL).iterate("keys", True)
+
+    def _range(self, within: Range) -> TableRange:
+        return TableRange(self._records, self._rows, within)
+
+    def _view(self, shows: str, start: Any, stop: Any, prefix: Any, reverse: bool) -> Any:
+        within = range_of(self._records, start, stop, prefix)
+        return server_view(self, self._range(within), shows, reverse)
 
     def keys(self, *, start: Any = None, stop: Any = None, prefix: Any = None, reverse: bool = False) -> Any:
         """Return a live view of the keys in a range."""
-        table = self._table()
-        return table._view("keys", table._range(start, stop, prefix), reverse)
+        return self._view("keys", start, stop, prefix, reverse)
 
     def values(
         self, *, start: Any = None, stop: Any = None, prefix: Any = None, reverse: bool = False
     ) -> Any:
         """Return a live view of the values in a range."""
-        table = self._table()
-        return table._view("values", table._range(start, stop, prefix), reverse)
+        return self._view("values", start, stop, prefix, reverse)
 
     def items(self, *, start: Any = None, stop: Any = None, prefix: Any = None, reverse: bool = False) -> Any:
         """Return a live view of the keys and values in a range."""
-        table = self._table()
-        return table._view("items", table._range(start, stop, prefix), reverse)
+        return self._view("items", start, stop, prefix, reverse)
 
     def range(
         self, start: Any = None, stop: Any = None, *, prefix: Any = None, reverse: bool = False
     ) -> RowIterator:
         """Return the values between two keys, as they are now."""
-        table = self._table()
-        return table._iterate("values", table._range(start, stop, prefix), reverse)
+        within = range_of(self._records, start, stop, prefix)
+        return self._range(within).iterate("values", reverse)
 
     def first(self) -> tuple[Any, Any] | None:
         """Return the first key and its value; None if there is none."""
-        return self._table()._end(last=False)
+        return self._end(last=False)
 
     def last(self) -> tuple[Any, Any] | None:
         """Return the last key and its value; None if there is none."""
-        return self._table()._end(last=True)
+        return self._end(last=True)
+
+    def _end(self, *, last: bool) -> tuple[Any, Any] | None:
+        rows = self._binding.ask_one_state(lambda sql: (sql.end(last=last), ()))
+        if not rows:
+            return None
+        if self._records.learn(rows):
+            # Long keys with the same beginning are in the order of their hashes.
+            found: tuple[Any, Any] | None = next(self._range(ALL).iterate("items", last), None)
+            return found
+        return self._records.items(rows, self._connection.validity())[0]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Mapping) and self._table()._is_same_as(other._table()):
+        if isinstance(other, Table) and self._connection is other._connection and self.name == other.name:
             return True
         if not isinstance(other, collections.abc.Mapping):
             return NotImplemented
@@ -165,224 +286,136 @@ class Mapping(Finding, Indexed, Reaching, collections.abc.MutableMapping[Any, An
         self.update(other)
         return self
 
+    def unreadable(self) -> list[tuple[Any, Exception]]:
+        """Return the keys of the rows that cannot be read, each with the exception that says why."""
+        return maintenance.unreadable(self._records)
 
-class Table(Mapping, Appending, Indexing):
-    """A table on a server, with the verbs of `pellucid.Table`."""
+    # Calls of a copy
 
-    def __repr__(self) -> str:
-        try:
-            count = len(self)
-        except StaleTable:
-            return f"<pellucid.Table {self.name!r}, dropped>"
-        except Error as error:
-            return f"<pellucid.Table {self.name!r}, {type(error).__name__}>"
-        return f"<pellucid.Table {self.name!r}, {count} row{'' if count == 1 else 's'}>"
+    def _load(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        self._loader.load(pairs)
 
-    def _table(self) -> Table:
-        return self
+    def _next_int(self) -> int | None:
+        return self._sequence.next_int()
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a table on a server is not pickled; open its database in the other process")
+    def _raise_next_int(self, number: int) -> None:
+        self._sequence.raise_next_int(number)
 
-    @property
-    def sql_name(self) -> str:
-        """The name of the view that has key and value of each row as jsonb, for a statement of your own.
+    # Indexes
 
-        The first write creates it. Raises `TypeError` if the table was not created with `queryable=True`.
-        """
-        sql = self._statements()
-        if sql is None and self._making.is_queryable:
-            sql = self._for_writing()
-        if sql is None or not sql.layout.is_queryable:
-            raise TypeError(
-                f"table {self.name!r} has no JSON that other programs could read: create it with "
-                f"db.table({self.name!r}, queryable=True)"
-            )
-        return sql.view.decode()
-
-    def _is_same_as(self, other: Table) -> bool:
-        return self._source is other._source and self.name == other.name
-
-    def watch(
+    def create_index(
         self,
+        name: str,
+        parts: Any,
         *,
-        start: Any = None,
-        stop: Any = None,
-        prefix: Any = None,
-        since: int | None = None,
-        timeout: float | None = None,
-    ) -> Any:
-        """Return the changes of this table, or of some of its keys, in order."""
-        from pellucid.postgres.query.watch import Watch
+        unique: bool = False,
+        where: Any = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Create an index over expressions; other clients go on writing meanwhile."""
+        self._indexes.create(name, parts, unique, where, progress)
 
-        database: Any = self._source
-        database._check_open()
-        if database._is_snapshot:
-            raise TypeError("a snapshot does not change; watch the database")
-        return Watch(database, self, self._range(start, stop, prefix), since, timeout)
+    def drop_index(self, name: str) -> None:
+        """Remove an index; raises `NoSuchIndex` if there is none of this name."""
+        self._indexes.drop(name)
 
-    # Reading
+    def rebuild_index(self, name: str, *, progress: Progress | None = None) -> None:
+        """Make all entries of an index anew from the rows."""
+        self._indexes.rebuild(name, progress)
 
-    def _pages(self) -> Iterator[Rows]:
-        """Yield all rows, as they were when this began, in pages."""
-        pages = Pages(self, ALL, False)
-        yield pages.first()
-        yield from pages
+    def indexes(self) -> list[IndexInfo]:
+        """Return the indexes by name, each as an `IndexInfo`."""
+        return self._indexes.described()
 
-    def _corrupt(self, key: Any, fault: str) -> CorruptRecord:
-        return CorruptRecord(f"the record of key {key!r} of table {self.name!r} is damaged: {fault}")
+    def index(self, name: str) -> Index:
+        """Return the index of this name; raises `NoSuchIndex` if there is none."""
+        return self._indexes.named(self, name)
 
-    def _get_within(self, key: Any, within: Range) -> tuple[Any] | None:
-        code = self._code(key)
-        if code is None or not within.holds(code):
-            return None
-        return self._looked_up(key)
+    # Queries: `pellucid.Query` is the same as that of a file
 
-    def _range(self, start: Any, stop: Any, prefix: Any) -> Range:
-        if start is None and stop is None and prefix is None:
-            return ALL
-        return Range(*self._bounds(start, stop, prefix))
+    def where(self, *conditions: Any, **fields: Any) -> Any:
+        """Return the rows of which all these conditions are true."""
+        return server_query(self._records).where(*conditions, **fields)
 
-    def _count(self, within: Range) -> int:
-        if within.is_long:
-            return sum(1 for _ in self._iterate("keys", within, False))
+    def find(self, *arguments: Any, **fields: Any) -> Any:
+        """Return the rows whose fields equal these values."""
+        return server_query(self._records).find(*arguments, **fields)
 
-        def count(sql: Statements) -> Statement:
-            place = self._common_place(sql, within.low, within.high)
-            self._check_one_state(sql, place)
-            return sql.count_range(within.low, within.high, place) if within is not ALL else (sql.count, ())
+    def filter(self, function: Any) -> Any:
+        """Return the rows for which a Python function returns something true."""
+        return server_query(self._records).filter(function)
 
-        rows = self._ask(count)
-        return int(rows[0][0]) if rows else 0
+    def order_by(self, *expressions: Any, **keywords: Any) -> Any:
+        """Return all rows in the order of these expressions."""
+        return server_query(self._records).order_by(*expressions, **keywords)
 
-    def _iterate(self, shows: str, within: Range, reverse: bool) -> RowIterator:
-        return RowIterator(self, shows, within, reverse)
+    def limit(self, count: Any) -> Any:
+        """Return the first `count` rows, at most."""
+        return server_query(self._records).limit(count)
 
-    def _has_rows(self) -> bool:
-        def ask(sql: Statements) -> Statement:
-            self._check_one_state(sql)
-            return sql.any, ()
+    def offset(self, count: Any) -> Any:
+        """Return the rows without the first `count`."""
+        return server_query(self._records).offset(count)
 
-        return bool(self._ask(ask))
+    def select(self, *expressions: Any, **named: Any) -> Any:
+        """Return dicts of these expressions in place of rows."""
+        return server_query(self._records).select(*expressions, **named)
 
-    def _end(self, *, last: bool) -> tuple[Any, Any] | None:
-        def ask(sql: Statements) -> Statement:
-            self._check_one_state(sql)
-            return sql.end(last=last), ()
+    def group_by(self, *expressions: Any, **named: Any) -> Any:
+        """Return the rows in groups."""
+        return server_query(self._records).group_by(*expressions, **named)
 
-        rows = self._ask(ask)
-        if not rows:
-            return None
-        if self._known(rows):
-            # Long keys with the same beginning are in the order of their hashes.
-            found: tuple[Any, Any] | None = next(self._iterate("items", ALL, last), None)
-            return found
-        item: tuple[Any, Any] = self._items(rows, self._source._gate())[0]
-        return item
+    def agg(self, *arguments: Any, **aggregates: Any) -> Any:
+        """Return aggregates over all rows, in a dict."""
+        return server_query(self._records).agg(*arguments, **aggregates)
 
-    # Writing
+    def sum(self, path: Any) -> Any:
+        """Return the sum of the numbers at a field path."""
+        return server_query(self._records).sum(path)
 
-    def _put(self, key: Any, value: Any) -> None:
-        self._check_writable()
-        code, spelling = self._key(key)
-        data, large = self._encoded(key, value)
-        self._note_own_key(code, spelling)
-        self._store(code, spelling, data, large)
+    def min(self, path: Any) -> Any:
+        """Return the least value at a field path."""
+        return server_query(self._records).min(path)
 
-    def _added(self, key: Any, default: Any) -> Any:
-        self._check_writable()
-        code, spelling = self._key(key)
-        found = self._looked_up(key)
-        if found is not None:
-            return found[0]
-        data, large = self._encoded(key, default)
-        k, s = keys.stored_with(code, spelling)
-        big = True if large else None
-        for _ in range(LAYOUT_ATTEMPTS):
-            made = self._change(
-                lambda sql: [*self._put_large(sql, k, large), (sql.add, (k, s, data, big))], creates=True
-            )
-            assert made is not None
-            self._note_own_key(code, spelling)
-            if made[-1]:
-                return self._value((k, s, data, made[-1][0][0]), self._source._gate())
-            self._forget_large(k, [number for number, _ in large])
-            found = self._looked_up(key)
-            if found is not None:
-                return found[0]
-        raise Busy(f"other clients have stored and deleted key {key!r} {LAYOUT_ATTEMPTS} times meanwhile")
+    def max(self, path: Any) -> Any:
+        """Return the greatest value at a field path."""
+        return server_query(self._records).max(path)
 
-    def _removed(self, key: Any) -> bool:
-        """Delete a row; return whether there was one."""
-        self._check_writable()
-        code = self._code(key)
-        if code is None:
-            return False
-        k = keys.stored(code)
-        rows = self._change(lambda sql: [(sql.delete, (k,))])
-        if not rows or not rows[0]:
-            return False
-        self._clean_up(rows[0])
-        return True
+    def mean(self, path: Any) -> Any:
+        """Return the mean of the numbers at a field path."""
+        return server_query(self._records).mean(path)
 
-    def _clean_up(self, deleted: Rows) -> None:
-        """Delete the large values of a row that was deleted."""
-        k, spelling, data, _, big = deleted[0]
-        self._note_own_key(k, spelling)
-        if big:
-            self._known([(k, spelling, data, 0)])
-            self._forget_large(k, self._large_ids_of(data))
+    def count(self, path: Any = None) -> int:
+        """Return how many rows have a field path; without one, how many rows there are."""
+        return int(server_query(self._records).count(path))
 
-    def _popped(self, find: Callable[[], tuple[Any, Row] | None]) -> tuple[Any, Any] | None:
-        """Delete the row that `find` gives with its key, and return key and value; None if there is none.
+    def column(self, path: Any) -> Any:
+        """Return a list of the values at a field path."""
+        return server_query(self._records).column(path)
 
-        The value is made before the row is deleted, and a row that cannot be read stays.
-        """
-        self._check_writable()
-        for _ in range(LAYOUT_ATTEMPTS):
-            found = find()
-            if found is None:
-                return None
-            key, row = found
-            value = self._last_value(row, self._source._gate())
-            k, version = keys.stored(self._whole_code(row)), big_int(row[3])
-            rows = self._deleted(k, version)
-            if rows and rows[0]:
-                self._clean_up(rows[0])
-                return key, value
-        raise Busy(
-            f"other clients have changed a row of table {self.name!r} {LAYOUT_ATTEMPTS} times meanwhile"
-        )
+    def to_list(self) -> Any:
+        """Return all rows as a list."""
+        return server_query(self._records).to_list()
 
-    def _deleted(self, key: bytes, version: Any) -> list[Rows] | None:
-        return self._change(lambda sql: [(sql.delete_version, (key, version))])
+    def to_dicts(self) -> Any:
+        """Return all rows as plain dicts, or whatever their values are."""
+        return server_query(self._records).to_dicts()
 
-    def _found_row(self, key: Any) -> tuple[Any, Row] | None:
-        code = self._code(key)
-        found = None if code is None else self._fetched(code)
-        if code is None or found is None:
-            return None
-        return key, (*keys.stored_with(code, None), *found)
+    def to_arrow(self) -> Any:
+        """Return all rows as Arrow columns."""
+        return server_query(self._records).to_arrow()
 
-    def _last_row(self) -> tuple[Any, Row] | None:
-        rows = self._ask(lambda sql: (sql.end(last=True), ()))
-        if not rows:
-            return None
-        if self._known(rows):
-            # Long keys with the same beginning are in the order of their hashes.
-            return self._found_row(next(self._iterate("keys", ALL, True)))
-        return self._keys(rows)[0], rows[0]
+    def to_numpy(self, path: Any) -> Any:
+        """Return the values at a field path as an array of NumPy."""
+        return server_query(self._records).to_numpy(path)
 
-    def _update(self, other: Any, more: dict[str, Any]) -> None:
-        self._check_writable()
-        with self._within():
-            self._store_many(pairs_of(other))
-            self._store_many(more.items())
+    def to_polars(self) -> Any:
+        """Return all rows as a DataFrame of polars."""
+        return server_query(self._records).to_polars()
 
-    def _clear(self) -> None:
-        self._check_writable()
-        with self._within():
-            self._change(lambda sql: [(sql.clear, ()), (sql.clear_large, ())])
+    def to_pandas(self) -> Any:
+        """Return all rows as a DataFrame of pandas."""
+        return server_query(self._records).to_pandas()
 
 
 def pairs_of(other: Any) -> Iterator[tuple[Any, Any]]:

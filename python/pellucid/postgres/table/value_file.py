@@ -7,73 +7,37 @@ from __future__ import annotations
 
 import io
 import tempfile
+from collections.abc import MutableMapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pellucid._native import Record, RecordList
-from pellucid.errors import Error
 
 if TYPE_CHECKING:
-    from pellucid.postgres.table.table import Table
+    from pellucid.postgres.table.records import Records
 
 # More of a value that is written waits in a file.
 SPOOL_SIZE = 8 << 20
 
 
-class Reaching:
-    """The verbs about the bytes of values, for a table and for a database."""
-
-    def _table(self) -> Any:
-        raise NotImplementedError
-
-    def buffer(self, key: Any, path: Any = None) -> memoryview:
-        """Return the bytes of a value or field: bytes, text in UTF-8, or the elements of an array.
-
-        Raises `KeyError` if there is none, and `TypeError` for what has no bytes.
-        """
-        return buffer_of(self._table(), key, path)
-
-    def open(self, key: Any, mode: str = "rb", path: Any = None) -> Any:
-        """Return a file that reads what `buffer` shows; with "wb", one that writes the value at its end."""
-        table = self._table()
-        if mode == "rb":
-            return io.BufferedReader(Reader(buffer_of(table, key, path)))
-        if mode != "wb":
-            raise ValueError(f"mode={mode!r} is unknown; use 'rb' or 'wb'")
-        if path is not None:
-            raise ValueError(
-                "a part of a value cannot be written as a file; set it as a field: record.image = data"
-            )
-        table._check_writable()
-        return Writer(table, key)
-
-    def unreadable(self) -> list[tuple[Any, Exception]]:
-        """Return the keys of the rows that cannot be read, each with the exception that says why."""
-        table = self._table()
-        found: list[tuple[Any, Exception]] = []
-        for page in table._pages():
-            damaged = dict(table._faults(page))
-            for row in page:
-                try:
-                    key = table._keys([row])[0]
-                except Error as error:
-                    found.append((bytes(row[0]), error))
-                    continue
-                try:
-                    table._last_value(row, table._source._gate())
-                except Exception as error:
-                    found.append((key, error))
-                else:
-                    if row[0] in damaged:
-                        found.append((key, table._corrupt(key, damaged[row[0]])))
-        return found
+def writer_of(
+    table: MutableMapping[Any, Any], records: Records, key: Any, mode: str, path: Any
+) -> ValueWriter:
+    """Return a file that becomes the value of a key."""
+    if mode != "wb":
+        raise ValueError(f"mode={mode!r} is unknown; use 'rb' or 'wb'")
+    if path is not None:
+        raise ValueError(
+            "a part of a value cannot be written as a file; set it as a field: record.image = data"
+        )
+    records.connection.check_writable()
+    # Refuses what cannot be a key before anything is written.
+    records.encode_key(key)
+    return ValueWriter(table, key)
 
 
-def buffer_of(table: Table, key: Any, path: Any) -> memoryview:
-    """Return the bytes of a value or field."""
-    if table._is_typed:
-        table = type(table)(table._source, table.name, stays_with_name=True)
-    value: Any = table[key]
+def buffer_of(value: Any, key: Any, path: Any) -> memoryview:
+    """Return the bytes of a value or of one of its fields."""
     steps = [] if path is None else path.split(".") if isinstance(path, str) else list(path)
     for step in steps:
         holder: Any = value if isinstance(value, Record | RecordList | tuple) else {}
@@ -94,7 +58,7 @@ def buffer_of(table: Table, key: Any, path: Any) -> memoryview:
     return memoryview(value).toreadonly()
 
 
-class Reader(io.RawIOBase):
+class ValueReader(io.RawIOBase):
     """A file over bytes that are in memory."""
 
     def __init__(self, data: memoryview) -> None:
@@ -128,13 +92,11 @@ class Reader(io.RawIOBase):
         return place
 
 
-class Writer(io.RawIOBase):
+class ValueWriter(io.RawIOBase):
     """A file that becomes the value of a key, as bytes, when it is closed."""
 
-    def __init__(self, table: Table, key: Any) -> None:
+    def __init__(self, table: MutableMapping[Any, Any], key: Any) -> None:
         super().__init__()
-        # Refuses what cannot be a key before anything is written.
-        table._key(key)
         self._target = table
         self._key = key
         self._written: Any = tempfile.SpooledTemporaryFile(SPOOL_SIZE)  # noqa: SIM115 - closed with this

@@ -1,4 +1,4 @@
-"""Changes of fields that a transaction keeps back, to send many of them in one statement.
+"""Changes of fields that a transaction collects, to send many of them in one statement.
 
 A changed field is a compare-and-set of its row. Inside a transaction, its answer is not needed at once: the
 record shows the change already, and it becomes final only at the commit. So the changes are sent together:
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pellucid._native import ServerEdit
+from pellucid._native import ServerEdit, server_key
 from pellucid.errors import Busy
 from pellucid.postgres import errors
-from pellucid.postgres.schema.statements import big_int
-from pellucid.postgres.table import keys
+from pellucid.postgres.schema import keys
 
 if TYPE_CHECKING:
-    from pellucid.postgres.table.rows import Saving
+    from pellucid.postgres.protocols import RowStore
 
 # Rows, and bytes kept for them, that are sent together.
 COUNT_MAX = 1000
@@ -32,7 +31,7 @@ class Deferred:
         # The version of the row when it was read. The stored change gives it the next version.
         self.version = version
         self.data = b""
-        # The large values that the row refers to.
+        # The overflow values that the row refers to.
         self.kept: list[int] = []
         self.edits: list[ServerEdit] = []
 
@@ -41,8 +40,8 @@ class Backlog:
     """The changes of one transaction that were not sent to the server yet."""
 
     def __init__(self) -> None:
-        # For each table, by its id: a handle on it, and the changed rows by their keys' codes.
-        self._tables: dict[int, tuple[Saving, dict[bytes, Deferred]]] = {}
+        # For each table, by its id: its rows, and those that are changed by their keys' codes.
+        self._tables: dict[int, tuple[RowStore, dict[bytes, Deferred]]] = {}
         self._count = 0
         self._size = 0
 
@@ -55,10 +54,10 @@ class Backlog:
         return self._count >= COUNT_MAX or self._size >= SIZE_MAX
 
     def add(
-        self, table: Saving, number: int, code: bytes, version: int, data: bytes, kept: list[int], edit: Any
+        self, store: RowStore, number: int, code: bytes, version: int, data: bytes, kept: list[int], edit: Any
     ) -> int | None:
         """Keep a change; return the version that the row will have, or None if it has another one by now."""
-        _, rows = self._tables.setdefault(number, (table, {}))
+        _, rows = self._tables.setdefault(number, (store, {}))
         row = rows.get(code)
         if row is None:
             row = rows[code] = Deferred(version)
@@ -81,47 +80,43 @@ class Backlog:
         # The statements below must not find themselves here.
         self.clear()
         is_other = False
-        for table, rows in tables:
-            is_other |= send(table, rows)
+        for store, rows in tables:
+            is_other |= send(store, rows)
         return is_other
 
 
-def send(table: Saving, rows: dict[bytes, Deferred]) -> bool:
+def send(store: RowStore, rows: dict[bytes, Deferred]) -> bool:
     """Store the changes of one table."""
     left = rows
     if len(rows) > 1:
-        left = send_many(table, rows)
+        left = send_many(store, rows)
     for code, row in left.items():
-        stored = table._swap(code, row.data, row.version, row.kept, [], 0)
+        stored = store.swap(code, row.data, row.version, row.kept, [], 0)
         if not isinstance(stored, int):
-            make_again(table, code, row, stored)
+            make_again(store, code, row, stored)
         elif left is rows:
             return False
     return bool(left)
 
 
-def send_many(table: Saving, rows: dict[bytes, Deferred]) -> dict[bytes, Deferred]:
+def send_many(store: RowStore, rows: dict[bytes, Deferred]) -> dict[bytes, Deferred]:
     """Store changed rows in one statement; return those that have other versions by now."""
     by_key = {keys.stored(code): code for code in rows}
-    every: Any = [big_int(row.version) for row in rows.values()]
-    given = (table._array_of(list(by_key)), every, table._array_of([row.data for row in rows.values()]))
-    found = table._change(lambda sql: [(sql.swap_many, given)])
-    stored = found[0] if found else []
+    stored = store.swap_many([(code, row.data, row.version) for code, row in rows.items()])
     left = dict(rows)
     for k, is_big in stored:
         code = by_key[k]
         row = left.pop(code)
         if is_big:
-            table._sweep(k, row.kept, row.version + 1)
+            store.sweep(k, row.kept, row.version + 1)
     return left
 
 
-def make_again(table: Saving, code: bytes, row: Deferred, found: tuple[bytes, int] | None) -> None:
+def make_again(store: RowStore, code: bytes, row: Deferred, found: tuple[bytes, int] | None) -> None:
     """Make the changes of a row in what it has now.
 
     Raises what the changes would, `KeyError` if it is gone, and `Busy` if it changes again and again.
     """
-    source = table._source
     attempt = 1
     while found is not None:
         data, version = found
@@ -129,9 +124,9 @@ def make_again(table: Saving, code: bytes, row: Deferred, found: tuple[bytes, in
             raise Busy(errors.CONFLICT)
         kept: list[int] = []
         for edit in row.edits:
-            data, kept = edit.again(data, source._gate())
-        stored = table._swap(code, data, version, kept, [], attempt)
+            data, kept = edit.again(data, store.validity())
+        stored = store.swap(code, data, version, kept, [], attempt)
         if isinstance(stored, int):
             return
         found, attempt = stored, attempt + 1
-    raise KeyError(table._key_object(code))
+    raise KeyError(server_key(code))
