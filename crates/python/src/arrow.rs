@@ -19,8 +19,8 @@ use crate::column::column_of;
 use crate::errors;
 use crate::hot::callbacks;
 use crate::table::reading::Rows;
-use crate::values::home::Home;
 use crate::values::keys;
+use crate::values::table_ref::TableRef;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault};
 
@@ -145,23 +145,29 @@ impl Parallel for GatherCovered<'_> {
     }
 }
 
-fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known: &Kinds) -> PyResult<Part> {
+fn gathered(
+    py: Python<'_>,
+    table_ref: &TableRef,
+    source: Source,
+    wanted: &Wanted,
+    known: &Kinds,
+) -> PyResult<Part> {
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
-        Rows::Covered(..) => return over_parts(py, home, source, GatherCovered { wanted, known }),
-        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Fed(_) => None,
+        Rows::Covered(..) => return over_parts(py, table_ref, source, GatherCovered { wanted, known }),
+        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Remote(_) => None,
     };
     if let Some(snapshot) = snapshot {
         return over_parts(
             py,
-            home,
+            table_ref,
             source,
             Gather { wanted: wanted.clone(), known: known.clone(), snapshot },
         );
     }
     let Source { rows, mut selection } = source;
-    if let Rows::Fed(mut feed) = rows {
+    if let Rows::Remote(mut feed) = rows {
         let part = {
             let (rows, large, shapes) = feed.parts();
             let work = GatherBeside { wanted, known, large };
@@ -169,9 +175,9 @@ fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known:
                 work.run_over(rows, selection.as_mut(), &Whole { shapes, large }, SIGNALS)
             })
         };
-        return part.map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, home, fault)));
+        return part.map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, table_ref, fault)));
     }
-    let part = home.in_running(py, |transaction| {
+    let part = table_ref.in_running(py, |transaction| {
         let transaction = &*transaction;
         let whole = transaction.whole();
         let work = GatherBeside { wanted, known, large: transaction };
@@ -185,12 +191,12 @@ fn gathered(py: Python<'_>, home: &Home, source: Source, wanted: &Wanted, known:
                 let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
                 work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
             }
-            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) | Rows::Fed(_) => {
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) | Rows::Remote(_) => {
                 Ok(Part::default())
             }
         })
     })?;
-    part.map_err(|fault| of_fault(py, home, fault))
+    part.map_err(|fault| of_fault(py, table_ref, fault))
 }
 
 /// The columns of the rows as they are now.
@@ -198,7 +204,7 @@ pub fn columns_of<'py>(
     of: &impl Queried<'py>,
     chosen: Option<&[(Box<str>, Node)]>,
 ) -> PyResult<arrow::Table> {
-    let (py, home) = (of.py(), of.home());
+    let (py, table_ref) = (of.py(), of.table_ref());
     let mut known = Kinds::new();
     let nodes: Vec<_> = chosen.into_iter().flatten().map(|(_, node)| node.clone()).collect();
     let wanted_of = |nodes: &[Node]| {
@@ -212,13 +218,13 @@ pub fn columns_of<'py>(
             Some(_) => of.source_of(&nodes, Walked::InParts)?,
         };
         let Some((source, nodes)) = found else { return Ok(arrow::nothing(&wanted_of(&nodes)?)) };
-        match gathered(py, &home, source, &wanted_of(&nodes)?, &known)?.finish() {
+        match gathered(py, &table_ref, source, &wanted_of(&nodes)?, &known)?.finish() {
             Gathered::Done(columns) => return Ok(columns),
             // The rows are queried again, so the last walk sees a single state of the table.
             Gathered::Again(kinds) => known = kinds,
-            Gathered::Refused(refusal) => return Err(refused(py, &home, &refusal)),
+            Gathered::Refused(refusal) => return Err(refused(py, &table_ref, &refusal)),
             Gathered::Damaged(Refusal { column, why, .. }) => {
-                let name = home.name(py);
+                let name = table_ref.name(py);
                 return Err(errors::corrupt_record(
                     py,
                     format!("a record of table {name:?} is damaged, in column {column:?}: {why}"),
@@ -228,8 +234,8 @@ pub fn columns_of<'py>(
     }
 }
 
-fn refused(py: Python<'_>, home: &Home, refusal: &Refusal) -> PyErr {
-    let name = home.name(py);
+fn refused(py: Python<'_>, table_ref: &TableRef, refusal: &Refusal) -> PyErr {
+    let name = table_ref.name(py);
     let key = refusal.key.as_deref().and_then(|key| keys::object_of(py, key, &[]).ok());
     let record =
         key.and_then(|key| key.repr().ok()).map_or_else(|| "a record".into(), |key| format!("record {key}"));
@@ -254,7 +260,7 @@ pub fn to_arrow<'py>(
 ) -> PyResult<Bound<'py, ArrowStream>> {
     let (py, columns) = (of.py(), columns_of(of, chosen)?);
     if let Some(name) = arrow::unnamable(&columns) {
-        let table = of.home().name(py);
+        let table = of.table_ref().name(py);
         return Err(errors::raise(
             py,
             "UnsupportedValue",

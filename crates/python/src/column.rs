@@ -25,7 +25,7 @@ use crate::hot::modules;
 use crate::query::group;
 use crate::signals::{Signals, is_interrupted_at_turn};
 use crate::table::reading::Rows;
-use crate::values::home::Home;
+use crate::values::table_ref::TableRef;
 use crate::values::{decode, equal, path, row_errors, scalars};
 use crate::work::plain;
 use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
@@ -87,7 +87,9 @@ fn native_sum<'py>(
         return Ok(None);
     }
     let object = match sum.int() {
-        Some(ints) if decimals.count() > 0 => group::object_of(py, &of.home(), &decimals.value_with(ints))?,
+        Some(ints) if decimals.count() > 0 => {
+            group::object_of(py, &of.table_ref(), &decimals.value_with(ints))?
+        }
         _ => of_sum(py, sum)?,
     };
     Ok(Some((object, sum.count() + decimals.count())))
@@ -117,7 +119,7 @@ fn by_python<'py>(
         if !error.is_instance_of::<PyTypeError>(py) {
             return no_sum(of, path, error);
         }
-        let name = of.home().name(py);
+        let name = of.table_ref().name(py);
         let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
         let unlike = errors::type_error(format!(
             "the values at {shown} of table {name:?} cannot all be added to each other: {}; \
@@ -177,7 +179,7 @@ pub fn with_large<'py>(sum: &Sum, large: Bound<'py, PyInt>) -> PyResult<Bound<'p
 fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -> PyErr {
     let py = of.py();
     errors::arithmetic(py, error, |why| {
-        let name = of.home().name(py);
+        let name = of.table_ref().name(py);
         let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
         format!(
             "the values at {shown} of table {name:?} cannot be added up, or divided: {why}; choose those that can with where(), or take \
@@ -264,7 +266,7 @@ pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult
         {
             return PyList::new(py, ints);
         }
-        see_source(py, &of.home(), source, &nodes, |row| {
+        see_source(py, &of.table_ref(), source, &nodes, |row| {
             values.append(row);
             Ok(())
         })?;
@@ -294,14 +296,14 @@ pub fn for_each_values<'py>(
     visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
     match of.source_of(nodes, Walked::ByOne)? {
-        Some((source, nodes)) => see_source(of.py(), &of.home(), source, &nodes, visit),
+        Some((source, nodes)) => see_source(of.py(), &of.table_ref(), source, &nodes, visit),
         None => Ok(()),
     }
 }
 
 fn see_source<'py>(
     py: Python<'py>,
-    home: &Home,
+    table_ref: &TableRef,
     Source { rows, mut selection }: Source,
     nodes: &[Node],
     mut visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
@@ -311,28 +313,28 @@ fn see_source<'py>(
     let rows = match rows {
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
-            return see_pinned(py, home, &mut *scan, selection.as_mut(), &snapshot, columns, visit);
+            return see_pinned(py, table_ref, &mut *scan, selection.as_mut(), &snapshot, columns, visit);
         }
         Rows::Listed(snapshot, mut rows) => {
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
-            return see_pinned(py, home, &mut rows, selection.as_mut(), &snapshot, columns, visit);
+            return see_pinned(py, table_ref, &mut rows, selection.as_mut(), &snapshot, columns, visit);
         }
         Rows::Indexed(snapshot, mut rows) => {
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
-            return see_pinned(py, home, &mut rows, selection.as_mut(), &snapshot, columns, visit);
+            return see_pinned(py, table_ref, &mut rows, selection.as_mut(), &snapshot, columns, visit);
         }
         Rows::Covered(mut rows, _) => {
-            return see_values(py, home, &mut *rows, &NoShapes, columns, None, visit);
+            return see_values(py, table_ref, &mut *rows, &NoShapes, columns, None, visit);
         }
-        Rows::Fed(mut feed) => {
+        Rows::Remote(mut feed) => {
             let seen = {
                 let (rows, large, shapes) = feed.parts();
                 let whole = Whole { shapes, large };
                 match &mut selection {
-                    None => see_values(py, home, rows, &whole, columns, None, visit),
+                    None => see_values(py, table_ref, rows, &whole, columns, None, visit),
                     Some(selection) => {
                         let mut rows = Selected { rows, selection, shapes: &whole };
-                        see_values(py, home, &mut rows, &whole, columns, None, visit)
+                        see_values(py, table_ref, &mut rows, &whole, columns, None, visit)
                     }
                 }
             };
@@ -343,7 +345,7 @@ fn see_source<'py>(
     let snapshot = rows.snapshot().cloned();
     let mut objects = Vec::with_capacity(columns.len());
     let count = columns.len();
-    let found = over(py, home, Source { rows, selection }, CollectValues(columns))?;
+    let found = over(py, table_ref, Source { rows, selection }, CollectValues(columns))?;
     let mut signals = Signals::by_turns();
     for values in found.chunks(count.max(1)) {
         signals.step(py)?;
@@ -351,7 +353,7 @@ fn see_source<'py>(
         for value in values {
             objects.push(match value {
                 None => py.None().into_bound(py),
-                Some(record) => plain::of_record(py, home, record, snapshot.as_ref())?,
+                Some(record) => plain::of_record(py, table_ref, record, snapshot.as_ref())?,
             });
         }
         visit(&mut objects)?;
@@ -362,7 +364,7 @@ fn see_source<'py>(
 /// As `for_each_values`, over the selected rows of a snapshot.
 fn see_pinned<'py>(
     py: Python<'py>,
-    home: &Home,
+    table_ref: &TableRef,
     rows: &mut impl Walk,
     selection: Option<&mut Selection>,
     snapshot: &Snapshot,
@@ -371,10 +373,10 @@ fn see_pinned<'py>(
 ) -> PyResult<()> {
     let whole = snapshot.whole();
     match selection {
-        None => see_values(py, home, rows, &whole, columns, Some(snapshot), visit),
+        None => see_values(py, table_ref, rows, &whole, columns, Some(snapshot), visit),
         Some(selection) => {
             let mut rows = Selected { rows, selection, shapes: &whole };
-            see_values(py, home, &mut rows, &whole, columns, Some(snapshot), visit)
+            see_values(py, table_ref, &mut rows, &whole, columns, Some(snapshot), visit)
         }
     }
 }
@@ -382,7 +384,7 @@ fn see_pinned<'py>(
 /// As `for_each_values`, over rows whose bytes stay in place meanwhile.
 fn see_values<'py, S: Shapes + ?Sized>(
     py: Python<'py>,
-    home: &Home,
+    table_ref: &TableRef,
     rows: &mut impl Walk,
     shapes: &S,
     mut columns: Vec<Column>,
@@ -393,7 +395,7 @@ fn see_values<'py, S: Shapes + ?Sized>(
     let outcome = for_each_at(rows, Pace::by_turns(is_interrupted_at_turn), |row| {
         objects.clear();
         for column in &mut columns {
-            match object_in(py, home, column, &row, shapes, snapshot) {
+            match object_in(py, table_ref, column, &row, shapes, snapshot) {
                 Ok(object) => objects.push(object),
                 Err(error) => return ControlFlow::Break(Ok(error)),
             }
@@ -406,13 +408,13 @@ fn see_values<'py, S: Shapes + ?Sized>(
     match outcome {
         Ok(None) => Ok(()),
         Ok(Some(error)) => Err(error),
-        Err(fault) => Err(of_fault(py, home, fault)),
+        Err(fault) => Err(of_fault(py, table_ref, fault)),
     }
 }
 
 fn object_in<'py, S: Shapes + ?Sized>(
     py: Python<'py>,
-    home: &Home,
+    table_ref: &TableRef,
     column: &mut Column,
     row: &Row<'_>,
     shapes: &S,
@@ -423,12 +425,12 @@ fn object_in<'py, S: Shapes + ?Sized>(
     }
     let found = column
         .read(row, shapes)
-        .map_err(|error| row_errors::corrupt_key(py, &home.name(py), row.key, &error))?;
+        .map_err(|error| row_errors::corrupt_key(py, &table_ref.name(py), row.key, &error))?;
     match found {
         None => Ok(py.None().into_bound(py)),
         Some((slot, record)) => match decode::simple(py, &slot) {
             Some(object) => Ok(object),
-            None => plain::of_slot(py, home, (row.key, record), &slot, snapshot),
+            None => plain::of_slot(py, table_ref, (row.key, record), &slot, snapshot),
         },
     }
 }

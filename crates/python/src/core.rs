@@ -24,13 +24,13 @@ use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::hot::{callbacks, modules};
 use crate::signals::{Signals, is_interrupted};
-use crate::standing::{Fate, Standing};
 use crate::store_errors;
+use crate::table_binding::{TableBinding, TxnOutcome};
 use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, Source};
-use crate::values::row::Gate;
+use crate::values::row::ValidityFlag;
 
-/// How many gates of transactions, and of pending handles, are kept before unused ones are removed.
+/// How many flags of transactions, and of pending handles, are kept before unused ones are removed.
 const GATE_COUNT_MIN: usize = 16;
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
@@ -40,10 +40,10 @@ struct Owner {
     // Unique in the process: an iterator over one transaction must not go on in the next one.
     serial: u64,
     // The id of the first of its own shapes that `names` does not know yet.
-    next_draft: u32,
-    // The gate of the rows read or changed in it since the last rollback to a savepoint.
-    gate: GilRc<Gate>,
-    fate: GilRc<GilValue<Fate>>,
+    next_uncommitted: u32,
+    // The flag of the rows read or changed in it since the last rollback to a savepoint.
+    validity: GilRc<ValidityFlag>,
+    outcome: GilRc<GilValue<TxnOutcome>>,
     thread: u64,
     task: Option<Py<PyAny>>,
     /// Called while gathered rows are merged.
@@ -57,7 +57,7 @@ pub struct Core {
     /// The names of its shapes.
     pub names: GilRc<Names>,
     /// Open until `close`.
-    pub gate: GilRc<Gate>,
+    pub validity: GilRc<ValidityFlag>,
     /// The pickle policy.
     pub policy: PicklePolicy,
     /// How long to wait for locks.
@@ -66,21 +66,21 @@ pub struct Core {
     pub target: String,
     /// Why the database cannot be written to; None if it can.
     pub read_only: Option<&'static str>,
-    // The gates of transactions whose rows may still be in use, and how many are kept before unused
+    // The flags of transactions whose rows may still be in use, and how many are kept before unused
     // ones are removed.
-    gates: GilCell<(Vec<GilRc<Gate>>, usize)>,
+    flags: GilCell<(Vec<GilRc<ValidityFlag>>, usize)>,
     // The state of handles that have not found their tables yet, and how many are kept before
     // unused ones are removed.
-    pending: GilCell<(Vec<GilRc<Standing>>, usize)>,
-    // Only `begin`, `end` and `lend` use it, and none of them while it is lent: a long walk runs
-    // signal handlers, which may call here again.
+    pending: GilCell<(Vec<GilRc<TableBinding>>, usize)>,
+    // Only `begin`, `end` and `borrow` use it, and none of them while it is borrowed: a long walk
+    // runs signal handlers, which may call here again.
     running: GilCell<Option<Transaction>>,
     owner: GilCell<Option<Owner>>,
     is_running: GilValue<bool>,
-    is_lent: GilValue<bool>,
-    // Set when the context was dropped while the transaction was lent: it is rolled back on its
+    is_borrowed: GilValue<bool>,
+    // Set when the context was dropped while the transaction was borrowed: it is rolled back on its
     // return.
-    is_abandoned: GilValue<bool>,
+    is_context_dropped: GilValue<bool>,
     stored_count: GilValue<u64>,
     // A hold on the open store, which saves asking the store for each row. None before the first
     // row, and while `without_cached` runs: `cache_bans` counts these calls.
@@ -88,10 +88,10 @@ pub struct Core {
     cache_bans: GilValue<u32>,
 }
 
-/// Ends the loan of the running transaction when it is dropped.
-struct Loan<'a>(&'a GilValue<bool>);
+/// Ends the borrow of the running transaction when it is dropped.
+struct Borrow<'a>(&'a GilValue<bool>);
 
-impl Drop for Loan<'_> {
+impl Drop for Borrow<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -128,18 +128,18 @@ impl Core {
         Ok(Arc::new(Self {
             names: GilRc::new(Names::new(Source::Store(store.clone(), dictionary))),
             store,
-            gate: Gate::new(),
+            validity: ValidityFlag::new(),
             policy,
             timeout,
             target,
             read_only,
-            gates: GilCell::new((Vec::new(), GATE_COUNT_MIN)),
+            flags: GilCell::new((Vec::new(), GATE_COUNT_MIN)),
             pending: GilCell::new((Vec::new(), GATE_COUNT_MIN)),
             running: GilCell::new(None),
             owner: GilCell::new(None),
             is_running: GilValue::new(false),
-            is_lent: GilValue::new(false),
-            is_abandoned: GilValue::new(false),
+            is_borrowed: GilValue::new(false),
+            is_context_dropped: GilValue::new(false),
             stored_count: GilValue::new(0),
             cached: GilCell::new(None),
             cache_bans: GilValue::new(0),
@@ -149,7 +149,7 @@ impl Core {
     /// Raises `Closed` after `close`.
     #[inline]
     pub fn check_open(&self, py: Python<'_>) -> PyResult<()> {
-        if self.gate.is_open() {
+        if self.validity.is_open() {
             Ok(())
         } else {
             let now = if self.target == "\":memory:\"" {
@@ -181,7 +181,7 @@ impl Core {
     #[cold]
     fn cache_database(&self, py: Python<'_>) {
         if self.cache_bans.get() == 0
-            && self.gate.is_open()
+            && self.validity.is_open()
             && let Ok(cached) = self.store.cached_database()
         {
             drop(self.cached.with(py, |old| old.replace(cached)));
@@ -239,12 +239,12 @@ impl Core {
     /// Begins a transaction for the caller.
     pub fn begin(&self, py: Python<'_>) -> PyResult<()> {
         let transaction = self.lock(py)?;
-        let next_draft = transaction.shapes().start();
+        let next_uncommitted = transaction.shapes().start();
         let owner = Owner {
-            next_draft,
+            next_uncommitted,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
-            gate: self.transaction_gate(py),
-            fate: GilRc::new(GilValue::new(Fate::Open)),
+            validity: self.transaction_validity(py),
+            outcome: GilRc::new(GilValue::new(TxnOutcome::Running)),
             thread: thread_number(),
             task: current_task(py),
             progress: None,
@@ -282,8 +282,8 @@ impl Core {
     }
 
     /// Raises if an operation of the running transaction is in progress further up the stack.
-    pub fn check_not_lent(&self, py: Python<'_>) -> PyResult<()> {
-        if self.is_lent.get() {
+    pub fn check_not_borrowed(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_borrowed.get() {
             return Err(errors::raise(
                 py,
                 "TransactionError",
@@ -306,29 +306,29 @@ impl Core {
 
     /// Ends the caller's transaction: commits it or rolls it back.
     pub fn end(&self, py: Python<'_>, commit: bool) -> PyResult<()> {
-        self.check_not_lent(py)?;
+        self.check_not_borrowed(py)?;
         // Long work, which signals can stop as long as the transaction is still the caller's.
         let flushed =
-            if commit { self.lend(py, |transaction| self.flush_rows(py, transaction)) } else { None };
+            if commit { self.borrow(py, |transaction| self.flush_rows(py, transaction)) } else { None };
         let flushed = flushed.unwrap_or(Ok(())).map_err(|error| store_errors::of_store(py, error));
         self.is_running.set(false);
         let transaction = self.running.with(py, Option::take);
         let owner = self.owner.with(py, Option::take);
-        let (Some(transaction), Some(Owner { serial, task, gate, fate, progress, .. })) =
+        let (Some(transaction), Some(Owner { serial, task, validity, outcome, progress, .. })) =
             (transaction, owner)
         else {
             return Ok(());
         };
         drop((task, progress));
         // If another thread has closed the database meanwhile, the transaction is rolled back.
-        let is_open = self.gate.is_open();
+        let is_open = self.validity.is_open();
         let is_kept = commit && is_open && flushed.is_ok();
         let result = self.finish(py, transaction, is_kept, serial);
         if is_kept && result.is_ok() {
-            fate.set(Fate::Kept);
+            outcome.set(TxnOutcome::Committed);
         } else {
-            fate.set(Fate::TakenBack);
-            gate.take_back();
+            outcome.set(TxnOutcome::RolledBack);
+            validity.roll_back();
         }
         result.and(flushed)?;
         if commit && !is_open { self.check_open(py) } else { Ok(()) }
@@ -337,49 +337,52 @@ impl Core {
     /// Rolls the caller's transaction back to a savepoint.
     pub fn roll_back_to(&self, py: Python<'_>, savepoint: Savepoint) -> PyResult<()> {
         self.in_running_unflushed(py, |transaction| transaction.rollback_to(savepoint))?;
-        let gate = self.transaction_gate(py);
-        let fate = GilRc::new(GilValue::new(Fate::Open));
+        let validity = self.transaction_validity(py);
+        let outcome = GilRc::new(GilValue::new(TxnOutcome::Running));
         let old = self.owner.with(py, |owner| {
             let owner = owner.as_mut()?;
-            Some((std::mem::replace(&mut owner.gate, gate), std::mem::replace(&mut owner.fate, fate)))
+            Some((
+                std::mem::replace(&mut owner.validity, validity),
+                std::mem::replace(&mut owner.outcome, outcome),
+            ))
         });
-        if let Some((gate, fate)) = old {
-            gate.take_back();
-            fate.set(Fate::TakenBack);
+        if let Some((validity, outcome)) = old {
+            validity.roll_back();
+            outcome.set(TxnOutcome::RolledBack);
         }
         Ok(())
     }
 
     /// Where the outcome of the caller's transaction will be set; None outside of a transaction.
-    pub fn running_fate(&self, py: Python<'_>) -> Option<GilRc<GilValue<Fate>>> {
+    pub fn running_outcome(&self, py: Python<'_>) -> Option<GilRc<GilValue<TxnOutcome>>> {
         if !self.is_mine(py) {
             return None;
         }
-        self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.fate.clone()))
+        self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.outcome.clone()))
     }
 
-    /// A gate that closes with the database.
-    fn transaction_gate(&self, py: Python<'_>) -> GilRc<Gate> {
-        let gate = Gate::new();
-        self.gates.with(py, |(gates, count_max)| {
-            if gates.len() >= *count_max {
-                gates.retain(|gate| GilRc::owner_count(gate) > 1);
-                // Doubled, so that with many kept records not every transaction checks all gates.
-                *count_max = (gates.len() * 2).max(GATE_COUNT_MIN);
+    /// A flag that closes with the database.
+    fn transaction_validity(&self, py: Python<'_>) -> GilRc<ValidityFlag> {
+        let validity = ValidityFlag::new();
+        self.flags.with(py, |(flags, count_max)| {
+            if flags.len() >= *count_max {
+                flags.retain(|validity| GilRc::owner_count(validity) > 1);
+                // Doubled, so that with many kept records not every transaction checks all flags.
+                *count_max = (flags.len() * 2).max(GATE_COUNT_MIN);
             }
-            gates.push(gate.clone());
+            flags.push(validity.clone());
         });
-        gate
+        validity
     }
 
     /// Registers a handle whose table does not exist yet.
-    pub fn add_pending(&self, py: Python<'_>, standing: GilRc<Standing>) {
+    pub fn add_pending(&self, py: Python<'_>, binding: GilRc<TableBinding>) {
         self.pending.with(py, |(pending, count_max)| {
             if pending.len() >= *count_max {
-                pending.retain(|standing| GilRc::owner_count(standing) > 1 && standing.is_pending(py));
+                pending.retain(|binding| GilRc::owner_count(binding) > 1 && binding.is_pending(py));
                 *count_max = (pending.len() * 2).max(GATE_COUNT_MIN);
             }
-            pending.push(standing);
+            pending.push(binding);
         });
     }
 
@@ -396,42 +399,43 @@ impl Core {
             work(transaction).map(|()| id)
         })?;
         if let Some(id) = id {
-            let fate = self.running_fate(py);
+            let outcome = self.running_outcome(py);
             let pending = self.pending.with(py, |(pending, _)| pending.clone());
-            for standing in pending {
-                standing.meet(py, name, id, fate.clone());
+            for binding in pending {
+                binding.bind_name(py, name, id, outcome.clone());
             }
         }
         Ok(())
     }
 
-    /// Closes all gates, so that rows can no longer be read.
+    /// Closes all flags, so that rows can no longer be read.
     pub fn close_gates(&self, py: Python<'_>) {
-        self.gate.close();
-        for gate in self.gates.with(py, |(gates, _)| std::mem::take(gates)) {
-            gate.close();
+        self.validity.close();
+        for validity in self.flags.with(py, |(flags, _)| std::mem::take(flags)) {
+            validity.close();
         }
     }
 
-    /// The gate for rows that are read now.
+    /// The flag for rows that are read now.
     #[inline]
-    pub fn row_gate(&self, py: Python<'_>) -> GilRc<Gate> {
+    pub fn row_gate(&self, py: Python<'_>) -> GilRc<ValidityFlag> {
         if !self.is_mine(py) {
-            return self.gate.clone();
+            return self.validity.clone();
         }
-        self.running_gate(py).unwrap_or_else(|| self.gate.clone())
+        self.running_gate(py).unwrap_or_else(|| self.validity.clone())
     }
 
-    /// The gate for rows that are read now in the running transaction, whichever thread it belongs
+    /// The flag for rows that are read now in the running transaction, whichever thread it belongs
     /// to.
-    pub fn running_gate(&self, py: Python<'_>) -> Option<GilRc<Gate>> {
-        self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.gate.clone()))
+    pub fn running_gate(&self, py: Python<'_>) -> Option<GilRc<ValidityFlag>> {
+        self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.validity.clone()))
     }
 
     /// Adds the shapes to `names` that the caller's transaction made itself, when a change of a
     /// record gave it another list of keys.
-    pub fn learn_drafts(&self, py: Python<'_>) {
-        let known = self.owner.with(py, |owner| owner.as_ref().map(|owner| (owner.serial, owner.next_draft)));
+    pub fn learn_uncommitted(&self, py: Python<'_>) {
+        let known =
+            self.owner.with(py, |owner| owner.as_ref().map(|owner| (owner.serial, owner.next_uncommitted)));
         let Some((serial, start)) = known else { return };
         let Some(Ok(shapes)) = self.in_serial(py, serial, |transaction| Ok(transaction.shapes().clone()))
         else {
@@ -439,9 +443,9 @@ impl Core {
         };
         for (id, shape) in (start..).map_while(|id| Some((id, shapes.shape(id)?))) {
             if self.names.met_as(py, id).is_none() {
-                self.names.add_draft(py, id, shape.clone(), serial);
+                self.names.add_uncommitted(py, id, shape.clone(), serial);
             }
-            self.owner.with(py, |owner| owner.as_mut().map(|owner| owner.next_draft = id + 1));
+            self.owner.with(py, |owner| owner.as_mut().map(|owner| owner.next_uncommitted = id + 1));
         }
     }
 
@@ -458,7 +462,7 @@ impl Core {
         self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.serial))
     }
 
-    /// Commits or rolls back a transaction. `serial` is its serial, or 0 if it has no drafts.
+    /// Commits or rolls back a transaction. `serial` is its serial, or 0 if it has no new shapes.
     /// Drafts are handled right after the store releases its lock, since the next transaction may
     /// then make new ones.
     fn finish(
@@ -469,7 +473,7 @@ impl Core {
         serial: u64,
     ) -> PyResult<()> {
         if !commit {
-            self.names.withdraw_drafts(py, serial);
+            self.names.forget_uncommitted(py, serial);
             callbacks::released(py, || drop(transaction));
             return Ok(());
         }
@@ -484,11 +488,11 @@ impl Core {
         };
         match committed {
             Ok(()) => {
-                self.names.keep_drafts(py, serial);
+                self.names.commit_shapes(py, serial);
                 Ok(())
             }
             Err(error) => {
-                self.names.withdraw_drafts(py, serial);
+                self.names.forget_uncommitted(py, serial);
                 Err(store_errors::of_store(py, error))
             }
         }
@@ -512,11 +516,11 @@ impl Core {
         py: Python<'_>,
         work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
     ) -> PyResult<R> {
-        self.check_not_lent(py)?;
-        match self.lend(py, work) {
+        self.check_not_borrowed(py)?;
+        match self.borrow(py, work) {
             Some(result) => result.map_err(|error| store_errors::of_store(py, error)),
             // Code that ran meanwhile has closed it: that of a generator, or of a value's class.
-            None if !self.gate.is_open() => Err(self.closed_within(py)),
+            None if !self.validity.is_open() => Err(self.closed_within(py)),
             None => Err(errors::raise(py, "TransactionError", "no transaction is running")),
         }
     }
@@ -529,10 +533,10 @@ impl Core {
         serial: u64,
         work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
     ) -> Option<Result<R, StoreError>> {
-        if self.is_lent.get() || self.serial(py) != Some(serial) {
+        if self.is_borrowed.get() || self.serial(py) != Some(serial) {
             return None;
         }
-        self.lend(py, |transaction| {
+        self.borrow(py, |transaction| {
             self.flush_rows(py, transaction)?;
             work(transaction)
         })
@@ -579,29 +583,29 @@ impl Core {
         drop(old);
     }
 
-    fn lend<R>(&self, py: Python<'_>, work: impl FnOnce(&mut Transaction) -> R) -> Option<R> {
-        self.is_lent.set(true);
-        let loan = Loan(&self.is_lent);
+    fn borrow<R>(&self, py: Python<'_>, work: impl FnOnce(&mut Transaction) -> R) -> Option<R> {
+        self.is_borrowed.set(true);
+        let borrow = Borrow(&self.is_borrowed);
         let result = self.running.with(py, |running| running.as_mut().map(work));
-        drop(loan);
-        if self.is_abandoned.get() {
-            self.take_back(py);
+        drop(borrow);
+        if self.is_context_dropped.get() {
+            self.roll_back(py);
         }
         result
     }
 
     /// Rolls the running transaction back, from any thread, when no code is left that could end it.
-    pub fn abandon(&self, py: Python<'_>) {
-        if self.is_lent.get() {
-            self.is_abandoned.set(true);
+    pub fn roll_back_dropped(&self, py: Python<'_>) {
+        if self.is_borrowed.get() {
+            self.is_context_dropped.set(true);
         } else {
-            self.take_back(py);
+            self.roll_back(py);
         }
     }
 
     #[cold]
-    fn take_back(&self, py: Python<'_>) {
-        self.is_abandoned.set(false);
+    fn roll_back(&self, py: Python<'_>) {
+        self.is_context_dropped.set(false);
         if let Err(error) = self.end(py, false) {
             error.write_unraisable(py, None);
         }

@@ -23,7 +23,7 @@ use crate::table::typed::class_of;
 use crate::table::unreadable::pickles_of;
 use crate::transaction::TransactionContext;
 use crate::values::hooks::PicklePolicy;
-use crate::values::row::Gate;
+use crate::values::row::ValidityFlag;
 use crate::watch::WatchHandle;
 
 /// The name of the table behind the database's own mapping.
@@ -48,7 +48,7 @@ pub struct Database {
     /// The same, and independent of the current folder.
     absolute_path: Option<OsString>,
     is_untrusted: bool,
-    snapshots: GilCell<Vec<GilRc<Gate>>>,
+    snapshots: GilCell<Vec<GilRc<ValidityFlag>>>,
 }
 
 fn new_name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -129,7 +129,7 @@ impl Database {
     /// was open, `LostCommitsWarning` says that commits are lost. What still uses it, such as an
     /// iterator or a buffer, keeps the log beside the file, which has everything nonetheless.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.core.gate.is_open() {
+        if !self.core.validity.is_open() {
             return Ok(());
         }
         if self.core.is_mine(py) {
@@ -138,8 +138,8 @@ impl Database {
         // A transaction of another thread goes on to its end, where it is rolled back
         // (`Core::end`).
         self.core.close_gates(py);
-        for gate in self.snapshots.with(py, std::mem::take) {
-            gate.close();
+        for validity in self.snapshots.with(py, std::mem::take) {
+            validity.close();
         }
         match self.core.without_cached(py, || callbacks::released(py, || self.core.store.close())) {
             Some(warning) => open::warn(py, &warning),
@@ -150,7 +150,7 @@ impl Database {
     /// Whether the database has been closed.
     #[getter]
     fn closed(&self) -> bool {
-        !self.core.gate.is_open()
+        !self.core.validity.is_open()
     }
 
     /// The path of the file; None for ":memory:".
@@ -293,20 +293,20 @@ impl Database {
     fn snapshot(&self, py: Python<'_>) -> PyResult<Py<SnapshotHandle>> {
         let snapshot = self.core.snapshot(py)?;
         open::warn_of_new(py, &self.core.store)?;
-        let (snapshot, gate) = (SharedSnapshot::new(snapshot), Gate::new());
+        let (snapshot, validity) = (SharedSnapshot::new(snapshot), ValidityFlag::new());
         self.snapshots.with(py, |snapshots| {
-            snapshots.retain(|gate| GilRc::owner_count(gate) > 1);
-            snapshots.push(gate.clone());
+            snapshots.retain(|validity| GilRc::owner_count(validity) > 1);
+            snapshots.push(validity.clone());
         });
         let table = Table::of_snapshot(
             self.core.clone(),
             DEFAULT_TABLE.to_owned(),
             None,
             snapshot.clone(),
-            gate.clone(),
+            validity.clone(),
         );
         let default = Py::new(py, table)?;
-        Py::new(py, SnapshotHandle::new(self.core.clone(), snapshot, gate, default))
+        Py::new(py, SnapshotHandle::new(self.core.clone(), snapshot, validity, default))
     }
 
     /// Return an iterator over the changes that any process commits, in the order of the commits:
@@ -499,7 +499,7 @@ impl Database {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        if !self.core.gate.is_open() {
+        if !self.core.validity.is_open() {
             return Ok(format!("<pellucid.Database {}, closed>", self.core.target));
         }
         let text = self

@@ -7,7 +7,7 @@
 #![deny(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "an argument of a Python method is what PyO3 hands over")]
 #![allow(clippy::doc_link_with_quotes, reason = "the comments of Python's methods are in Python's manner")]
-#![allow(clippy::trivially_copy_pass_by_ref, reason = "an error is lent, whatever its size is today")]
+#![allow(clippy::trivially_copy_pass_by_ref, reason = "an error is borrowed, whatever its size is today")]
 #![allow(
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss,
@@ -38,9 +38,9 @@ mod report;
 mod server;
 mod signals;
 mod snapshot;
-mod standing;
 mod store_errors;
 mod table;
+mod table_binding;
 mod transaction;
 mod values;
 mod watch;
@@ -148,7 +148,7 @@ fn prepare(py: Python<'_>) -> PyResult<()> {
     table::rows::install(py);
     table::slots::install(py);
     values::equal::refuse_with(not_keys::refuse);
-    values::home::install([&table::home::Calls, &server::calls::ServerCalls]);
+    values::table_ref::install([&table::calls::Calls, &server::calls::ServerCalls]);
     values::alloc::install_tracked::<Record>(py)?;
     values::alloc::install_tracked::<RecordList>(py)?;
     Ok(())
@@ -166,7 +166,7 @@ fn add_server(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::index::ServerIndexCodes>()?;
     module.add_function(wrap_pyfunction!(server::index::server_index_error, module)?)?;
     module.add_function(wrap_pyfunction!(server::index::server_index_definition, module)?)?;
-    module.add_function(wrap_pyfunction!(query::served::server_query, module)?)?;
+    module.add_function(wrap_pyfunction!(query::remote::server_query, module)?)?;
     module.add_function(wrap_pyfunction!(server::functions::server_key_code, module)?)?;
     module.add_function(wrap_pyfunction!(server::functions::server_key, module)?)?;
     module.add_function(wrap_pyfunction!(server::functions::server_survey, module)?)?;

@@ -32,7 +32,7 @@ pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResu
     let node = node_of(path)?;
     if let Some((source, nodes)) = of.source_of(std::slice::from_ref(&node), Walked::InParts)? {
         let column = column_of(nodes.first().unwrap_or(&node))?;
-        match over_parts(of.py(), &of.home(), source, GatherNumbers(column))? {
+        match over_parts(of.py(), &of.table_ref(), source, GatherNumbers(column))? {
             Outcome::Done(Some(Numbers::Ints(pieces))) => return copied(&numpy, "int64", &pieces),
             Outcome::Done(Some(Numbers::Floats(pieces))) => return copied(&numpy, "float64", &pieces),
             Outcome::Done(None) | Outcome::Foreign => {}

@@ -16,7 +16,7 @@ use crate::index::making;
 use crate::store_errors;
 use crate::table::handle::{SharedSnapshot, Table, name_of};
 use crate::table::typed::class_of;
-use crate::values::row::Gate;
+use crate::values::row::ValidityFlag;
 
 const UNCHANGING: &str = "a snapshot does not change; write through the database";
 
@@ -36,19 +36,19 @@ const UNCHANGING: &str = "a snapshot does not change; write through the database
 pub struct SnapshotHandle {
     core: Arc<Core>,
     snapshot: GilRc<SharedSnapshot>,
-    gate: GilRc<Gate>,
+    validity: GilRc<ValidityFlag>,
     default: GilCell<Option<Py<Table>>>,
 }
 
 impl SnapshotHandle {
-    /// A handle whose rows can be read while `gate` is open.
+    /// A handle whose rows can be read while `validity` is open.
     pub fn new(
         core: Arc<Core>,
         snapshot: GilRc<SharedSnapshot>,
-        gate: GilRc<Gate>,
+        validity: GilRc<ValidityFlag>,
         default: Py<Table>,
     ) -> Self {
-        Self { core, snapshot, gate, default: GilCell::new(Some(default)) }
+        Self { core, snapshot, validity, default: GilCell::new(Some(default)) }
     }
 
     fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Table>> {
@@ -79,7 +79,7 @@ impl SnapshotHandle {
     /// The space that it keeps on the disk can be reused when no reference to any of its records is
     /// left.
     fn close(&self, py: Python<'_>) {
-        self.gate.close();
+        self.validity.close();
         drop(self.default.with(py, Option::take));
         self.snapshot.close(py);
     }
@@ -103,8 +103,8 @@ impl SnapshotHandle {
     ) -> PyResult<Py<Table>> {
         self.inner(py)?;
         let class = class_of(r#type, run_init, false)?;
-        let (snapshot, gate) = (self.snapshot.clone(), self.gate.clone());
-        Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, gate))
+        let (snapshot, validity) = (self.snapshot.clone(), self.validity.clone());
+        Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, validity))
     }
 
     /// Return the names of all tables, sorted.
@@ -427,7 +427,7 @@ impl SnapshotHandle {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        if !self.gate.is_open() {
+        if !self.validity.is_open() {
             return Ok(format!("<pellucid.Snapshot of {}, closed>", self.core.target));
         }
         let text = self

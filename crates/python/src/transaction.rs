@@ -93,7 +93,7 @@ impl TransactionContext {
     /// Handles a context that was dropped before its block was left: rolls the transaction back, so
     /// that other threads can write, and issues a warning.
     #[cold]
-    fn abandon(&self, py: Python<'_>, entered: Entered) {
+    fn roll_back_dropped(&self, py: Python<'_>, entered: Entered) {
         if entered.serial.is_none() || self.core.serial(py) != entered.serial {
             return;
         }
@@ -106,7 +106,7 @@ impl TransactionContext {
         // An exception may be in flight, and may have caused the drop.
         let raised = PyErr::take(py);
         if entered.savepoint.is_none() {
-            self.core.abandon(py);
+            self.core.roll_back_dropped(py);
         }
         let site = self.site.with(py, Option::take);
         let site = site.map_or_else(String::new, |site| format!(", entered at {},", site.show(py)));
@@ -135,8 +135,8 @@ impl TransactionContext {
             return Err(errors::raise(py, "TransactionError", what));
         };
         self.has_ended.set(true);
-        self.core.check_not_lent(py)?;
-        if !self.core.gate.is_open() && !self.core.is_mine(py) {
+        self.core.check_not_borrowed(py)?;
+        if !self.core.validity.is_open() && !self.core.is_mine(py) {
             // `close` has rolled it back, so there is nothing left to end. Only a caller that
             // wanted to keep the work gets an exception.
             self.entered.set(None);
@@ -173,7 +173,7 @@ fn over(py: Python<'_>) -> PyErr {
 impl Drop for TransactionContext {
     fn drop(&mut self) {
         let Some(entered) = self.entered.get() else { return };
-        Python::try_attach(|py| self.abandon(py, entered));
+        Python::try_attach(|py| self.roll_back_dropped(py, entered));
     }
 }
 

@@ -22,9 +22,9 @@ use crate::hot::gil::GilRc;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::typed::value_of_row;
-use crate::values::home::Home;
 use crate::values::keys;
 use crate::values::row::Row;
+use crate::values::table_ref::TableRef;
 
 /// The longest wait before signals are checked.
 const SLICE: Duration = Duration::from_millis(50);
@@ -224,9 +224,10 @@ impl WatchHandle {
         let kind = match &change.happened {
             Happened::Put { key: code, spelling, record, large } => {
                 key = keys::object_of(py, code, spelling)?.unbind();
-                let (names, gate) = (self.core.names.clone(), self.core.gate.clone());
-                let table = Some(Home::new(table.bind(py)));
-                let row = Row::owned(record, code, names, gate, table, Some(WATCHED)).spelled(py, spelling);
+                let (names, validity) = (self.core.names.clone(), self.core.validity.clone());
+                let table = Some(TableRef::new(table.bind(py)));
+                let row =
+                    Row::owned(record, code, names, validity, table, Some(WATCHED)).spelled(py, spelling);
                 if !large.is_empty() {
                     row.attach_reported(py, self.core.snapshot(py)?, large.clone());
                 }
@@ -267,7 +268,7 @@ impl WatchHandle {
     }
 
     fn __repr__(&self) -> String {
-        if !self.core.gate.is_open() {
+        if !self.core.validity.is_open() {
             return format!("<pellucid.Watch of {}, closed>", self.core.target);
         }
         format!("<pellucid.Watch of {}, version {}>", self.core.target, self.version())

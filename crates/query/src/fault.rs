@@ -16,7 +16,7 @@ pub enum Fault {
     Groups(TooManyGroups),
     /// An expression that cannot be evaluated; the text says why.
     Expression(String),
-    /// The source of fed rows failed, with an error of the caller's.
+    /// The source of paged rows failed, with an error of the caller's.
     Source(Box<dyn Error + Send + Sync>),
     /// The caller asked to stop (`is_stopped`).
     Stopped,

@@ -15,7 +15,7 @@ use pellucid_record::Value;
 use pellucid_record::key::KeyEncoder;
 
 use crate::fault::Fault;
-use crate::key_code::{push_equal, push_twin};
+use crate::key_code::{push_equal, push_in_other_family};
 use crate::order::equal;
 use crate::stoppable::{self, Pace, release};
 
@@ -132,7 +132,7 @@ impl Sets {
         match code_of(value) {
             Some(code) => {
                 self.codes.insert(code);
-                self.codes.extend(code_by(|encoder| push_twin(encoder, value)));
+                self.codes.extend(code_by(|encoder| push_in_other_family(encoder, value)));
             }
             None => self.rest.push(place),
         }

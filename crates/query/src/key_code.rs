@@ -1,7 +1,7 @@
 //! Encodes values as keys: those of tables, of index entries, and those that conditions look for.
 //!
 //! Numbers have two families of keys. A number and the Decimal that equals it have different codes,
-//! so that what looks for one also looks for its twin.
+//! so that what looks for one also looks for its equal.
 
 use num_bigint::{BigInt, Sign};
 use pellucid_record::Value;
@@ -63,9 +63,9 @@ pub fn push_value(encoder: &mut KeyEncoder, value: &Value) -> bool {
 
 /// Pushes the equal number of the other family: for a Decimal the int or float, for these the
 /// Decimal. The two compare with each other, but their codes lie apart. False if there is none.
-pub fn push_twin(encoder: &mut KeyEncoder, value: &Value) -> bool {
+pub fn push_in_other_family(encoder: &mut KeyEncoder, value: &Value) -> bool {
     if let Value::Complex(real, imaginary) = value {
-        return imaginary.0 == 0.0 && push_twin(encoder, &Value::Float(*real));
+        return imaginary.0 == 0.0 && push_in_other_family(encoder, &Value::Float(*real));
     }
     let Value::Decimal(text) = value else {
         return decimal_text(value).is_some_and(|text| encoder.decimal(&text).is_ok());

@@ -325,7 +325,7 @@ mod tests {
             Value::FrozenSet(vec![]),
             Value::Pickle(vec![1]),
         ];
-        let twin = |value: &Value| match value {
+        let equal_of = |value: &Value| match value {
             Value::Int(1) => Value::Bool(true),
             Value::Int(value) => decimal_of(&format!("{value}.0")),
             Value::Decimal(_) => Value::Float(Double(1.5)),
@@ -336,24 +336,24 @@ mod tests {
             Value::FrozenSet(elements) => Value::Set(elements.iter().rev().cloned().collect()),
             value => value.clone(),
         };
-        let twins: Vec<Value> = values.iter().rev().map(twin).collect();
+        let equals: Vec<Value> = values.iter().rev().map(equal_of).collect();
         let dict = |keys: &[Value]| Value::Dict(keys.iter().map(|key| (key.clone(), Value::None)).collect());
-        assert!(equal(&Value::Set(values.clone()), &Value::FrozenSet(twins.clone())));
-        assert!(equal(&dict(&values), &dict(&twins)));
+        assert!(equal(&Value::Set(values.clone()), &Value::FrozenSet(equals.clone())));
+        assert!(equal(&dict(&values), &dict(&equals)));
         let nan = || Value::Float(Double(f64::NAN));
         for without in 0..values.len() {
             for instead in [nan(), decimal_of("NaN"), text("other"), Value::Int(5), Value::Tuple(vec![])] {
                 let mut others = values.clone();
                 others[without] = instead;
-                for (one, other) in [(&others, &twins), (&twins, &others), (&others, &others)] {
+                for (one, other) in [(&others, &equals), (&equals, &others), (&others, &others)] {
                     let expected = same_set(one, other);
                     assert_eq!(equal(&Value::Set(one.clone()), &Value::Set(other.clone())), expected);
                     assert_eq!(equal(&dict(one), &dict(other)), expected);
                 }
             }
         }
-        for one in values.iter().chain(&twins) {
-            for other in values.iter().chain(&twins) {
+        for one in values.iter().chain(&equals) {
+            for other in values.iter().chain(&equals) {
                 assert_eq!(arrange(one, other) == Ordering::Equal, equal(one, other), "{one:?} {other:?}");
                 assert_eq!(arrange(one, other), arrange(other, one).reverse(), "{one:?} {other:?}");
             }

@@ -16,8 +16,8 @@ use crate::expression::{Chain, Comparison, Kind, Node, Source};
 use crate::index::{Keys, successor};
 use crate::key_code::{decimal_text, push_value};
 use crate::key_range;
-use crate::plan::spans::{is_equality, spans};
-use crate::plan::{Candidate, Section, is_in_order, section};
+use crate::plan::code_ranges::{code_ranges, is_equality};
+use crate::plan::{Candidate, IndexRange, index_range, is_in_order};
 
 /// Of a code with more bytes than this, only so many are stored, and a hash of all after them: an
 /// entry of a server's own index has room for 2,704 bytes.
@@ -117,7 +117,7 @@ pub struct Translated {
 pub fn translate(conditions: &[Node], order: &[(Node, bool)], indexes: &[ServerIndex]) -> Translated {
     let conditions = key_range::parts(conditions);
     let all = Conditions::new(&conditions, indexes);
-    let (residual, order) = (all.residual(), served_order(order, &all.sections, indexes));
+    let (residual, order) = (all.residual(), served_order(order, &all.index_ranges, indexes));
     Translated { predicates: all.predicates, residual, order }
 }
 
@@ -134,18 +134,23 @@ pub fn after_key(code: &[u8]) -> Predicate {
 pub fn worth_knowing(conditions: &[Node], order: &[(Node, bool)], indexes: &[ServerIndex]) -> Vec<usize> {
     let conditions = key_range::parts(conditions);
     let all = Conditions::new(&conditions, indexes);
-    let is_served = |node: &Node| all.sections.iter().any(|section| section.used.contains(node));
+    let is_served = |node: &Node| all.index_ranges.iter().any(|index_range| index_range.used.contains(node));
     let serves_more = |index: &ServerIndex| {
         let known = ServerIndex { is_total: true, ..index.clone() };
-        let without = section_of(index, &conditions);
-        let with = section_of(&known, &conditions);
-        let orders = |section: &Option<Section>| {
-            section.as_ref().is_some_and(|section| {
-                served_order(order, &[Section { index: 0, ..section.clone() }], std::slice::from_ref(index))
-                    .is_some()
+        let without = index_range_of(index, &conditions);
+        let with = index_range_of(&known, &conditions);
+        let orders = |index_range: &Option<IndexRange>| {
+            index_range.as_ref().is_some_and(|index_range| {
+                served_order(
+                    order,
+                    &[IndexRange { index: 0, ..index_range.clone() }],
+                    std::slice::from_ref(index),
+                )
+                .is_some()
             })
         };
-        let narrows = with.as_ref().is_some_and(|section| section.used.iter().any(|node| !is_served(node)));
+        let narrows =
+            with.as_ref().is_some_and(|index_range| index_range.used.iter().any(|node| !is_served(node)));
         index.candidate.condition.is_none()
             && !index.candidate.is_multi_valued()
             && index.candidate.is_named(&conditions, order)
@@ -155,9 +160,9 @@ pub fn worth_knowing(conditions: &[Node], order: &[(Node, bool)], indexes: &[Ser
     places.map(|(place, _)| place).collect()
 }
 
-fn section_of(index: &ServerIndex, conditions: &[Node]) -> Option<Section> {
+fn index_range_of(index: &ServerIndex, conditions: &[Node]) -> Option<IndexRange> {
     let entries = u64::from(index.is_total);
-    section(&Candidate { entries, ..index.candidate.clone() }, conditions, 1)
+    index_range(&Candidate { entries, ..index.candidate.clone() }, conditions, 1)
 }
 
 /// Conditions that must all be true, and what predicates do for each of them.
@@ -166,20 +171,20 @@ struct Conditions<'a> {
     /// For each condition, whether it has narrowed a predicate, and whether it needs no test.
     served: Vec<(bool, bool)>,
     predicates: Vec<Predicate>,
-    sections: Vec<Section>,
+    index_ranges: Vec<IndexRange>,
 }
 
 impl<'a> Conditions<'a> {
     fn new(nodes: &'a [Node], indexes: &[ServerIndex]) -> Self {
         let served = vec![(false, false); nodes.len()];
-        let mut all = Self { nodes, served, predicates: Vec::new(), sections: Vec::new() };
+        let mut all = Self { nodes, served, predicates: Vec::new(), index_ranges: Vec::new() };
         for (node, served) in nodes.iter().zip(&mut all.served) {
             if let Some((predicate, is_exact)) = on_key(node) {
                 all.predicates.push(predicate);
                 *served = (true, is_exact);
             }
         }
-        all.serve_by_sections(indexes);
+        all.serve_by_index_ranges(indexes);
         for (node, served) in nodes.iter().zip(&mut all.served) {
             if let (Kind::Or(branches), (false, _)) = (node.kind(), *served)
                 && let Some((predicate, is_exact)) = any_of(branches, indexes)
@@ -191,33 +196,36 @@ impl<'a> Conditions<'a> {
         all
     }
 
-    fn serve_by_sections(&mut self, indexes: &[ServerIndex]) {
+    fn serve_by_index_ranges(&mut self, indexes: &[ServerIndex]) {
         let is_of_use = |index: &ServerIndex| index.is_total || index.candidate.is_named(self.nodes, &[]);
         let places = indexes.iter().enumerate().filter(|(_, index)| is_of_use(index));
-        let mut sections: Vec<_> = places
-            .filter_map(|(place, index)| Some(Section { index: place, ..section_of(index, self.nodes)? }))
+        let mut index_ranges: Vec<_> = places
+            .filter_map(|(place, index)| {
+                Some(IndexRange { index: place, ..index_range_of(index, self.nodes)? })
+            })
             .collect();
         // One that serves many conditions tells the server more than one for each: it takes them to
         // be independent of each other.
-        sections.sort_by_key(|section| std::cmp::Reverse(section.used.len()));
-        for section in &sections {
-            let Some(index) = indexes.get(section.index) else { continue };
+        index_ranges.sort_by_key(|index_range| std::cmp::Reverse(index_range.used.len()));
+        for index_range in &index_ranges {
+            let Some(index) = indexes.get(index_range.index) else { continue };
             let is_partial = index.candidate.condition.is_some();
-            let mut all = self.nodes.iter().zip(&self.served).zip(&section.implied);
+            let mut all = self.nodes.iter().zip(&self.served).zip(&index_range.implied);
             let serves_more = all.any(|((node, (is_used, is_implied)), implies)| {
-                (!is_used && section.used.contains(node)) || (is_partial && *implies && !is_implied)
+                (!is_used && index_range.used.contains(node)) || (is_partial && *implies && !is_implied)
             });
             if !serves_more {
                 continue;
             }
-            let (predicate, is_exact) = of_section(index, section, self.nodes);
+            let (predicate, is_exact) = of_index_range(index, index_range, self.nodes);
             self.predicates.push(predicate);
-            for ((node, served), implies) in self.nodes.iter().zip(&mut self.served).zip(&section.implied) {
-                served.0 |= section.used.contains(node);
+            for ((node, served), implies) in self.nodes.iter().zip(&mut self.served).zip(&index_range.implied)
+            {
+                served.0 |= index_range.used.contains(node);
                 served.1 |= is_exact && *implies;
             }
         }
-        self.sections = sections;
+        self.index_ranges = index_ranges;
     }
 
     /// The conditions that have to be tested.
@@ -242,15 +250,15 @@ fn any_of(branches: &Chain, indexes: &[ServerIndex]) -> Option<(Predicate, bool)
     Some((Predicate::Any(all), is_exact))
 }
 
-/// The predicate for the section of an index, and whether it tests the ranges exactly.
-fn of_section(index: &ServerIndex, section: &Section, conditions: &[Node]) -> (Predicate, bool) {
+/// The predicate for the range of an index, and whether it tests the ranges exactly.
+fn of_index_range(index: &ServerIndex, index_range: &IndexRange, conditions: &[Node]) -> (Predicate, bool) {
     let parts = &index.candidate.parts;
-    if section.point_count == parts.len() && !section.has_span {
-        let points = section.ranges.iter().map(|range| start_of(range).to_vec()).collect();
-        return (Predicate::Points(section.index, points), true);
+    if index_range.point_count == parts.len() && !index_range.has_code_range {
+        let points = index_range.ranges.iter().map(|range| start_of(range).to_vec()).collect();
+        return (Predicate::Points(index_range.index, points), true);
     }
     let mut is_exact = true;
-    let ranges = section.ranges.iter().map(|range| {
+    let ranges = index_range.ranges.iter().map(|range| {
         let (codes, is_whole) = codes_of(range);
         is_exact &= is_whole;
         codes
@@ -260,8 +268,8 @@ fn of_section(index: &ServerIndex, section: &Section, conditions: &[Node]) -> (P
     for (place, (part, _)) in parts.iter().enumerate() {
         let has_order = conditions
             .iter()
-            .filter(|condition| section.used.contains(condition))
-            .any(|condition| !is_equality(condition) && spans(condition, part).is_some());
+            .filter(|condition| index_range.used.contains(condition))
+            .any(|condition| !is_equality(condition) && code_ranges(condition, part).is_some());
         match bit_of(place) {
             Some(bit) if has_order => ordered |= bit,
             // There are bits for eight parts: the conditions are tested on the rows.
@@ -269,7 +277,7 @@ fn of_section(index: &ServerIndex, section: &Section, conditions: &[Node]) -> (P
             _ => {}
         }
     }
-    (Predicate::Ranges(section.index, ranges, ordered), is_exact)
+    (Predicate::Ranges(index_range.index, ranges, ordered), is_exact)
 }
 
 fn start_of(range: &Range) -> &[u8] {
@@ -388,17 +396,17 @@ fn code_of(value: &Value) -> Option<Vec<u8>> {
     push_value(&mut encoder, value).then(|| encoder.take().0)
 }
 
-/// The section whose index has the order that is asked for.
+/// The index range whose index has the order that is asked for.
 fn served_order(
     order: &[(Node, bool)],
-    sections: &[Section],
+    index_ranges: &[IndexRange],
     indexes: &[ServerIndex],
 ) -> Option<(usize, bool)> {
-    sections.iter().find_map(|section| {
-        let index = indexes.get(section.index).filter(|index| index.is_ordered)?;
+    index_ranges.iter().find_map(|index_range| {
+        let index = indexes.get(index_range.index).filter(|index| index.is_ordered)?;
         // The server sorts by all parts of the entries, in whichever ranges they lie.
-        let whole = Section { ranges: vec![Range::ALL], point_count: 0, ..section.clone() };
-        let is_reverse = is_in_order(&index.candidate, section, order);
-        Some((section.index, is_reverse.or_else(|| is_in_order(&index.candidate, &whole, order))?))
+        let whole = IndexRange { ranges: vec![Range::ALL], point_count: 0, ..index_range.clone() };
+        let is_reverse = is_in_order(&index.candidate, index_range, order);
+        Some((index_range.index, is_reverse.or_else(|| is_in_order(&index.candidate, &whole, order))?))
     })
 }

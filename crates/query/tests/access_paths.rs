@@ -77,7 +77,7 @@ fn entries_that_are_counted_need_no_memory() {
 
 /// What is known of indexes over `a`, `b` and so on, and of the first rows; and what was asked.
 #[derive(Default)]
-struct Asked {
+struct RecordedStatistics {
     entries: Vec<u64>,
     /// One of how many rows passes, and the last one that does.
     passes: (u64, u64),
@@ -92,7 +92,7 @@ struct Asked {
     wanted: u64,
 }
 
-impl Statistics for Asked {
+impl Statistics for RecordedStatistics {
     fn entries(&mut self, index: usize, range: &Range) -> u64 {
         if !has_numbers(range) {
             return 0;
@@ -130,8 +130,12 @@ impl Statistics for Asked {
 const ROWS: u64 = 60_000;
 
 /// The access paths to the first few rows of which the conditions are true, and what was asked to choose them.
-fn chosen(condition: &str, wanted: u64, asked: Asked) -> (Vec<AccessPath>, Asked) {
-    chosen_in_order(&[], condition, wanted, asked)
+fn chosen(
+    condition: &str,
+    wanted: u64,
+    recorded: RecordedStatistics,
+) -> (Vec<AccessPath>, RecordedStatistics) {
+    chosen_in_order(&[], condition, wanted, recorded)
 }
 
 /// The same in an order.
@@ -139,8 +143,8 @@ fn chosen_in_order(
     order: &[&str],
     condition: &str,
     wanted: u64,
-    mut asked: Asked,
-) -> (Vec<AccessPath>, Asked) {
+    mut recorded: RecordedStatistics,
+) -> (Vec<AccessPath>, RecordedStatistics) {
     let order: Vec<_> = order.iter().map(|part| (parse(part).unwrap(), false)).collect();
     let conditions = pellucid_query::key_range::parts(&[parse(condition).unwrap()]);
     let indexes: Vec<Candidate> = ["a", "b", "c"]
@@ -164,9 +168,9 @@ fn chosen_in_order(
         scan_count: ROWS,
         thread_count: 1,
     };
-    asked.wanted = wanted;
-    let paths = access_paths(&question, &indexes, &mut asked);
-    (paths.into_iter().map(|path| path.access).collect(), asked)
+    recorded.wanted = wanted;
+    let paths = access_paths(&question, &indexes, &mut recorded);
+    (paths.into_iter().map(|path| path.access).collect(), recorded)
 }
 
 const ALL: u64 = u64::MAX;
@@ -174,9 +178,10 @@ const ALL: u64 = u64::MAX;
 #[test]
 fn nothing_is_asked_where_no_index_is_of_use() {
     for condition in ["d == 1", "a + 1 == 2"] {
-        let (paths, asked) = chosen(condition, 10, Asked { passes: (1, ALL), ..Asked::default() });
+        let (paths, recorded) =
+            chosen(condition, 10, RecordedStatistics { passes: (1, ALL), ..RecordedStatistics::default() });
         assert_eq!(paths, [AccessPath::TableScan], "{condition}");
-        assert_eq!((asked.counted, asked.samples, asked.read), (vec![], 0, 0), "{condition}");
+        assert_eq!((recorded.counted, recorded.samples, recorded.read), (vec![], 0, 0), "{condition}");
     }
 }
 
@@ -184,74 +189,88 @@ fn nothing_is_asked_where_no_index_is_of_use() {
 fn nothing_is_counted_where_the_first_rows_are_all_that_is_wanted() {
     let entries = || vec![ROWS / 10, ROWS / 3, ROWS / 2];
     for (each, wanted) in [(1, 200), (8, 10), (100, 1)] {
-        let asked = Asked { entries: entries(), passes: (each, ALL), ..Asked::default() };
-        let (paths, asked) = chosen("a == 1 or b > 3", wanted, asked);
-        assert_eq!((&paths[..], asked.counted), (&[AccessPath::TableScan][..], vec![]));
+        let recorded =
+            RecordedStatistics { entries: entries(), passes: (each, ALL), ..RecordedStatistics::default() };
+        let (paths, recorded) = chosen("a == 1 or b > 3", wanted, recorded);
+        assert_eq!((&paths[..], recorded.counted), (&[AccessPath::TableScan][..], vec![]));
     }
     // What may be far is not looked for row by row; and where all rows are wanted, none is probed.
-    let asked = Asked { entries: vec![50, 0, 0], passes: (10_000, ALL), ..Asked::default() };
-    assert!(chosen("a == 1", 1, asked).1.read < 1_000);
-    let asked = Asked { entries: entries(), passes: (1, ALL), ..Asked::default() };
-    assert_eq!(chosen("a == 1", ALL, asked).1.read, 0);
+    let recorded = RecordedStatistics {
+        entries: vec![50, 0, 0],
+        passes: (10_000, ALL),
+        ..RecordedStatistics::default()
+    };
+    assert!(chosen("a == 1", 1, recorded).1.read < 1_000);
+    let recorded =
+        RecordedStatistics { entries: entries(), passes: (1, ALL), ..RecordedStatistics::default() };
+    assert_eq!(chosen("a == 1", ALL, recorded).1.read, 0);
 }
 
 #[test]
 fn a_scan_that_finds_less_than_was_expected_is_given_up() {
     // As many entries as if one of a hundred rows passed; but those that pass are at the begin, or at the end.
     for last in [0, 400] {
-        let asked = Asked { entries: vec![600, 0, 0], passes: (100, last), ..Asked::default() };
-        let (paths, asked) = chosen("a == 1", 10, asked);
+        let recorded = RecordedStatistics {
+            entries: vec![600, 0, 0],
+            passes: (100, last),
+            ..RecordedStatistics::default()
+        };
+        let (paths, recorded) = chosen("a == 1", 10, recorded);
         assert!(matches!(paths[0], AccessPath::IndexRange(_)), "{paths:?}");
-        assert!(asked.read < ROWS / 5, "{}", asked.read);
+        assert!(recorded.read < ROWS / 5, "{}", recorded.read);
     }
     // And one that does find it is over by then.
-    let asked = Asked { entries: vec![600, 0, 0], passes: (100, ALL), ..Asked::default() };
-    let (paths, asked) = chosen("a == 1", 10, asked);
-    assert_eq!((&paths[0], asked.probe.passed), (&AccessPath::TableScan, 10));
+    let recorded =
+        RecordedStatistics { entries: vec![600, 0, 0], passes: (100, ALL), ..RecordedStatistics::default() };
+    let (paths, recorded) = chosen("a == 1", 10, recorded);
+    assert_eq!((&paths[0], recorded.probe.passed), (&AccessPath::TableScan, 10));
 }
 
 #[test]
 fn an_index_without_such_entries_is_found_ahead_of_counting_others() {
     for (entries, empty) in [([100, 0, 5_000], 1), ([4_000, 5_000, 0], 2), ([0, 5_000, 4_000], 0)] {
-        let asked = Asked { entries: entries.to_vec(), ..Asked::default() };
-        let (paths, asked) = chosen("a == 1 and b > 3 and c < 7", ALL, asked);
-        assert!(asked.counted.is_empty(), "{:?}", asked.counted);
-        let AccessPath::IndexRange(section) = &paths[0] else { panic!("{paths:?}") };
-        assert_eq!((section.index, &section.ranges[..]), (empty, &[][..]));
+        let recorded = RecordedStatistics { entries: entries.to_vec(), ..RecordedStatistics::default() };
+        let (paths, recorded) = chosen("a == 1 and b > 3 and c < 7", ALL, recorded);
+        assert!(recorded.counted.is_empty(), "{:?}", recorded.counted);
+        let AccessPath::IndexRange(index_range) = &paths[0] else { panic!("{paths:?}") };
+        assert_eq!((index_range.index, &index_range.ranges[..]), (empty, &[][..]));
     }
 }
 
 #[test]
 fn an_index_with_next_to_no_entries_is_found_ahead_of_counting_others() {
-    let asked = Asked { entries: vec![30_000, 8, 20_000], ..Asked::default() };
-    let (paths, asked) = chosen("a >= 100 and b >= 5800 and b <= 5807 and c < 200", ALL, asked);
-    assert_eq!(asked.counted, []);
+    let recorded = RecordedStatistics { entries: vec![30_000, 8, 20_000], ..RecordedStatistics::default() };
+    let (paths, recorded) = chosen("a >= 100 and b >= 5800 and b <= 5807 and c < 200", ALL, recorded);
+    assert_eq!(recorded.counted, []);
     assert!(matches!(paths[0], AccessPath::IndexRange(_)));
 }
 
 #[test]
 fn branches_of_an_or_count_what_they_share_once() {
-    let asked = Asked { entries: vec![3_000, 4_000, 20_000], ..Asked::default() };
-    let (_, asked) = chosen("(a == 1 or b == 2) and c < 200", ALL, asked);
-    let mut counted = asked.counted;
+    let recorded =
+        RecordedStatistics { entries: vec![3_000, 4_000, 20_000], ..RecordedStatistics::default() };
+    let (_, recorded) = chosen("(a == 1 or b == 2) and c < 200", ALL, recorded);
+    let mut counted = recorded.counted;
     counted.sort_unstable();
     assert_eq!(counted, [0, 1, 2]);
 }
 
 #[test]
 fn no_sample_is_taken_where_it_takes_as_long_as_the_best_path() {
-    let asked = |entries| Asked { entries, passes: (10_000, ALL), ..Asked::default() };
-    assert_eq!(chosen("a == 1 and d == 2", 10, asked(vec![100, 0, 0])).1.samples, 0);
-    assert!(chosen("a == 1 and d == 2", 10, asked(vec![20_000, 0, 0])).1.samples > 0);
+    let recorded =
+        |entries| RecordedStatistics { entries, passes: (10_000, ALL), ..RecordedStatistics::default() };
+    assert_eq!(chosen("a == 1 and d == 2", 10, recorded(vec![100, 0, 0])).1.samples, 0);
+    assert!(chosen("a == 1 and d == 2", 10, recorded(vec![20_000, 0, 0])).1.samples > 0);
 }
 
 #[test]
 fn a_walk_along_an_order_goes_no_further_than_the_next_best_path_would_take() {
     // Half of a sample passes, so that ten are expected among twenty; and all that pass lie at the other end.
-    let asked = || Asked { entries: vec![ROWS; 3], passes: (1, 0), ..Asked::default() };
-    let (paths, asked) = chosen_in_order(&["a"], "d == 1", 10, asked());
+    let recorded =
+        || RecordedStatistics { entries: vec![ROWS; 3], passes: (1, 0), ..RecordedStatistics::default() };
+    let (paths, recorded) = chosen_in_order(&["a"], "d == 1", 10, recorded());
     assert_eq!(paths[0], AccessPath::TableScan);
-    assert!(matches!(asked.walked[..], [100..=5_000]), "{:?}", asked.walked);
+    assert!(matches!(recorded.walked[..], [100..=5_000]), "{:?}", recorded.walked);
     // Once it was in vain, it is not expected to be over soon.
     assert!(matches!(paths[1], AccessPath::OrderedWalk { .. }), "{paths:?}");
 }
@@ -259,13 +278,17 @@ fn a_walk_along_an_order_goes_no_further_than_the_next_best_path_would_take() {
 #[test]
 fn a_walk_along_an_order_that_is_over_soon_is_the_path() {
     for (each, wanted) in [(1, 10), (20, 10), (300, 1)] {
-        let asked = Asked { entries: vec![ROWS; 3], passes: (each, ALL), ..Asked::default() };
-        let (paths, asked) = chosen_in_order(&["a"], "d == 1", wanted, asked);
+        let recorded = RecordedStatistics {
+            entries: vec![ROWS; 3],
+            passes: (each, ALL),
+            ..RecordedStatistics::default()
+        };
+        let (paths, recorded) = chosen_in_order(&["a"], "d == 1", wanted, recorded);
         assert!(
-            matches!(&paths[0], AccessPath::OrderedWalk { section, .. } if section.index == 0),
+            matches!(&paths[0], AccessPath::OrderedWalk { index_range, .. } if index_range.index == 0),
             "{paths:?}"
         );
-        assert_eq!((asked.walked.len(), asked.probe.read), (1, each * wanted));
+        assert_eq!((recorded.walked.len(), recorded.probe.read), (1, each * wanted));
     }
 }
 
@@ -273,27 +296,33 @@ fn a_walk_along_an_order_that_is_over_soon_is_the_path() {
 fn an_order_that_is_over_for_sure_is_not_walked_along_to_see_that() {
     // Nothing is left to test, or its very end is nearer than that of any other path.
     for (entries, condition) in [(ROWS / 2, "a >= 1"), (40, "a == 1 and d == 1")] {
-        let asked = Asked { entries: vec![entries, ROWS, ROWS], ..Asked::default() };
-        let (paths, asked) = chosen_in_order(&["a"], condition, 10, asked);
+        let recorded =
+            RecordedStatistics { entries: vec![entries, ROWS, ROWS], ..RecordedStatistics::default() };
+        let (paths, recorded) = chosen_in_order(&["a"], condition, 10, recorded);
         assert!(!matches!(paths[0], AccessPath::TableScan), "{paths:?}");
-        assert_eq!(asked.walked, [], "{condition}");
+        assert_eq!(recorded.walked, [], "{condition}");
     }
 }
 
 #[test]
 fn no_order_is_walked_along_in_vain_where_entries_tell_so() {
-    let asked = Asked { entries: vec![ROWS, 30, ROWS], passes: (1, 0), ..Asked::default() };
-    let (paths, asked) = chosen_in_order(&["a"], "b == 1", 100, asked);
+    let recorded =
+        RecordedStatistics { entries: vec![ROWS, 30, ROWS], passes: (1, 0), ..RecordedStatistics::default() };
+    let (paths, recorded) = chosen_in_order(&["a"], "b == 1", 100, recorded);
     assert!(matches!(paths[0], AccessPath::IndexRange(_)), "{paths:?}");
-    assert_eq!(asked.walked, []);
+    assert_eq!(recorded.walked, []);
 }
 
 #[test]
 fn a_scan_that_may_be_over_soon_is_probed_although_another_path_is_expected_to_be_best() {
-    let asked = |last| Asked { entries: vec![600, 0, 0], passes: (1_500, last), ..Asked::default() };
-    let (paths, early) = chosen("a == 1 and d == 1", 1, asked(ALL));
+    let recorded = |last| RecordedStatistics {
+        entries: vec![600, 0, 0],
+        passes: (1_500, last),
+        ..RecordedStatistics::default()
+    };
+    let (paths, early) = chosen("a == 1 and d == 1", 1, recorded(ALL));
     assert_eq!((&paths[0], early.probe.read), (&AccessPath::TableScan, 1_500));
-    let (paths, late) = chosen("a == 1 and d == 1", 1, asked(0));
+    let (paths, late) = chosen("a == 1 and d == 1", 1, recorded(0));
     assert!(matches!(paths[0], AccessPath::IndexRange(_)), "{paths:?}");
     assert!(late.read < ROWS / 5, "{}", late.read);
 }

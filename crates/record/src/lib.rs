@@ -35,7 +35,7 @@ pub use encode::Encoder;
 pub use envelope::{Envelope, Tables};
 pub use error::{Corrupt, Damage, EncodeError};
 pub use layout::Kind;
-pub use shape::{Admission, Dictionary, Shape, ShapeError, Shapes, Sighting};
+pub use shape::{Admission, Dictionary, Shape, ShapeDecision, ShapeError, Shapes};
 pub use validate::validate;
 pub use value::{Value, decode, encode_value};
 pub use view::{Container, Root, Slot, Walker};

@@ -288,11 +288,11 @@ impl Shapes for Dictionary {
 
 /// What to do with a key list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sighting {
+pub enum ShapeDecision {
     /// It is the shape with this id.
     Known(u32),
     /// Make it a shape, now.
-    Admit,
+    Register,
     /// Write a keyed map.
     Keyed,
 }
@@ -317,21 +317,27 @@ impl Admission {
     /// Notes that a dict with these keys is being written into `table`, and returns what to do with
     /// it.
     ///
-    /// `Admit` counts as done: the caller must add the shape to the dictionary.
-    pub fn sight(&mut self, dictionary: &Dictionary, table: u32, names: &[&str], is_root: bool) -> Sighting {
+    /// `Register` counts as done: the caller must add the shape to the dictionary.
+    pub fn decide_shape(
+        &mut self,
+        dictionary: &Dictionary,
+        table: u32,
+        names: &[&str],
+        is_root: bool,
+    ) -> ShapeDecision {
         if let Some(id) = dictionary.find(names) {
-            return Sighting::Known(id);
+            return ShapeDecision::Known(id);
         }
         let admitted = self.admitted.entry(table).or_default();
         if !may_be_shape(names)
             || *admitted >= TABLE_SHAPE_COUNT_MAX
             || dictionary.len() >= DATABASE_SHAPE_COUNT_MAX
         {
-            return Sighting::Keyed;
+            return ShapeDecision::Keyed;
         }
         if is_root && *admitted < ROOT_SHAPE_COUNT_AT_ONCE {
             *admitted += 1;
-            return Sighting::Admit;
+            return ShapeDecision::Register;
         }
         if self.sightings.len() >= SIGHTING_COUNT_MAX {
             self.sightings.clear();
@@ -340,11 +346,11 @@ impl Admission {
         let count = self.sightings.entry(place).or_default();
         *count += 1;
         if *count < ADMISSION_SIGHTING {
-            return Sighting::Keyed;
+            return ShapeDecision::Keyed;
         }
         self.sightings.remove(&place);
         *admitted += 1;
-        Sighting::Admit
+        ShapeDecision::Register
     }
 
     /// Sets how many shapes `table` has; a store that has counted them calls this when it opens.
@@ -401,18 +407,21 @@ mod tests {
     fn admits_at_the_third_sighting_and_roots_at_the_first() {
         let dictionary = Dictionary::new();
         let mut admission = Admission::new();
-        assert_eq!(admission.sight(&dictionary, 1, &["a"], true), Sighting::Admit);
+        assert_eq!(admission.decide_shape(&dictionary, 1, &["a"], true), ShapeDecision::Register);
         dictionary.push(Shape::new(&["a"]).unwrap()).unwrap();
-        assert_eq!(admission.sight(&dictionary, 1, &["a"], true), Sighting::Known(0));
-        assert_eq!(admission.sight(&dictionary, 1, &["b"], false), Sighting::Keyed);
+        assert_eq!(admission.decide_shape(&dictionary, 1, &["a"], true), ShapeDecision::Known(0));
+        assert_eq!(admission.decide_shape(&dictionary, 1, &["b"], false), ShapeDecision::Keyed);
         assert_eq!(
-            admission.sight(&dictionary, 2, &["b"], false),
-            Sighting::Keyed,
+            admission.decide_shape(&dictionary, 2, &["b"], false),
+            ShapeDecision::Keyed,
             "another table counts apart"
         );
-        assert_eq!(admission.sight(&dictionary, 1, &["b"], false), Sighting::Keyed);
-        assert_eq!(admission.sight(&dictionary, 1, &["b"], false), Sighting::Admit);
-        assert_eq!(admission.sight(&dictionary, 1, &["x".repeat(65).as_str()], true), Sighting::Keyed);
+        assert_eq!(admission.decide_shape(&dictionary, 1, &["b"], false), ShapeDecision::Keyed);
+        assert_eq!(admission.decide_shape(&dictionary, 1, &["b"], false), ShapeDecision::Register);
+        assert_eq!(
+            admission.decide_shape(&dictionary, 1, &["x".repeat(65).as_str()], true),
+            ShapeDecision::Keyed
+        );
     }
 
     #[test]
@@ -422,7 +431,7 @@ mod tests {
         let mut at_once = 0;
         for i in 0..2_000 {
             let name = format!("k{i}");
-            if admission.sight(&dictionary, 7, &[&name], true) == Sighting::Admit {
+            if admission.decide_shape(&dictionary, 7, &[&name], true) == ShapeDecision::Register {
                 at_once += 1;
             }
         }
@@ -431,7 +440,7 @@ mod tests {
         for _ in 0..3 {
             for i in 0..2_000 {
                 let name = format!("n{i}");
-                if admission.sight(&dictionary, 7, &[&name], false) == Sighting::Admit {
+                if admission.decide_shape(&dictionary, 7, &[&name], false) == ShapeDecision::Register {
                     admitted += 1;
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pellucid_record::{Dictionary, Sighting};
+use pellucid_record::{Dictionary, ShapeDecision};
 
 use crate::catalog;
 use crate::database::Database;
@@ -333,10 +333,15 @@ impl Store {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn sight(&self, table: TableId, names: &[&str], is_root: bool) -> Result<Sighting, StoreError> {
+    pub fn decide_shape(
+        &self,
+        table: TableId,
+        names: &[&str],
+        is_root: bool,
+    ) -> Result<ShapeDecision, StoreError> {
         let database = self.database()?;
         let mut admission = database.admission.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(admission.sight(&database.dictionary, table.number(), names, is_root))
+        Ok(admission.decide_shape(&database.dictionary, table.number(), names, is_root))
     }
 
     /// Make everything committed so far survive a power cut.

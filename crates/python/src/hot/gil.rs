@@ -81,7 +81,7 @@ impl<T: Copy> GilValue<T> {
 
 /// A shared value whose reference count is guarded by the GIL: `Arc` without atomic operations.
 ///
-/// All handles of a row share the row, its names and its gate. With `Arc`, the five atomic
+/// All handles of a row share the row, its names and its flag. With `Arc`, the five atomic
 /// operations of making and dropping one view were a quarter of its time.
 pub struct GilRc<T: Shared> {
     inner: NonNull<Counted<T>>,

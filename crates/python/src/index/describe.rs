@@ -22,7 +22,7 @@ use crate::table::handle::Table;
 /// [<pellucid.IndexInfo 'by_age': age desc, ready, 1 entry>]
 #[pyclass(frozen, module = "pellucid", name = "IndexInfo")]
 pub struct IndexDescription {
-    info: Of,
+    info: ShownIndex,
     definition: Definition,
     entries: u64,
 }
@@ -39,7 +39,7 @@ impl IndexDescription {
         entries: u64,
     ) -> PyResult<Self> {
         let definition = Definition::parse(text).map_err(errors::value_error)?;
-        let of = Of { name: name.into(), definition: text.into(), is_unique, is_building };
+        let of = ShownIndex { name: name.into(), definition: text.into(), is_unique, is_building };
         Ok(Self { info: of, definition, entries })
     }
 
@@ -51,7 +51,7 @@ impl IndexDescription {
                 format!("index {:?} is made of what is none: {what}", info.name),
             )
         })?;
-        let info = Of {
+        let info = ShownIndex {
             name: info.name.to_string(),
             definition: info.definition.to_string(),
             is_unique: info.is_unique,
@@ -62,7 +62,7 @@ impl IndexDescription {
 }
 
 /// What the description of an index says.
-struct Of {
+struct ShownIndex {
     name: String,
     definition: String,
     is_unique: bool,

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pellucid_query::index::{Definition, Keys, beginning_with};
-use pellucid_query::key_code::push_twin;
+use pellucid_query::key_code::push_in_other_family;
 use pellucid_query::sort::SortedKeys;
 use pellucid_query::{CoveredRows, RowsByIndex};
 use pellucid_record::key::{KeyEncoder, push_part};
@@ -21,7 +21,7 @@ use crate::errors;
 use crate::expression::operand;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
-use crate::index::asked::push_value;
+use crate::index::lookup::push_value;
 use crate::index::pairs::IndexKeys;
 use crate::query::reader::{TableReader, read};
 use crate::signals::Signals;
@@ -283,15 +283,16 @@ impl Index {
         Ok(keys)
     }
 
-    /// The ranges of equal values of the other family (see `twins_of`), if they have any entry.
-    fn twin_ranges(
+    /// The ranges of equal values of the other family (see `equals_in_other_family`), if they have
+    /// any entry.
+    fn ranges_of_other_family(
         &self,
         py: Python<'_>,
         (reader, known): (&TableReader, &KnownIndex),
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<Range>> {
         let mut ranges = Vec::new();
-        for parts in twins_of(&known.keys, value)? {
+        for parts in equals_in_other_family(&known.keys, value)? {
             let range = beginning_with(&parts);
             if self.first_entry(py, (reader, known), &range, false, |_| ())?.is_some() {
                 ranges.push(range);
@@ -306,12 +307,12 @@ impl Index {
 ///
 /// # Errors
 /// What code of the value raises.
-pub fn twins_of(keys: &Keys, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+pub fn equals_in_other_family(keys: &Keys, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     let values = match value.cast::<PyTuple>() {
         Ok(tuple) if keys.count() > 1 => tuple.iter().collect(),
         _ => vec![value.clone()],
     };
-    // Each part as it is and as its twin: with several parts, all combinations.
+    // Each part as it is and in the other family: with several parts, all combinations.
     let mut found: Vec<(KeyEncoder, bool)> = vec![(KeyEncoder::new(), false)];
     for (encoder, _) in &mut found {
         encoder.clear_for_parts();
@@ -322,9 +323,9 @@ pub fn twins_of(keys: &Keys, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>>
         let mut next = Vec::with_capacity(2 * found.len());
         for (encoder, is_other) in found {
             if let Some(equal) = &equal {
-                let mut twin = encoder.clone();
-                if push_part(&mut twin, is_descending, |encoder| push_twin(encoder, equal)) {
-                    next.push((twin, true));
+                let mut other = encoder.clone();
+                if push_part(&mut other, is_descending, |encoder| push_in_other_family(encoder, equal)) {
+                    next.push((other, true));
                 }
             }
             let mut same = encoder;
@@ -340,7 +341,7 @@ pub fn twins_of(keys: &Keys, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>>
     Ok(others.map(|(encoder, _)| encoder.parts().to_vec()).collect())
 }
 
-/// Whether the value may have a twin of the other family.
+/// Whether the value may have an equal one of the other family.
 fn is_number(value: &Bound<'_, PyAny>) -> bool {
     !(value.is_exact_instance_of::<PyString>() || value.is_none() || value.is_exact_instance_of::<PyBytes>())
 }
@@ -381,7 +382,7 @@ impl Index {
         {
             return Ok(found);
         }
-        for parts in twins_of(&known.keys, value)? {
+        for parts in equals_in_other_family(&known.keys, value)? {
             if let Some(found) = self.row_of_parts(py, &reader, &known, &parts)? {
                 return Ok(found);
             }
@@ -406,7 +407,7 @@ impl Index {
         value: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(rows) = self.rows_of_twins(value, reverse)? {
+        if let Some(rows) = self.rows_of_both_families(value, reverse)? {
             return Ok(rows);
         }
         // An empty range, for a value that no row can have.
@@ -440,7 +441,7 @@ impl Index {
         {
             return Ok(true);
         }
-        for parts in twins_of(&known.keys, value)? {
+        for parts in equals_in_other_family(&known.keys, value)? {
             if has(&parts)? {
                 return Ok(true);
             }
@@ -525,9 +526,9 @@ impl Index {
         let py = value.py();
         let (reader, known) = self.ready(py)?;
         let own = self.parts(&known).of(value, true)?.map(|parts| beginning_with(&parts));
-        let twins = self.twin_ranges(py, (&reader, &known), value)?;
-        let mut ranges = own.into_iter().chain(twins.iter().cloned());
-        if known.branches && !twins.is_empty() {
+        let others = self.ranges_of_other_family(py, (&reader, &known), value)?;
+        let mut ranges = own.into_iter().chain(others.iter().cloned());
+        if known.branches && !others.is_empty() {
             return Ok(self.row_keys(py, (&reader, &known), ranges)?.len() as u64);
         }
         ranges.try_fold(0, |count, range| Ok(count + self.count_in(py, (&reader, &known), &range)?))
@@ -589,19 +590,19 @@ impl Index {
 impl Index {
     /// All rows with this number, in the order of their keys, if some rows have it as a Decimal and
     /// others do not. None if all have it as the same.
-    fn rows_of_twins<'py>(
+    fn rows_of_both_families<'py>(
         &self,
         value: &Bound<'py, PyAny>,
         reverse: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = value.py();
         let (reader, known) = self.ready(py)?;
-        let twins = self.twin_ranges(py, (&reader, &known), value)?;
-        if twins.is_empty() {
+        let others = self.ranges_of_other_family(py, (&reader, &known), value)?;
+        if others.is_empty() {
             return Ok(None);
         }
         let own = self.parts(&known).of(value, true)?;
-        let ranges = own.iter().map(|parts| beginning_with(parts)).chain(twins);
+        let ranges = own.iter().map(|parts| beginning_with(parts)).chain(others);
         let mut keys = self.row_keys(py, (&reader, &known), ranges)?;
         if reverse {
             keys.turn(0);

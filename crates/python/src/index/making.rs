@@ -86,7 +86,7 @@ pub fn create(
     let mut progress = Progress::new(progress, "rows")?;
     let core = this.core();
     let id = core.write(py, |transaction| this.id_for_writing(py, transaction))?;
-    this.identity().stand_for(py, id);
+    this.identity().bind(py, id);
     let made = callbacks::released(py, || {
         core.store.create_index(id, name, (&definition, is_unique), core.timeout, &mut |done, total| {
             progress.tell(done, total)

@@ -12,7 +12,7 @@ use pellucid_record::encode::Encoder;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::large_ids::large_id_places;
 use pellucid_record::layout::{ADMISSION_SIGHTING, MICROS_PER_DAY};
-use pellucid_record::shape::{Shape, Sighting};
+use pellucid_record::shape::{Shape, ShapeDecision};
 use pellucid_store::{StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
@@ -244,25 +244,25 @@ fn shape_of(
 ) -> Result<Option<u32>, StoreError> {
     let (py, core) = (table.py(), table.get().core());
     // A column has many rows, so this counts as enough sightings to admit the shape.
-    let mut sighting = Sighting::Keyed;
+    let mut decision = ShapeDecision::Keyed;
     for _ in 0..ADMISSION_SIGHTING {
-        sighting = core.store.sight(id, names, is_root)?;
-        if sighting != Sighting::Keyed {
+        decision = core.store.decide_shape(id, names, is_root)?;
+        if decision != ShapeDecision::Keyed {
             break;
         }
     }
-    match sighting {
-        Sighting::Known(shape) => Ok(Some(shape)),
-        Sighting::Admit => {
+    match decision {
+        ShapeDecision::Known(shape) => Ok(Some(shape)),
+        ShapeDecision::Register => {
             let shape = transaction.admit(id, names)?;
             if core.names.met_as(py, shape).is_none()
                 && let Ok(made) = Shape::new(names)
             {
-                core.names.add_draft(py, shape, made, core.running_serial(py).unwrap_or(0));
+                core.names.add_uncommitted(py, shape, made, core.running_serial(py).unwrap_or(0));
             }
             Ok(Some(shape))
         }
-        Sighting::Keyed => Ok(None),
+        ShapeDecision::Keyed => Ok(None),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::values::change::{self, Edit, Fit};
 use crate::values::encode::{self, Encoded, PROVISIONAL_ID, Target};
 use crate::values::keys::{self, Key};
 use crate::values::missing_ids::{write_large_ids, write_shape_ids};
-use crate::values::names::Met;
+use crate::values::names::KnownShapes;
 use crate::values::row::Row;
 
 /// A record that is ready to be stored, and the values stored outside of it.
@@ -100,7 +100,7 @@ pub fn resolve_ids(
     transaction: &mut Transaction,
     table: TableId,
     encoded: &Encoded,
-    keep_drafts: bool,
+    keep_uncommitted: bool,
 ) -> Result<Option<Resolved>, StoreError> {
     if encoded.pending.is_empty() && encoded.apart.is_empty() {
         return Ok(None);
@@ -109,7 +109,7 @@ pub fn resolve_ids(
     let mut blobs = Vec::with_capacity(encoded.apart.len());
     if !encoded.apart.is_empty() {
         for data in &encoded.apart {
-            blobs.push(large(py, !keep_drafts, data.len(), || transaction.put_blob(data))?);
+            blobs.push(large(py, !keep_uncommitted, data.len(), || transaction.put_blob(data))?);
         }
         write_large_ids(&mut record, &core.names, &encoded.pending, &blobs).map_err(StoreError::Record)?;
     }
@@ -118,8 +118,8 @@ pub fn resolve_ids(
         for shape in &encoded.pending {
             let names: Vec<&str> = shape.shape.names().iter().map(AsRef::as_ref).collect();
             let id = transaction.admit(table, &names)?;
-            if keep_drafts && core.names.by_keys(py, &shape.keys).is_none() {
-                core.names.add_draft(py, id, shape.shape.clone(), core.running_serial(py).unwrap_or(0));
+            if keep_uncommitted && core.names.by_keys(py, &shape.keys).is_none() {
+                core.names.add_uncommitted(py, id, shape.shape.clone(), core.running_serial(py).unwrap_or(0));
             }
             ids.push(id);
         }
@@ -136,15 +136,15 @@ fn store(
     table: TableId,
     key: (&[u8], &[u8]),
     encoded: &Encoded,
-    keep_drafts: bool,
+    keep_uncommitted: bool,
 ) -> Result<(), StoreError> {
     core.count_stored();
-    let resolved = resolve_ids(py, core, transaction, table, encoded, keep_drafts)?;
+    let resolved = resolve_ids(py, core, transaction, table, encoded, keep_uncommitted)?;
     let (record, blobs) = match &resolved {
         None => (encoded.encoder.bytes(), &[][..]),
         Some(resolved) => (&resolved.record[..], &resolved.blobs[..]),
     };
-    if keep_drafts {
+    if keep_uncommitted {
         return transaction.put_later(table, key.0, key.1, record, blobs);
     }
     large(py, true, record.len(), || transaction.put(table, key.0, key.1, record, blobs)).map(|_| ())
@@ -206,7 +206,7 @@ pub fn put<'py>(
         if is_mine {
             core.in_running_unflushed(py, put)?;
         } else {
-            this.identity().stand_for(py, core.write(py, put)?);
+            this.identity().bind(py, core.write(py, put)?);
         }
     }
     encode::recycle(py, encoded.encoder);
@@ -262,18 +262,18 @@ pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyRe
         return Ok(key);
     }
     let core = this.core();
-    let keep_drafts = core.is_mine(py);
+    let keep_uncommitted = core.is_mine(py);
     let key = core.write(py, |transaction| {
         let id = this.id_for_writing(py, transaction)?;
         let Some(next) = transaction.next_int(id)? else { return Ok(None) };
         let mut key = KeyEncoder::new();
         key.int(next);
-        store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, keep_drafts)?;
+        store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, keep_uncommitted)?;
         Ok(Some((id, next)))
     })?;
     let key = key.map(|(id, next)| {
         if !core.is_mine(py) {
-            this.identity().stand_for(py, id);
+            this.identity().bind(py, id);
         }
         next
     });
@@ -511,7 +511,7 @@ impl Table {
             return Ok(());
         }
         let encoded = encode_parts(table, row, edit, values)?;
-        let keep_drafts = core.is_mine(py);
+        let keep_uncommitted = core.is_mine(py);
         let (mut is_as_read, mut version) = (false, 0);
         let outcome = core.write(py, |transaction| {
             version = row.version();
@@ -525,7 +525,7 @@ impl Table {
             is_as_read = cell.record == shown;
             let mut resolved = Vec::with_capacity(encoded.len());
             for encoded in &encoded {
-                resolved.push(resolve_ids(py, core, transaction, id, encoded, keep_drafts)?);
+                resolved.push(resolve_ids(py, core, transaction, id, encoded, keep_uncommitted)?);
             }
             let bytes: Vec<&[u8]> = encoded
                 .iter()
@@ -540,8 +540,8 @@ impl Table {
             edit.with(&bytes, |steps, change| transaction.patch(id, row.key(), steps, change, &blobs))
                 .map(|patched| patched.map(|patched| patched.map_err(Unchanged::Impossible)))
         })?;
-        if keep_drafts {
-            core.learn_drafts(py);
+        if keep_uncommitted {
+            core.learn_uncommitted(py);
         }
         for encoded in encoded {
             encode::recycle(py, encoded.encoder);
@@ -557,7 +557,7 @@ impl Table {
                     row.note_others(py, &patched.record);
                 }
                 row.replace(py, &patched.record, edit.moves());
-                row.gate.set(self.row_gate(py));
+                row.validity.set(self.row_gate(py));
                 Ok(())
             }
             Some(Err(Unchanged::Impossible(error))) => Err(change::of_patch(py, row, edit, &error)),
@@ -579,7 +579,7 @@ impl Table {
         let names = &*core.names;
         // The store's lock is held below, so a shape that the store must be asked for takes the
         // long way.
-        let met = Met(names);
+        let known_shapes = KnownShapes(names);
         let done = self.try_row(py, |cached, known| {
             cached.change(known, row.key(), |old, out| {
                 let old = old?;
@@ -587,9 +587,10 @@ impl Table {
                 let start = out.len();
                 out.extend_from_slice(old);
                 let record = out.get_mut(start..)?;
-                let fit = edit.fits(record, row.bytes(), &met);
+                let fit = edit.fits(record, row.bytes(), &known_shapes);
                 let is_written = fit == Ok(Fit::Fits)
-                    && edit.with(&[], |steps, _| patch::overwrite(record, &met, steps, slot)) == Ok(true);
+                    && edit.with(&[], |steps, _| patch::overwrite(record, &known_shapes, steps, slot))
+                        == Ok(true);
                 // If another writer has changed the record since, the long way shows that.
                 (is_written && is_as_read).then_some(())
             })
@@ -601,7 +602,7 @@ impl Table {
             })
             .map_err(|error| change::of_patch(py, row, edit, &error))?;
             counters::slot_overwritten();
-            row.gate.set(self.row_gate(py));
+            row.validity.set(self.row_gate(py));
         }
         Ok(done.is_some())
     }
@@ -640,7 +641,7 @@ impl Table {
                     row.note_others(py, &record);
                 }
                 row.take_over(py, record, is_as_read);
-                row.gate.set(self.row_gate(py));
+                row.validity.set(self.row_gate(py));
                 Ok(true)
             }
             // A missing field is no error for `Set`: the slow path adds it.

@@ -6,7 +6,7 @@ use pellucid_store::{Row, Snapshot, StoreError, Whole};
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::query::of::Of;
+use crate::query::target::QueryTarget;
 use crate::server::feed::RowLarge;
 use crate::server::table::ServerTable;
 use crate::store_errors;
@@ -33,9 +33,9 @@ impl After {
     ///
     /// # Errors
     /// The row is no record of that table.
-    pub fn of(row: &Bound<'_, PyAny>, table: &Of) -> PyResult<Self> {
+    pub fn of(row: &Bound<'_, PyAny>, table: &QueryTarget) -> PyResult<Self> {
         let py = row.py();
-        let name = table.home(py).name(py);
+        let name = table.table_ref(py).name(py);
         let wrong = || {
             Err(errors::type_error(format!(
                 "after() takes a record that was read from table {:?}, and this {} is none; what select() and copy() give stands by itself",
@@ -46,10 +46,10 @@ impl After {
         let Ok(record) = row.cast::<Record>() else { return wrong() };
         let row = &record.get().node.row;
         let is_of_table = row.table.as_ref().is_some_and(|of| match table {
-            Of::Table(table) => {
+            QueryTarget::Table(table) => {
                 of.bind(py).cast_exact::<Table>().is_ok_and(|of| of.get().is_same_as(py, table.get()))
             }
-            Of::Server(table) => {
+            QueryTarget::Server(table) => {
                 let of = of.bind(py);
                 of.cast::<ServerTable>().is_ok_and(|of| of.get().is_same_as(py, table.get()))
             }
@@ -59,9 +59,9 @@ impl After {
         }
         let (key, snapshot) = (row.key().to_vec(), row.snapshot(py));
         let this = match table {
-            Of::Table(table) => table.get(),
+            QueryTarget::Table(table) => table.get(),
             // The spelling of the key is for people, and a code with none reads as well.
-            Of::Server(_) => {
+            QueryTarget::Server(_) => {
                 return Ok(Self { key, spelling: Vec::new(), record: row.bytes().to_vec(), snapshot: None });
             }
         };

@@ -28,17 +28,17 @@ use crate::expression::handle::{Expression, shown};
 use crate::expression::operand;
 use crate::put::write;
 use crate::query::handle::Query;
-use crate::query::of::Of;
-use crate::query::served_change;
+use crate::query::remote_change;
 use crate::query::spec::changes_of;
+use crate::query::target::QueryTarget;
 use crate::query::words;
 use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::encode::{APART_SIZE_MIN, Encoded};
-use crate::values::home::Home;
 use crate::values::keys::Key;
 use crate::values::row_errors;
+use crate::values::table_ref::TableRef;
 use crate::work::walks::{Queried, Stop, Walked, Work, of_fault, over};
 
 /// Implements `query.update(...)`: returns in how many rows a field was set.
@@ -49,8 +49,8 @@ pub fn update(
 ) -> PyResult<u64> {
     let py = query.py();
     let table = match &query.get().of {
-        Of::Table(table) => table.bind(py),
-        Of::Server(table) => return served_change::update(query, table.bind(py), changes, fields),
+        QueryTarget::Table(table) => table.bind(py),
+        QueryTarget::Server(table) => return remote_change::update(query, table.bind(py), changes, fields),
     };
     words::refuse_double_underscores(fields)?;
     let changes = changes.map(changes_of).transpose()?;
@@ -103,12 +103,12 @@ pub fn update(
 /// Implements `query.delete()`: returns how many rows there were.
 pub fn delete(query: &Bound<'_, Query>) -> PyResult<u64> {
     match &query.get().of {
-        Of::Table(table) => in_each(
+        QueryTarget::Table(table) => in_each(
             (query, table.bind(query.py())),
             |transaction, id, key| Ok(Ok(transaction.delete(id, key.code)?)),
             |_, _| Ok(()),
         ),
-        Of::Server(table) => served_change::delete(query, table.bind(query.py())),
+        QueryTarget::Server(table) => remote_change::delete(query, table.bind(query.py())),
     }
 }
 
@@ -280,7 +280,7 @@ fn in_each(
     this.check_writable(py)?;
     transaction::within_batch(py, this.core(), || {
         let Some(source) = query.source(Walked::ByOne)? else { return Ok(0) };
-        let keys = over(py, &Home::new(table), source, CollectKeys)?;
+        let keys = over(py, &TableRef::new(table), source, CollectKeys)?;
         let core = this.core();
         let (mut done, mut pace) = (0, Pace::new(is_interrupted));
         for start in (0..keys.len()).step_by(BATCH) {
@@ -302,7 +302,7 @@ fn in_each(
             })?;
             match broken {
                 None => {}
-                Some(Broken::Off(fault)) => return Err(of_fault(py, &Home::new(table), fault)),
+                Some(Broken::Off(fault)) => return Err(of_fault(py, &TableRef::new(table), fault)),
                 Some(Broken::Row(key, Unfit::Corrupt(error))) => {
                     return Err(row_errors::corrupt_key(py, &this.name(py), key.code, &error));
                 }
@@ -319,7 +319,7 @@ fn in_each(
                     });
                 }
             }
-            core.learn_drafts(py);
+            core.learn_uncommitted(py);
             after(&keys, batch)?;
         }
         Ok(done)
@@ -379,7 +379,7 @@ enum Broken<'a> {
     Off(Fault),
 }
 
-/// Rows between two calls of `learn_drafts` and `check_class`.
+/// Rows between two calls of `learn_uncommitted` and `check_class`.
 const BATCH: usize = 4096;
 
 /// The keys of rows, one after another in one buffer: an allocation for each would be most of the

@@ -6,23 +6,23 @@ use pellucid_query::exec::table_index::TableIndex;
 use pellucid_query::exec::{AccessPaths, Executor, Request};
 use pellucid_query::expression::Node;
 use pellucid_query::key_range;
-use pellucid_query::plan::{AccessPath, CostedPath, Section};
+use pellucid_query::plan::{AccessPath, CostedPath, IndexRange};
 use pellucid_store::Range;
 use pyo3::prelude::*;
 
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::query::after::After;
-use crate::query::asked::{Asked, request};
 use crate::query::handle::Query;
-use crate::query::of::Of;
+use crate::query::projection::{Projection, request};
 use crate::query::reader::{TableReader, read};
 use crate::query::spec::{Spec, all_of};
-use crate::query::{hints, indexes, measured, served_explain};
+use crate::query::target::QueryTarget;
+use crate::query::{hints, indexes, measured, remote_explain};
 use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
-use crate::values::home::Home;
 use crate::values::keys;
+use crate::values::table_ref::TableRef;
 use crate::work::threads::{caller, thread_count, threads_for};
 use crate::work::walks::{Source, Walked, of_fault};
 
@@ -50,7 +50,7 @@ impl Explained {
                     .and_then(|executor| Ok((executor.paths()?, executor.range, executor.conditions))))
             })?;
             (paths, range, conditions) =
-                explained.map_err(|fault| of_fault(table.py(), &Home::new(table), fault))?;
+                explained.map_err(|fault| of_fault(table.py(), &TableRef::new(table), fault))?;
         }
         let bounds = Bounds { is_all: range == Range::ALL, range, reverse: false };
         Ok(Self { indexes, bounds, conditions, paths })
@@ -61,17 +61,18 @@ impl Explained {
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let (py, spec) = (query.py(), &query.get().spec);
     let table = match &query.get().of {
-        Of::Table(table) => table.bind(py),
-        Of::Server(table) => return served_explain::explain(query, table.bind(py), analyze),
+        QueryTarget::Table(table) => table.bind(py),
+        QueryTarget::Server(table) => return remote_explain::explain(query, table.bind(py), analyze),
     };
     let name = table.get().name(py).to_string();
     let total = table.as_any().len()?;
     let mut lines = Vec::new();
     let chosen = spec.chosen.as_ref().filter(|_| spec.filters.is_empty());
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
-    let asked =
-        chosen.as_ref().map_or(Asked::Rows(Walked::ByOne), |reads| Asked::Values(reads, Walked::ByOne));
-    let explained = Explained::of(table, &request(spec, &asked))?;
+    let projection = chosen
+        .as_ref()
+        .map_or(Projection::Rows(Walked::ByOne), |reads| Projection::Values(reads, Walked::ByOne));
+    let explained = Explained::of(table, &request(spec, &projection))?;
     let (bounds, rest, paths) = (&explained.bounds, &explained.conditions, explained.paths.as_ref());
     let best = paths.and_then(|paths| paths.paths.first());
     let (left, is_in_order) = match best {
@@ -82,9 +83,9 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         Some(best) => {
             lines.extend(described(&explained.indexes, best, &name, total));
             // A probe along an index that found the wanted rows has tested them, so the path counts
-            // all conditions as implied. The section tells which ones the index itself implies.
+            // all conditions as implied. The index range tells which ones the index itself implies.
             let (implied, is_in_order) = match &best.access {
-                AccessPath::OrderedWalk { section, .. } => (&section.implied, true),
+                AccessPath::OrderedWalk { index_range, .. } => (&index_range.implied, true),
                 _ => (&best.implied, false),
             };
             let left = rest.iter().zip(implied).filter(|(_, is_implied)| !**is_implied);
@@ -162,25 +163,29 @@ fn described(indexes: &[TableIndex], path: &CostedPath, name: &str, total: usize
     let mut lines = Vec::new();
     match &path.access {
         AccessPath::TableScan => {}
-        AccessPath::IndexRange(section) => {
-            lines.push(section_text(indexes, section));
+        AccessPath::IndexRange(index_range) => {
+            lines.push(index_range_text(indexes, index_range));
             lines.push(format!("{}, in the order of keys", looked_up(path, name, total)));
         }
-        AccessPath::Intersection(sections) | AccessPath::Union(sections) => {
+        AccessPath::Intersection(index_ranges) | AccessPath::Union(index_ranges) => {
             let is_union = matches!(path.access, AccessPath::Union(_));
             lines.push(format!("keys that are in {} of", if is_union { "any" } else { "all" }));
-            lines.extend(sections.iter().map(|section| format!("  {}", section_text(indexes, section))));
+            lines.extend(
+                index_ranges
+                    .iter()
+                    .map(|index_range| format!("  {}", index_range_text(indexes, index_range))),
+            );
             lines.push(format!("{}, in the order of keys", looked_up(path, name, total)));
         }
         AccessPath::KeyLookup(condition) => {
             lines.push(format!("{} where {}", looked_up(path, name, total), condition.brief()));
         }
-        AccessPath::OrderedWalk { section, is_reverse } => {
+        AccessPath::OrderedWalk { index_range, is_reverse } => {
             let direction = if *is_reverse { ", from its end on" } else { "" };
             lines.push(format!(
                 "walk along index {:?}{}{direction}",
-                index_name(indexes, section),
-                condition_text(section)
+                index_name(indexes, index_range),
+                condition_text(index_range)
             ));
             lines.push(looked_up(path, name, total));
         }
@@ -194,9 +199,9 @@ fn probed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
     let rows = errors::counted(probe.read as usize, "row");
     match access {
         _ if probe.is_over => Some(format!("all that is wanted is among the first {rows}")),
-        AccessPath::OrderedWalk { section, is_reverse } => {
+        AccessPath::OrderedWalk { index_range, is_reverse } => {
             let (name, from) =
-                (index_name(indexes, section), if *is_reverse { ", from its end on" } else { "" });
+                (index_name(indexes, index_range), if *is_reverse { ", from its end on" } else { "" });
             Some(format!(
                 "no walk along index {name:?}{from}: what is wanted is not among the first {rows} there"
             ))
@@ -215,32 +220,33 @@ fn looked_up(path: &CostedPath, name: &str, total: usize) -> String {
     format!("look up the rows of table {name:?}, about {expected} of {total}")
 }
 
-fn section_text(indexes: &[TableIndex], section: &Section) -> String {
-    let (name, expected) = (index_name(indexes, section), section.estimate.round());
-    format!("read keys from index {name:?}{}, about {expected}", condition_text(section))
+fn index_range_text(indexes: &[TableIndex], index_range: &IndexRange) -> String {
+    let (name, expected) = (index_name(indexes, index_range), index_range.estimate.round());
+    format!("read keys from index {name:?}{}, about {expected}", condition_text(index_range))
 }
 
-fn condition_text(section: &Section) -> String {
-    let shown: Vec<_> = section.used.iter().map(|node| node.brief()).collect();
+fn condition_text(index_range: &IndexRange) -> String {
+    let shown: Vec<_> = index_range.used.iter().map(|node| node.brief()).collect();
     if shown.is_empty() { String::new() } else { format!(" where {}", shown.join(" and ")) }
 }
 
-fn index_name<'a>(indexes: &'a [TableIndex], section: &Section) -> &'a str {
-    indexes.get(section.index).map_or("?", |ready| &ready.info.name)
+fn index_name<'a>(indexes: &'a [TableIndex], index_range: &IndexRange) -> &'a str {
+    indexes.get(index_range.index).map_or("?", |ready| &ready.info.name)
 }
 
 /// The expected costs of the paths, which show why this one was chosen.
 fn weighed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
     let shown = |path: &CostedPath| {
-        let name = |section: &Section| format!("{:?}", index_name(indexes, section));
-        let all = |sections: &[Section], word| sections.iter().map(name).collect::<Vec<_>>().join(word);
+        let name = |index_range: &IndexRange| format!("{:?}", index_name(indexes, index_range));
+        let all =
+            |index_ranges: &[IndexRange], word| index_ranges.iter().map(name).collect::<Vec<_>>().join(word);
         let what = match &path.access {
             AccessPath::TableScan => "the scan".to_owned(),
             AccessPath::KeyLookup(condition) => condition.brief(),
-            AccessPath::IndexRange(section) => name(section),
-            AccessPath::Intersection(sections) => all(sections, " and "),
-            AccessPath::Union(sections) => all(sections, " or "),
-            AccessPath::OrderedWalk { section, .. } => format!("along {}", name(section)),
+            AccessPath::IndexRange(index_range) => name(index_range),
+            AccessPath::Intersection(index_ranges) => all(index_ranges, " and "),
+            AccessPath::Union(index_ranges) => all(index_ranges, " or "),
+            AccessPath::OrderedWalk { index_range, .. } => format!("along {}", name(index_range)),
         };
         format!("{what} {:.3} ms", path.cost / 1e6)
     };

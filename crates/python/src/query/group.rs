@@ -20,8 +20,8 @@ use crate::expression::operand::refuse_condition;
 use crate::hot::callbacks;
 use crate::query::handle::Query;
 use crate::query::{spec, words};
-use crate::values::home::Home;
 use crate::values::scalars;
+use crate::values::table_ref::TableRef;
 use crate::work::plain;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work};
@@ -164,7 +164,7 @@ pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyR
     };
     let source = of.source_of_extremes(&[(node, which)])?.map(|source| (source, vec![node.clone()]));
     let total = total(of, source, node, aggregate)?;
-    object_of_total(of.py(), &of.home(), "", &total.unwrap_or(Total::Least(None)))
+    object_of_total(of.py(), &of.table_ref(), "", &total.unwrap_or(Total::Least(None)))
 }
 
 /// How many rows have a value of an expression.
@@ -191,7 +191,7 @@ pub fn total<'py>(
     let Some((source, nodes)) = source else { return Ok(None) };
     let aggregates = vec![aggregate(column_of(nodes.first().unwrap_or(node))?)];
     let work = GroupUp { columns: Vec::new(), aggregates, room: None };
-    let group = over_parts(of.py(), &of.home(), source, work)?.into_groups().next();
+    let group = over_parts(of.py(), &of.table_ref(), source, work)?.into_groups().next();
     Ok(group.and_then(|group| group.totals.into_iter().next()))
 }
 
@@ -223,7 +223,7 @@ fn aggregated<'py>(
     by: &[(String, Node)],
     aggregates: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyList>> {
-    let (py, home) = (query.py(), query.home());
+    let (py, table_ref) = (query.py(), query.table_ref());
     let mut names: Vec<_> = by.iter().map(|(name, _)| PyString::intern(py, name)).collect();
     let mut wanted: Vec<Bound<'_, Aggregate>> = Vec::new();
     for (name, aggregate) in aggregates.into_iter().flatten() {
@@ -250,10 +250,10 @@ fn aggregated<'py>(
         let row = PyDict::new(py);
         let values = group.values.iter().map(|value| match value {
             None => Ok(py.None().into_bound(py)),
-            Some(value) => object_of(py, &home, value),
+            Some(value) => object_of(py, &table_ref, value),
         });
         let totals = group.totals.iter().zip(&shown);
-        let totals = totals.map(|(total, shown)| object_of_total(py, &home, shown, total));
+        let totals = totals.map(|(total, shown)| object_of_total(py, &table_ref, shown, total));
         for (name, value) in names.iter().zip(values.chain(totals)) {
             row.set_item(name, value?)?;
         }
@@ -269,7 +269,7 @@ fn found_groups<'py>(
     by: &[(String, Node)],
     wanted: &[Bound<'py, Aggregate>],
 ) -> PyResult<group::Groups> {
-    let (py, home) = (query.py(), query.home());
+    let (py, table_ref) = (query.py(), query.table_ref());
     let totalled = wanted.iter().filter_map(|aggregate| aggregate.get().node.as_ref());
     let reads: Vec<_> = by.iter().map(|(_, node)| node).chain(totalled).cloned().collect();
     let extremes: Option<Vec<_>> = wanted.iter().map(|aggregate| aggregate.get().extreme()).collect();
@@ -285,7 +285,7 @@ fn found_groups<'py>(
         };
         match found {
             Some((source, nodes)) => {
-                over_parts(py, &home, source, GroupUp::new((&nodes, decimals), by.len(), wanted)?)
+                over_parts(py, &table_ref, source, GroupUp::new((&nodes, decimals), by.len(), wanted)?)
             }
             None => Ok(GroupUp::new((&reads, decimals), by.len(), wanted)?.of_nothing()),
         }
@@ -386,13 +386,13 @@ impl Parallel for GroupUp {
 }
 
 /// A value as a plain object.
-pub fn object_of<'py>(py: Python<'py>, home: &Home, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    plain::of_record(py, home, &plain::record_of(value)?, None)
+pub fn object_of<'py>(py: Python<'py>, table_ref: &TableRef, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    plain::of_record(py, table_ref, &plain::record_of(value)?, None)
 }
 
 /// Adds to Python's own error which values could not be added or divided. `shown` is the aggregate.
-fn unlike(py: Python<'_>, home: &Home, shown: &str, error: PyErr) -> PyErr {
-    let name = home.name(py);
+fn unlike(py: Python<'_>, table_ref: &TableRef, shown: &str, error: PyErr) -> PyErr {
+    let name = table_ref.name(py);
     if !error.is_instance_of::<PyTypeError>(py) {
         return errors::arithmetic(py, error, |why| {
             format!(
@@ -412,7 +412,7 @@ fn unlike(py: Python<'_>, home: &Home, shown: &str, error: PyErr) -> PyErr {
 
 fn object_of_total<'py>(
     py: Python<'py>,
-    home: &Home,
+    table_ref: &TableRef,
     shown: &str,
     total: &Total,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -423,13 +423,13 @@ fn object_of_total<'py>(
             others.iter().partition(|other| matches!(other, Value::BigInt(_)));
         let mut ints = 0i64.into_pyobject(py)?.into_any();
         for int in large {
-            ints = ints.add(object_of(py, home, int)?)?;
+            ints = ints.add(object_of(py, table_ref, int)?)?;
         }
-        let unlike = |error| unlike(py, home, shown, error);
+        let unlike = |error| unlike(py, table_ref, shown, error);
         let mut total = with_large(sum, ints.cast_into::<PyInt>()?).map_err(unlike)?;
         let decimals = decimals.sum().map(DecimalSum::value);
         for other in decimals.iter().chain(others) {
-            total = total.add(object_of(py, home, other)?).map_err(unlike)?;
+            total = total.add(object_of(py, table_ref, other)?).map_err(unlike)?;
         }
         Ok(total)
     };
@@ -440,12 +440,12 @@ fn object_of_total<'py>(
             let decimal_count = decimals.sum().map_or(0, DecimalSum::count);
             match sum.count() + decimal_count + others.len() as u64 {
                 0 => Ok(py.None().into_bound(py)),
-                count => {
-                    sum_of(sum, decimals, others)?.div(count).map_err(|error| unlike(py, home, shown, error))
-                }
+                count => sum_of(sum, decimals, others)?
+                    .div(count)
+                    .map_err(|error| unlike(py, table_ref, shown, error)),
             }
         }
         Total::Least(None) | Total::Greatest(None) => Ok(py.None().into_bound(py)),
-        Total::Least(Some(best)) | Total::Greatest(Some(best)) => object_of(py, home, &best.value),
+        Total::Least(Some(best)) | Total::Greatest(Some(best)) => object_of(py, table_ref, &best.value),
     }
 }

@@ -6,8 +6,8 @@
 
 use pyo3::prelude::*;
 
-use crate::query::of::Of;
 use crate::query::spec::Spec;
+use crate::query::target::QueryTarget;
 use crate::server::table::ServerTable;
 use crate::table::handle::Table;
 
@@ -28,18 +28,18 @@ use crate::table::handle::Table;
 /// 1
 #[pyclass(frozen, module = "pellucid", name = "Query")]
 pub struct Query {
-    pub(super) of: Of,
+    pub(super) of: QueryTarget,
     pub(super) spec: Spec,
 }
 
 /// The query of all rows of a table.
 pub fn of_table(table: &Bound<'_, Table>) -> Query {
-    Query { of: Of::Table(table.clone().unbind()), spec: Spec::default() }
+    Query { of: QueryTarget::Table(table.clone().unbind()), spec: Spec::default() }
 }
 
 /// The query of all rows of a server's table.
 pub fn of_server(table: &Bound<'_, ServerTable>) -> Query {
-    Query { of: Of::Server(table.clone().unbind()), spec: Spec::default() }
+    Query { of: QueryTarget::Server(table.clone().unbind()), spec: Spec::default() }
 }
 
 impl Query {

@@ -11,8 +11,8 @@ use pellucid_query::evaluate::found::Found;
 use pellucid_query::exec::ROW_COUNT_MIN;
 use pellucid_query::exec::table_index::TableIndex;
 use pellucid_query::expression::{Expression, Kind, Node, Source, Step};
-use pellucid_query::plan::spans::LOOKED_UP_MAX;
-use pellucid_query::plan::{Candidate, section};
+use pellucid_query::plan::code_ranges::LOOKED_UP_MAX;
+use pellucid_query::plan::{Candidate, index_range};
 use pellucid_query::walk::for_each;
 use pellucid_query::{Column, Fault, Walk, key_range};
 use pellucid_record::value::OwnedZone;
@@ -27,7 +27,7 @@ use crate::index::describe;
 use crate::query::handle::Query;
 use crate::store_errors;
 use crate::table::handle::Table;
-use crate::values::home::Home;
+use crate::values::table_ref::TableRef;
 use crate::work::walks::{Queried, Stop, Walked, Work, over};
 
 /// The hints on a query, a line each. `is_scan`: no index serves it.
@@ -44,7 +44,7 @@ const NESTED_ROW_COUNT_MAX: u64 = 10_000;
 /// ready.
 type IndexFacts = (String, Vec<Handle>, Option<Handle>, u64, bool);
 /// Expressions, and the kinds of the first of them that answer the question; None: any kind.
-type Asked<'py> = (Vec<Bound<'py, Handle>>, Option<BTreeSet<String>>);
+type KindQuery<'py> = (Vec<Bound<'py, Handle>>, Option<BTreeSet<String>>);
 /// Whether the question was answered, and else the kinds that were met: those of the first
 /// expression if it is alone, else those of the other ones together in the rows that have them.
 type Answer = (bool, Vec<Vec<&'static str>>);
@@ -168,12 +168,12 @@ impl Facts {
             is_unique: false,
         };
         let conditions: Vec<Node> = conditions.iter().map(node).collect();
-        section(&index, &key_range::parts(&conditions), 1)
-            .is_some_and(|section| section.point_count > 0 || section.has_span)
+        index_range(&index, &key_range::parts(&conditions), 1)
+            .is_some_and(|index_range| index_range.point_count > 0 || index_range.has_code_range)
     }
 
     /// Walks over the rows of the table until each question is answered. None if there is no row.
-    fn kinds(&self, py: Python<'_>, questions: Vec<Asked<'_>>) -> PyResult<Option<Vec<Answer>>> {
+    fn kinds(&self, py: Python<'_>, questions: Vec<KindQuery<'_>>) -> PyResult<Option<Vec<Answer>>> {
         let mut asked = Vec::with_capacity(questions.len());
         for (expressions, wanted) in questions {
             let columns: Result<Vec<_>, _> =
@@ -185,7 +185,7 @@ impl Facts {
         }
         let table = self.of.bind(py);
         let Some(source) = table.source(Walked::ByOne)? else { return Ok(None) };
-        let Some(asked) = over(py, &Home::new(table), source, Questions(asked))? else { return Ok(None) };
+        let Some(asked) = over(py, &TableRef::new(table), source, Questions(asked))? else { return Ok(None) };
         Ok(Some(
             asked.into_iter().map(|asked| (asked.is_answered, asked.met.into_iter().collect())).collect(),
         ))
@@ -199,7 +199,7 @@ impl Facts {
         match (Column::new(&node), table.source(Walked::ByOne)?) {
             (Ok(column), Some(source)) => {
                 let row_count_max = if expression.is_none() { u64::MAX } else { NESTED_ROW_COUNT_MAX };
-                over(py, &Home::new(table), source, Names { column, row_count_max })
+                over(py, &TableRef::new(table), source, Names { column, row_count_max })
             }
             _ => Ok(BTreeSet::new()),
         }

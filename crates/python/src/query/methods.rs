@@ -7,7 +7,7 @@ use crate::expression::operand;
 use crate::query::group::{self, Groups};
 use crate::query::handle::Query;
 use crate::query::spec::{self, sort_part};
-use crate::query::{after, change, explain, pushed, terminals, words};
+use crate::query::{after, change, explain, pushdown, terminals, words};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
@@ -217,7 +217,7 @@ impl Query {
     fn count<'py>(slf: &Bound<'py, Self>, path: Option<&Bound<'py, PyAny>>) -> PyResult<u64> {
         match path {
             None => terminals::count(slf),
-            Some(path) => match pushed::answer(slf, "count", path)? {
+            Some(path) => match pushdown::answer(slf, "count", path)? {
                 Some(count) => count.extract(),
                 None => crate::column::count(slf, path),
             },
@@ -226,7 +226,7 @@ impl Query {
 
     /// The sum of an expression, or of the numbers at a field path; see `Table.sum`.
     fn sum<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        match pushed::answer(slf, "sum", path)? {
+        match pushdown::answer(slf, "sum", path)? {
             Some(sum) => Ok(sum),
             None => crate::column::sum(slf, path),
         }
@@ -234,7 +234,7 @@ impl Query {
 
     /// The least value of an expression, or at a field path; see `Table.min`.
     fn min<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        match pushed::answer(slf, "min", path)? {
+        match pushdown::answer(slf, "min", path)? {
             Some(least) => Ok(least),
             None => crate::column::least(slf, path),
         }
@@ -242,7 +242,7 @@ impl Query {
 
     /// The greatest value of an expression, or at a field path; see `Table.max`.
     fn max<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        match pushed::answer(slf, "max", path)? {
+        match pushdown::answer(slf, "max", path)? {
             Some(greatest) => Ok(greatest),
             None => crate::column::greatest(slf, path),
         }
@@ -362,7 +362,7 @@ impl Query {
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (py, this) = (slf.py(), slf.get());
-        this.spec.shown(py, &this.of.home(py).name(py))
+        this.spec.shown(py, &this.of.table_ref(py).name(py))
     }
 
     fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {

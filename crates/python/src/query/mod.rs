@@ -1,7 +1,6 @@
 //! Implements queries: what they ask for, how their rows are found, and what is made of them.
 
 pub mod after;
-pub mod asked;
 pub mod change;
 pub mod explain;
 pub mod group;
@@ -10,14 +9,15 @@ pub mod hints;
 pub mod indexes;
 pub mod measured;
 pub mod methods;
-pub mod of;
-pub mod pushed;
+pub mod projection;
+pub mod pushdown;
 pub mod reader;
-pub mod served;
-pub mod served_change;
-pub mod served_explain;
+pub mod remote;
+pub mod remote_change;
+pub mod remote_explain;
 pub mod source;
 pub mod spec;
+pub mod target;
 pub mod terminals;
 pub mod whole_table;
 pub mod words;

@@ -14,7 +14,7 @@ use crate::query::indexes;
 use crate::signals::is_interrupted;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
-use crate::values::home::Home;
+use crate::values::table_ref::TableRef;
 use crate::work::walks::{Source, of_fault};
 
 /// What a table is read from.
@@ -78,7 +78,7 @@ impl TableReader {
                 let copied = table.get().core().in_running(table.py(), |transaction| {
                     Ok(copied(transaction, RowsByKey::new(*id, keys), Selection::of(None)))
                 })?;
-                copied.map(Rows::Copied).map_err(|fault| of_fault(table.py(), &Home::new(table), fault))
+                copied.map(Rows::Copied).map_err(|fault| of_fault(table.py(), &TableRef::new(table), fault))
             }
         }
     }
@@ -115,7 +115,7 @@ pub fn rows_of_extremes(table: &Bound<'_, Table>, wanted: &[(&Node, Extremes)]) 
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;
     let keys = read!(&reader, table, |rows, id| Ok(keys_of_extremes(rows, id, &indexes, wanted)))?;
-    let Some(keys) = keys.map_err(|fault| of_fault(table.py(), &Home::new(table), fault))? else {
+    let Some(keys) = keys.map_err(|fault| of_fault(table.py(), &TableRef::new(table), fault))? else {
         return Ok(None);
     };
     let rows = reader.list(table, SortedKeys::Listed(keys))?;

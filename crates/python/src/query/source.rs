@@ -9,14 +9,14 @@ use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hot::callbacks;
-use crate::query::asked::{Asked, Output, passed_keys, request};
 use crate::query::handle::Query;
-use crate::query::of::Of;
+use crate::query::projection::{Output, Projection, passed_keys, request};
 use crate::query::reader::{TableReader, copied, rows_of_extremes};
-use crate::query::{indexes, served};
+use crate::query::target::QueryTarget;
+use crate::query::{indexes, remote};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
-use crate::values::home::Home;
+use crate::values::table_ref::TableRef;
 use crate::values::views::Shows;
 use crate::work::threads::caller;
 use crate::work::walks::{Queried, Source, Walked, of_fault};
@@ -26,24 +26,24 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
         Bound::py(self)
     }
 
-    fn home(&self) -> Home {
-        self.get().of.home(Bound::py(self))
+    fn table_ref(&self) -> TableRef {
+        self.get().of.table_ref(Bound::py(self))
     }
 
     fn source(&self, walked: Walked) -> PyResult<Option<Source>> {
-        Ok(rows_of(execute(self, &Asked::Rows(walked))?).map(|(source, _)| source))
+        Ok(rows_of(execute(self, &Projection::Rows(walked))?).map(|(source, _)| source))
     }
 
     fn source_of(&self, reads: &[Node], walked: Walked) -> PyResult<Option<(Source, Vec<Node>)>> {
-        Ok(rows_of(execute(self, &Asked::Values(reads, walked))?))
+        Ok(rows_of(execute(self, &Projection::Values(reads, walked))?))
     }
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
         match &self.get().of {
-            Of::Table(table) if self.get().spec.is_whole() => {
+            QueryTarget::Table(table) if self.get().spec.is_whole() => {
                 rows_of_extremes(table.bind(Bound::py(self)), wanted)
             }
-            Of::Table(_) | Of::Server(_) => Ok(None),
+            QueryTarget::Table(_) | QueryTarget::Server(_) => Ok(None),
         }
     }
 }
@@ -57,15 +57,15 @@ fn rows_of(output: Option<Output>) -> Option<(Source, Vec<Node>)> {
 }
 
 /// The rows of a query. They are read from the entries of an index, if it covers the query.
-pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Output>> {
+pub fn execute(query: &Bound<'_, Query>, projection: &Projection<'_>) -> PyResult<Option<Output>> {
     let (py, spec) = (query.py(), &query.get().spec);
     let table = match &query.get().of {
-        Of::Table(table) => table.bind(py),
-        Of::Server(table) => return served::execute(query, table.bind(py), asked),
+        QueryTarget::Table(table) => table.bind(py),
+        QueryTarget::Server(table) => return remote::execute(query, table.bind(py), projection),
     };
     let Some(reader) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &reader)?;
-    let mut request = request(spec, asked);
+    let mut request = request(spec, projection);
     if let (Some(after), Some((code, _))) = (&spec.after, &mut request.after)
         && !spec.order.is_empty()
     {
@@ -84,7 +84,7 @@ pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<O
                 } else {
                     callbacks::released(py, || executor.run(executor.plan()?))?
                 };
-                output_of((snapshot, *id), answer, asked)
+                output_of((snapshot, *id), answer, projection)
             };
             run()
         }
@@ -92,12 +92,12 @@ pub fn execute(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<O
             let of = (&*transaction, *id);
             let run = || {
                 let executor = Executor::new(of, &indexes, request, caller())?;
-                output_of(of, executor.run(executor.paths()?)?, asked)
+                output_of(of, executor.run(executor.paths()?)?, projection)
             };
             Ok(run())
         })?,
     };
-    match answer.map_err(|fault| of_fault(py, &Home::new(table), fault))? {
+    match answer.map_err(|fault| of_fault(py, &TableRef::new(table), fault))? {
         Output::Rows(source, nodes) if !spec.filters.is_empty() => {
             let keys = pass_filters(table, source, &spec.filters, spec.offset, spec.limit)?;
             let rows = reader.list(table, SortedKeys::Listed(keys))?;
@@ -142,7 +142,7 @@ impl ToSource for Transaction {
 fn output_of<R: ToSource>(
     (reader, table): (&R, TableId),
     answer: Answer<R>,
-    asked: &Asked<'_>,
+    projection: &Projection<'_>,
 ) -> Result<Output, Fault> {
     Ok(match answer {
         Answer::Count(count) => Output::Count(count),
@@ -151,9 +151,9 @@ fn output_of<R: ToSource>(
             Output::Rows(Source { rows, selection: None }, nodes)
         }
         Answer::Rows(rows, selection) => {
-            let nodes = match asked {
-                Asked::Values(nodes, _) => nodes.to_vec(),
-                Asked::Rows(_) | Asked::Count => Vec::new(),
+            let nodes = match projection {
+                Projection::Values(nodes, _) => nodes.to_vec(),
+                Projection::Rows(_) | Projection::Count => Vec::new(),
             };
             Output::Rows(reader.source(table, rows, selection)?, nodes)
         }

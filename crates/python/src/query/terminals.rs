@@ -11,11 +11,11 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
-use crate::query::asked::{Asked, Output};
 use crate::query::handle::Query;
-use crate::query::of::Of;
-use crate::query::served;
+use crate::query::projection::{Output, Projection};
+use crate::query::remote;
 use crate::query::source::execute;
+use crate::query::target::QueryTarget;
 use crate::table::handle::Table;
 use crate::values::record::detached;
 use crate::values::views::Shows;
@@ -25,8 +25,8 @@ use crate::work::walks::{Parallel, Queried, Stop, Walked, Work};
 /// An iterator over keys, records or both.
 pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {
     let table = match &query.get().of {
-        Of::Table(table) => table.bind(query.py()),
-        Of::Server(table) => return served::iterate(query, table.bind(query.py()), shows),
+        QueryTarget::Table(table) => table.bind(query.py()),
+        QueryTarget::Server(table) => return remote::iterate(query, table.bind(query.py()), shows),
     };
     let source = match shows {
         Shows::Keys => query.source_of(&[], Walked::ByOne)?.map(|(source, _)| source),
@@ -142,8 +142,8 @@ pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
         })?;
         return count(&Bound::new(query.py(), unordered)?);
     }
-    match execute(query, &Asked::Count)? {
-        Some(Output::Rows(source, _)) => over_parts(query.py(), &query.home(), source, CountRows),
+    match execute(query, &Projection::Count)? {
+        Some(Output::Rows(source, _)) => over_parts(query.py(), &query.table_ref(), source, CountRows),
         Some(Output::Count(count)) => Ok(count),
         None => Ok(0),
     }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::bounds::Bounds;
 use crate::query::reader::rows_of_extremes;
 use crate::table::handle::Table;
-use crate::values::home::Home;
+use crate::values::table_ref::TableRef;
 use crate::work::walks::{Queried, Source, Walked};
 
 impl<'py> Queried<'py> for Bound<'py, Table> {
@@ -15,8 +15,8 @@ impl<'py> Queried<'py> for Bound<'py, Table> {
         Bound::py(self)
     }
 
-    fn home(&self) -> Home {
-        Home::new(self)
+    fn table_ref(&self) -> TableRef {
+        TableRef::new(self)
     }
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use pellucid_record::large_ids::large_ids;
 use pellucid_record::layout::Kind;
 use pellucid_record::patch::{self, PatchError, Patched, ShapeBook};
-use pellucid_record::shape::{Shape, Shapes, Sighting};
+use pellucid_record::shape::{Shape, ShapeDecision, Shapes};
 use pellucid_record::view::{Root, Slot, root};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -26,8 +26,8 @@ use crate::server::stored;
 use crate::server::table::ServerTable;
 use crate::values::change::{self, Edit, Fit};
 use crate::values::encode::{self, Encoded};
-use crate::values::home::{CopyOf, Home, LargeOf, TableCalls, Within};
 use crate::values::hooks::PicklePolicy;
+use crate::values::table_ref::{CopyOf, LargeOf, TableCalls, TableRef, Within};
 
 use crate::values::large::Large;
 use crate::values::names::Names;
@@ -76,15 +76,22 @@ impl TableCalls for ServerCalls {
         Ok(found.extract::<Option<PyBackedBytes>>()?.map(Large::Fetched))
     }
 
-    fn lends(&self, _table: &Bound<'_, PyAny>) -> bool {
+    fn gives_views(&self, _table: &Bound<'_, PyAny>) -> bool {
         false
     }
 
     fn copied_row(&self, table: &Bound<'_, PyAny>, of: CopyOf<'_>) -> PyResult<Row> {
         let found = table_of(table)?;
-        let gate = ask(found, "validity", ())?.cast_into::<ServerValidity>()?.get().gate.clone();
+        let validity = ask(found, "validity", ())?.cast_into::<ServerValidity>()?.get().validity.clone();
         let names = found.get().codec.get().names.clone();
-        Ok(Row::owned(of.record, of.key, names, gate, Some(Home::new(found)), found.get().why_frozen()))
+        Ok(Row::owned(
+            of.record,
+            of.key,
+            names,
+            validity,
+            Some(TableRef::new(found)),
+            found.get().why_frozen(),
+        ))
     }
 
     fn in_running(&self, _table: &Bound<'_, PyAny>, _work: &mut Within<'_>) -> PyResult<()> {
@@ -154,8 +161,8 @@ fn is_dict(record: &[u8]) -> bool {
 
 /// Assigns the row to the transaction that runs now, or to the database.
 fn assign_gate(table: &Bound<'_, ServerTable>, row: &Row) -> PyResult<()> {
-    let gate = ask(table, "validity", ())?;
-    row.gate.set(gate.cast::<ServerValidity>()?.get().gate.clone());
+    let validity = ask(table, "validity", ())?;
+    row.validity.set(validity.cast::<ServerValidity>()?.get().validity.clone());
     Ok(())
 }
 
@@ -176,10 +183,10 @@ impl Shapes for Book<'_> {
 
 impl ShapeBook for Book<'_> {
     fn shape_of(&mut self, names: &[&str], is_root: bool) -> Option<u32> {
-        match self.codec.sight(self.py, self.table, names, is_root, self.may_admit) {
-            Sighting::Known(id) => Some(id),
-            Sighting::Keyed => None,
-            Sighting::Admit => {
+        match self.codec.decide_shape(self.py, self.table, names, is_root, self.may_admit) {
+            ShapeDecision::Known(id) => Some(id),
+            ShapeDecision::Keyed => None,
+            ShapeDecision::Register => {
                 self.wanted.push(stored::bytes_of_names(names.iter().copied()));
                 None
             }
@@ -336,14 +343,14 @@ fn save<'py>(
         if may_defer && attempt == 0 && large.is_empty() {
             let change = ServerEdit::new(table, &key, edit, &parts.records, &shown);
             let deferred = ask(table, "defer", (&key, &value, edition, &kept, change))?;
-            if let Some((new, gate)) = deferred.extract::<Option<(i64, Py<ServerValidity>)>>()? {
+            if let Some((new, validity)) = deferred.extract::<Option<(i64, Py<ServerValidity>)>>()? {
                 counters::containers_rebuilt(u64::from(patched.encoded));
                 if row.version() != version {
                     return ServerCalls.read_anew(table.as_any(), row).map(|_| ());
                 }
                 row.replace(py, &patched.record, edit.moves());
                 row.edition.set(new);
-                row.gate.set(gate.get().gate.clone());
+                row.validity.set(validity.get().validity.clone());
                 return Ok(());
             }
         }

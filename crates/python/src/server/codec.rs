@@ -3,7 +3,7 @@
 //! A server gives each shape its id, in ascending order and without gaps. So what a client knows is
 //! the first shapes, and learning the others needs only their number.
 
-use pellucid_record::shape::{Admission, Dictionary, Shape, Sighting};
+use pellucid_record::shape::{Admission, Dictionary, Shape, ShapeDecision};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
@@ -12,31 +12,31 @@ use crate::hot::gil::{GilCell, GilRc};
 use crate::server::stored;
 use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, Source};
-use crate::values::row::Gate;
+use crate::values::row::ValidityFlag;
 
 /// Whether rows that were read may still be read: they end with their database, snapshot or
 /// transaction.
 #[pyclass(frozen, module = "pellucid", name = "ServerValidity")]
 pub struct ServerValidity {
-    /// The gate.
-    pub gate: GilRc<Gate>,
+    /// The flag.
+    pub validity: GilRc<ValidityFlag>,
 }
 
 #[pymethods]
 impl ServerValidity {
     #[new]
     fn new() -> Self {
-        Self { gate: Gate::new() }
+        Self { validity: ValidityFlag::new() }
     }
 
     /// Makes its rows raise `StaleRecord` from now on.
     fn close(&self) {
-        self.gate.close();
+        self.validity.close();
     }
 
     /// Makes its rows be read again on their next use, since a transaction was rolled back.
     fn invalidate(&self) {
-        self.gate.take_back();
+        self.validity.roll_back();
     }
 }
 
@@ -57,19 +57,19 @@ impl ServerCodec {
     }
 
     /// Decides what to do with a list of keys; without `may_admit`, none becomes a shape.
-    pub fn sight(
+    pub fn decide_shape(
         &self,
         py: Python<'_>,
         table: u32,
         names: &[&str],
         is_root: bool,
         may_admit: bool,
-    ) -> Sighting {
+    ) -> ShapeDecision {
         let dictionary = self.dictionary();
         if !may_admit {
-            return dictionary.find(names).map_or(Sighting::Keyed, Sighting::Known);
+            return dictionary.find(names).map_or(ShapeDecision::Keyed, ShapeDecision::Known);
         }
-        self.admission.with(py, |admission| admission.sight(dictionary, table, names, is_root))
+        self.admission.with(py, |admission| admission.decide_shape(dictionary, table, names, is_root))
     }
 }
 

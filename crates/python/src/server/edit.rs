@@ -13,9 +13,9 @@ use crate::server::codec::ServerValidity;
 use crate::server::stored;
 use crate::server::table::ServerTable;
 use crate::values::change::{self, Edit, Fit};
-use crate::values::home::Home;
 use crate::values::row::Row;
 use crate::values::row_errors;
+use crate::values::table_ref::TableRef;
 
 /// One change of one row, with all that is needed to make it again.
 #[pyclass(frozen, module = "pellucid", name = "ServerEdit")]
@@ -59,19 +59,26 @@ impl ServerEdit {
     /// values.
     ///
     /// Raises what assigning the field would, if the change means something else there.
-    #[pyo3(signature = (value, gate, /))]
+    #[pyo3(signature = (value, validity, /))]
     fn again<'py>(
         &self,
         py: Python<'py>,
         value: PyBackedBytes,
-        gate: &ServerValidity,
+        validity: &ServerValidity,
     ) -> PyResult<(Bound<'py, PyBytes>, Vec<i64>)> {
         let table = self.table.bind(py);
         let codec = table.get().codec.get();
         let (names, key) = (codec.names.clone(), self.key.bind(py).as_bytes());
         let record = stored::record_of(&value);
         // Errors name the row by it.
-        let row = Row::owned(record, key, names.clone(), gate.gate.clone(), Some(Home::new(table)), None);
+        let row = Row::owned(
+            record,
+            key,
+            names.clone(),
+            validity.validity.clone(),
+            Some(TableRef::new(table)),
+            None,
+        );
         let corrupt = |error| row_errors::corrupt_row(py, &row, &error);
         let fit = self.edit.fits(record, &self.shown, &*names).map_err(corrupt)?;
         if fit != Fit::Fits {

@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 
 use pellucid_query::sort::SortedKeys;
-use pellucid_query::{Fault, Fed, Page, Pages};
+use pellucid_query::{Fault, Page, PagedRows, Pages};
 use pellucid_record::Dictionary;
 use pellucid_store::{Large, Row, StoreError};
 use pyo3::prelude::*;
@@ -26,7 +26,7 @@ const LOOKED_UP_COUNT: usize = 1000;
 /// Rows of a server's table.
 pub struct RemoteRows {
     /// The rows.
-    pub rows: Fed<PageReader>,
+    pub rows: PagedRows<PageReader>,
     /// The large values of these rows.
     pub large: RemoteOverflow,
     codec: Py<ServerCodec>,
@@ -36,11 +36,11 @@ impl RemoteRows {
     /// The rows that `reading` brings, of a table with this codec.
     pub fn new(py: Python<'_>, fetching: PageReader, codec: Py<ServerCodec>) -> Self {
         let large = RemoteOverflow::new(&fetching, py);
-        Self { rows: Fed::new(fetching), large, codec }
+        Self { rows: PagedRows::new(fetching), large, codec }
     }
 
     /// The rows, their large values and their shapes.
-    pub fn parts(&mut self) -> (&mut Fed<PageReader>, &RemoteOverflow, &Dictionary) {
+    pub fn parts(&mut self) -> (&mut PagedRows<PageReader>, &RemoteOverflow, &Dictionary) {
         (&mut self.rows, &self.large, self.codec.get().dictionary())
     }
 }
@@ -204,7 +204,7 @@ enum From {
     Row(Py<PyAny>, Py<PyBytes>),
 }
 
-/// The large values of fed rows. Those that were asked for stay in memory until the work is done:
+/// The large values of paged rows. Those that were asked for stay in memory until the work is done:
 /// what it computes may refer to them.
 pub struct RemoteOverflow {
     from: From,

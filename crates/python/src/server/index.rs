@@ -11,9 +11,9 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::errors;
 use crate::hot::gil::GilCell;
-use crate::index::asked::Parts;
 use crate::index::describe::IndexDescription;
-use crate::index::handle::twins_of;
+use crate::index::handle::equals_in_other_family;
+use crate::index::lookup::Parts;
 use crate::index::pairs::value_of_parts;
 use crate::server::feed::RowLarge;
 use crate::server::stored;
@@ -149,7 +149,7 @@ impl ServerIndexCodes {
     /// family.
     fn codes_of<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let own = self.parts().of(value, true)?;
-        let all = own.into_iter().chain(twins_of(&self.keys, value)?);
+        let all = own.into_iter().chain(equals_in_other_family(&self.keys, value)?);
         PyList::new(value.py(), all.map(|code| PyBytes::new(value.py(), &code)))
     }
 

@@ -23,7 +23,7 @@ use crate::values::views::Shows;
 #[pyclass(frozen, module = "pellucid", name = "ServerRows")]
 pub struct ServerRows {
     table: Py<ServerTable>,
-    gate: Py<ServerValidity>,
+    validity: Py<ServerValidity>,
     shows: Shows,
     state: GilCell<State>,
 }
@@ -57,12 +57,12 @@ impl ServerRows {
         selection: Option<Selection>,
         shows: Shows,
     ) -> PyResult<Self> {
-        let gate = table.call_method0("validity")?.cast_into::<ServerValidity>()?.unbind();
+        let validity = table.call_method0("validity")?.cast_into::<ServerValidity>()?.unbind();
         let large = RemoteOverflow::new(&fetching, table.py());
         let is_checked = fetching.is_checked(table.py())?;
         let walk = Walk { fetching, large, selection, is_checked, wanted: VecDeque::new() };
         let state = GilCell::new(State::Walking(Box::new(walk)));
-        Ok(Self { table: table.clone().unbind(), gate, shows, state })
+        Ok(Self { table: table.clone().unbind(), validity, shows, state })
     }
 }
 
@@ -149,7 +149,7 @@ impl ServerRows {
             let spelling = spelling.as_ref().map(PyBytesMethods::as_bytes).unwrap_or_default();
             keys::object_of(py, code.as_bytes(), spelling)
         };
-        let value = || ServerTable::value_of(table, row.as_any(), self.gate.get());
+        let value = || ServerTable::value_of(table, row.as_any(), self.validity.get());
         Ok(Some(match self.shows {
             Shows::Keys => key()?,
             Shows::Values => value()?,

@@ -10,7 +10,7 @@ use pellucid_query::jsonb;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::large_ids::large_ids;
 use pellucid_record::pickles::pickle_count;
-use pellucid_record::shape::Sighting;
+use pellucid_record::shape::ShapeDecision;
 use pellucid_record::validate::validate_record;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyBytesMethods, PyList, PyTuple};
@@ -26,9 +26,9 @@ use crate::server::stored;
 use crate::table::typed::{RowClass, class_of};
 use crate::values::bytes::{encode_object, handle_of_row, plain_of_row};
 use crate::values::encode::{self, Encoded, Target};
-use crate::values::home::{Home, Sightings};
 use crate::values::keys::{self, Key};
 use crate::values::row::Row;
+use crate::values::table_ref::{Sightings, TableRef};
 
 /// The native base of a table on a server.
 #[pyclass(frozen, subclass, module = "pellucid", name = "ServerTable")]
@@ -50,8 +50,8 @@ struct Counter<'a> {
 }
 
 impl Sightings for Counter<'_> {
-    fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
-        self.codec.sight(py, self.table, names, is_root, self.may_register)
+    fn decide_shape(&self, py: Python<'_>, names: &[&str], is_root: bool) -> ShapeDecision {
+        self.codec.decide_shape(py, self.table, names, is_root, self.may_register)
     }
 }
 
@@ -125,7 +125,7 @@ impl ServerTable {
         Ok(value.into_any())
     }
 
-    fn row<'py>(slf: &Bound<'py, Self>, fetched: &Fetched<'py>, gate: &ServerValidity) -> GilRc<Row> {
+    fn row<'py>(slf: &Bound<'py, Self>, fetched: &Fetched<'py>, validity: &ServerValidity) -> GilRc<Row> {
         let this = slf.get();
         let row = Row::fetched(
             &fetched.value,
@@ -133,8 +133,8 @@ impl ServerTable {
             &fetched.key,
             fetched.edition,
             this.codec.get().names.clone(),
-            gate.gate.clone(),
-            Home::new(slf),
+            validity.validity.clone(),
+            TableRef::new(slf),
             this.frozen,
         );
         let spelling = fetched.spelling.as_ref().map(PyBytesMethods::as_bytes);
@@ -144,10 +144,10 @@ impl ServerTable {
     fn object<'py>(
         slf: &Bound<'py, Self>,
         fetched: &Fetched<'py>,
-        gate: &ServerValidity,
+        validity: &ServerValidity,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let row = Self::row(slf, fetched, gate);
+        let row = Self::row(slf, fetched, validity);
         match &slf.get().class {
             None => handle_of_row(py, row),
             Some(class) => class.instance(py, &row),
@@ -161,9 +161,9 @@ impl ServerTable {
     pub fn value_of<'py>(
         slf: &Bound<'py, Self>,
         row: &Bound<'py, PyAny>,
-        gate: &ServerValidity,
+        validity: &ServerValidity,
     ) -> PyResult<Bound<'py, PyAny>> {
-        Self::object(slf, &Fetched::new(row)?, gate)
+        Self::object(slf, &Fetched::new(row)?, validity)
     }
 
     fn stored_key<'py>(py: Python<'py>, key: &Key) -> CodeAndSpelling<'py> {
@@ -389,56 +389,56 @@ impl ServerTable {
     }
 
     /// The value of a fetched row.
-    #[pyo3(signature = (row, gate, /))]
+    #[pyo3(signature = (row, validity, /))]
     fn value<'py>(
         slf: &Bound<'py, Self>,
         row: &Bound<'py, PyAny>,
-        gate: &Bound<'py, ServerValidity>,
+        validity: &Bound<'py, ServerValidity>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        Self::value_of(slf, row, gate.get())
+        Self::value_of(slf, row, validity.get())
     }
 
     /// The value of a fetched row that is there no more: plain objects, or an instance.
-    #[pyo3(signature = (row, gate, /))]
+    #[pyo3(signature = (row, validity, /))]
     fn last_value<'py>(
         slf: &Bound<'py, Self>,
         row: &Bound<'py, PyAny>,
-        gate: &Bound<'py, ServerValidity>,
+        validity: &Bound<'py, ServerValidity>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let fetched = Fetched::new(row)?;
         if slf.get().class.is_some() {
-            return Self::object(slf, &fetched, gate.get());
+            return Self::object(slf, &fetched, validity.get());
         }
-        let row = Self::row(slf, &fetched, gate.get());
+        let row = Self::row(slf, &fetched, validity.get());
         plain_of_row(slf.py(), &row)
     }
 
     /// The values of fetched rows.
-    #[pyo3(signature = (rows, gate, /))]
+    #[pyo3(signature = (rows, validity, /))]
     fn values<'py>(
         slf: &Bound<'py, Self>,
         rows: &Bound<'py, PyList>,
-        gate: &Bound<'py, ServerValidity>,
+        validity: &Bound<'py, ServerValidity>,
     ) -> PyResult<Bound<'py, PyList>> {
         let mut values = Vec::with_capacity(rows.len());
         for row in rows {
-            values.push(Self::object(slf, &Fetched::new(&row)?, gate.get())?);
+            values.push(Self::object(slf, &Fetched::new(&row)?, validity.get())?);
         }
         PyList::new(slf.py(), values)
     }
 
     /// The keys and values of fetched rows.
-    #[pyo3(signature = (rows, gate, /))]
+    #[pyo3(signature = (rows, validity, /))]
     fn items<'py>(
         slf: &Bound<'py, Self>,
         rows: &Bound<'py, PyList>,
-        gate: &Bound<'py, ServerValidity>,
+        validity: &Bound<'py, ServerValidity>,
     ) -> PyResult<Bound<'py, PyList>> {
         let py = slf.py();
         let mut items = Vec::with_capacity(rows.len());
         for row in rows {
             let fetched = Fetched::new(&row)?;
-            let value = Self::object(slf, &fetched, gate.get())?;
+            let value = Self::object(slf, &fetched, validity.get())?;
             items.push(PyTuple::new(py, [fetched.key_object()?, value])?);
         }
         PyList::new(py, items)

@@ -16,10 +16,10 @@ use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::reading::storable;
 use crate::values::field::slot_at;
-use crate::values::home::Home;
 use crate::values::large::{Large, Reference};
 use crate::values::node::is_dict;
 use crate::values::row::Row;
+use crate::values::table_ref::TableRef;
 use crate::values::{equal, path, row_errors};
 
 /// `table.buffer(key, path)`.
@@ -52,9 +52,9 @@ pub fn buffer<'py>(
     let cell = snapshot.get(id, &found.bytes).map_err(|error| store_errors::of_store(py, error))?;
     let cell = cell.ok_or_else(|| errors::missing(key))?;
     let record = &*cell.record;
-    let (names, gate) = (this.core.names.clone(), this.row_gate(py));
+    let (names, validity) = (this.core.names.clone(), this.row_gate(py));
     // Without bytes of its own: it gives the names, and tells in messages which record it is.
-    let row = Row::owned(&[], &found.bytes, names, gate, Some(Home::new(slf)), this.why_frozen());
+    let row = Row::owned(&[], &found.bytes, names, validity, Some(TableRef::new(slf)), this.why_frozen());
     match find(py, &row, record, &steps)? {
         ValueBytes::Here(bytes) => {
             let start = bytes.as_ptr() as usize - record.as_ptr() as usize;

@@ -66,7 +66,7 @@ impl BytesMap {
         let mut room = [0; SHORT_KEY_SIZE];
         let table = self.table.get();
         let Some(key) = short_bytes_key(key, &mut room) else { return Ok(None) };
-        if !table.core().gate.is_open() {
+        if !table.core().validity.is_open() {
             return Ok(None);
         }
         let mut value = None;
@@ -90,7 +90,7 @@ impl BytesMap {
         let table = self.table.get();
         let Some(key) = short_bytes_key(key, &mut room) else { return Ok(false) };
         let Some(record) = short_bytes_record(value, &mut record_room) else { return Ok(false) };
-        if !table.core().gate.is_open() {
+        if !table.core().validity.is_open() {
             return Ok(false);
         }
         let put = table.try_row(py, |cached, known| cached.put(known, key, record))?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pellucid_record::layout::Kind;
-use pellucid_record::shape::{Sighting, may_be_shape};
+use pellucid_record::shape::{ShapeDecision, may_be_shape};
 use pellucid_store::{Snapshot, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 
@@ -14,9 +14,9 @@ use crate::store_errors;
 use crate::table::identity::Identity;
 use crate::table::ready_indexes::Seen;
 use crate::table::typed::RowClass;
-use crate::values::home::Sightings;
 use crate::values::keys::Key;
-use crate::values::row::{Gate, Row};
+use crate::values::row::{Row, ValidityFlag};
+use crate::values::table_ref::Sightings;
 
 /// Reads the argument `name`, the name of a table.
 pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -72,8 +72,8 @@ impl SharedSnapshot {
     }
 }
 
-/// The snapshot that a table reads from, and the gate that says whether it is still open.
-pub type Frozen = (GilRc<SharedSnapshot>, GilRc<Gate>);
+/// The snapshot that a table reads from, and the flag that says whether it is still open.
+pub type Frozen = (GilRc<SharedSnapshot>, GilRc<ValidityFlag>);
 
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
 
@@ -116,9 +116,9 @@ impl Table {
         name: String,
         class: Option<RowClass>,
         snapshot: GilRc<SharedSnapshot>,
-        gate: GilRc<Gate>,
+        validity: GilRc<ValidityFlag>,
     ) -> Self {
-        Self::over(core, Identity::new(name, true), class, Some((snapshot, gate)))
+        Self::over(core, Identity::new(name, true), class, Some((snapshot, validity)))
     }
 
     fn over(core: Arc<Core>, identity: Identity, class: Option<RowClass>, frozen: Option<Frozen>) -> Self {
@@ -145,14 +145,14 @@ impl Table {
         Arc::ptr_eq(&self.core, &other.core) && self.name(py) == other.name(py)
     }
 
-    pub(super) fn gate(&self) -> &GilRc<Gate> {
-        self.frozen.as_ref().map_or(&self.core.gate, |(_, gate)| gate)
+    pub(super) fn validity(&self) -> &GilRc<ValidityFlag> {
+        self.frozen.as_ref().map_or(&self.core.validity, |(_, validity)| validity)
     }
 
-    /// The gate for rows that are read now.
-    pub fn row_gate(&self, py: Python<'_>) -> GilRc<Gate> {
+    /// The flag for rows that are read now.
+    pub fn row_gate(&self, py: Python<'_>) -> GilRc<ValidityFlag> {
         match &self.frozen {
-            Some((_, gate)) => gate.clone(),
+            Some((_, validity)) => validity.clone(),
             None => self.core.row_gate(py),
         }
     }
@@ -170,7 +170,7 @@ impl Table {
         }
         row.note_others(py, now.bytes());
         row.replace(py, now.bytes(), None);
-        row.gate.set(slf.get().row_gate(py));
+        row.validity.set(slf.get().row_gate(py));
         Ok(true)
     }
 
@@ -190,7 +190,7 @@ impl Table {
     /// The snapshot that the handle reads from: its own, or one of the latest commit.
     pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         match &self.frozen {
-            Some((snapshot, gate)) if gate.is_open() => snapshot.get(py),
+            Some((snapshot, validity)) if validity.is_open() => snapshot.get(py),
             Some(_) => Err(errors::closed_snapshot(py)),
             None => self.core.snapshot(py),
         }
@@ -264,13 +264,13 @@ impl Table {
 }
 
 impl Sightings for Table {
-    fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
+    fn decide_shape(&self, py: Python<'_>, names: &[&str], is_root: bool) -> ShapeDecision {
         let id = self.id(py).unwrap_or(None);
         match id {
-            Some(id) => self.core.store.sight(id, names, is_root).unwrap_or(Sighting::Keyed),
+            Some(id) => self.core.store.decide_shape(id, names, is_root).unwrap_or(ShapeDecision::Keyed),
             // A table that does not exist yet has no counts either.
-            None if is_root && may_be_shape(names) => Sighting::Admit,
-            None => Sighting::Keyed,
+            None if is_root && may_be_shape(names) => ShapeDecision::Register,
+            None => ShapeDecision::Keyed,
         }
     }
 }

@@ -17,11 +17,11 @@ use pyo3::prelude::*;
 
 use crate::core::Core;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
-use crate::standing::{Fate, Standing};
+use crate::table_binding::{TableBinding, TxnOutcome};
 
 /// The knowledge of a handle about its table.
 pub struct Identity {
-    standing: GilRc<Standing>,
+    binding: GilRc<TableBinding>,
     stays_with_name: bool,
     // The table's id, found in this version of the catalog.
     seen: GilValue<Option<KnownTable>>,
@@ -38,9 +38,10 @@ impl Identity {
     /// The identity of a table that has, or will have, this name.
     pub fn new(name: String, stays_with_name: bool) -> Self {
         let given = Arc::from(name);
-        let standing = Standing { name: GilCell::new(Arc::clone(&given)), given, table: GilCell::new(None) };
+        let binding =
+            TableBinding { name: GilCell::new(Arc::clone(&given)), given, table: GilCell::new(None) };
         Self {
-            standing: GilRc::new(standing),
+            binding: GilRc::new(binding),
             stays_with_name,
             seen: GilValue::new(None),
             next_key: GilValue::new(None),
@@ -73,15 +74,15 @@ impl Identity {
         Ok(())
     }
 
-    /// The `Standing` to inform when the table of its name is renamed, if the handle has not found
-    /// the table yet.
-    pub fn pending(&self, py: Python<'_>) -> Option<GilRc<Standing>> {
-        (!self.stays_with_name && self.standing.is_pending(py)).then(|| self.standing.clone())
+    /// The `TableBinding` to inform when the table of its name is renamed, if the handle has not
+    /// found the table yet.
+    pub fn pending(&self, py: Python<'_>) -> Option<GilRc<TableBinding>> {
+        (!self.stays_with_name && self.binding.is_pending(py)).then(|| self.binding.clone())
     }
 
     /// The table's name when it was last looked up.
     pub fn name(&self, py: Python<'_>) -> Arc<str> {
-        self.standing.name.with(py, |name| name.clone())
+        self.binding.name.with(py, |name| name.clone())
     }
 
     /// The table's id in a snapshot; None if there is no table of its name yet.
@@ -113,9 +114,9 @@ impl Identity {
         core: &Core,
         snapshot: &Snapshot,
     ) -> Result<Option<TableId>, StoreError> {
-        let met = self.standing.table.with(py, |table| table.clone());
+        let met = self.binding.table.with(py, |table| table.clone());
         match met {
-            Some((id, Some(fate))) if matches!(fate.get(), Fate::Open) && core.is_mine(py) => {
+            Some((id, Some(outcome))) if matches!(outcome.get(), TxnOutcome::Running) && core.is_mine(py) => {
                 Ok(snapshot.tables()?.into_iter().any(|(_, table)| table == id).then_some(id))
             }
             _ => self.in_snapshot(py, core, snapshot),
@@ -149,7 +150,7 @@ impl Identity {
         core: &Core,
         snapshot: &Snapshot,
     ) -> Result<Option<TableId>, StoreError> {
-        self.standing.forget_rolled_back(py);
+        self.binding.forget_rolled_back(py);
         let found = snapshot.table(&self.name(py))?;
         let id = self.resolve(py, core, found, || snapshot.tables())?;
         if let Some(id) = id {
@@ -158,7 +159,7 @@ impl Identity {
         let known = id.map(|table| snapshot.known(table)).transpose()?;
         self.seen.set(known);
         if let Some(id) = id {
-            self.stand_for(py, id);
+            self.bind(py, id);
         }
         Ok(id)
     }
@@ -192,21 +193,18 @@ impl Identity {
         core: &Core,
         transaction: &Transaction,
     ) -> Result<Option<TableId>, StoreError> {
-        self.standing.forget_rolled_back(py);
-        let found = self.standing.name.with(py, |name| transaction.table(name))?;
+        self.binding.forget_rolled_back(py);
+        let found = self.binding.name.with(py, |name| transaction.table(name))?;
         // The most frequent case for writes that are a transaction of their own.
-        let id = if self
-            .standing
-            .table
-            .with(py, |table| matches!(table, Some((id, None)) if Some(*id) == found))
-        {
-            if let Some(table) = found {
-                self.seen.set(transaction.known(table)?.or(self.seen.get()));
-            }
-            found
-        } else {
-            self.look_in_transaction(py, core, transaction, found)?
-        };
+        let id =
+            if self.binding.table.with(py, |table| matches!(table, Some((id, None)) if Some(*id) == found)) {
+                if let Some(table) = found {
+                    self.seen.set(transaction.known(table)?.or(self.seen.get()));
+                }
+                found
+            } else {
+                self.look_in_transaction(py, core, transaction, found)?
+            };
         self.seen_within.set(id.map(|id| (transaction.catalog_serial(), id)));
         Ok(id)
     }
@@ -221,7 +219,7 @@ impl Identity {
         let id = self.resolve(py, core, found, || transaction.tables())?;
         if let Some(id) = id {
             self.compare(py, id, || transaction.is_compressed(id))?;
-            self.met(py, core, id);
+            self.bind_in_running(py, core, id);
         }
         Ok(id)
     }
@@ -242,41 +240,41 @@ impl Identity {
             None => transaction.create_table(&name)?,
         };
         self.compared.set(Some(id));
-        // A transaction of its own is not committed yet: see `stand_for`.
+        // A transaction of its own is not committed yet: see `bind`.
         if core.is_mine(py) {
-            self.met(py, core, id);
+            self.bind_in_running(py, core, id);
         }
         Ok(id)
     }
 
     /// Notes that the committed table has this id.
-    pub fn stand_for(&self, py: Python<'_>, id: TableId) {
-        self.stand_for_since(py, id, None);
+    pub fn bind(&self, py: Python<'_>, id: TableId) {
+        self.bind_since(py, id, None);
     }
 
     /// Notes the id of a table that was found or created in a transaction. If the caller has no
     /// running transaction, the table existed before.
-    fn met(&self, py: Python<'_>, core: &Core, id: TableId) {
-        self.stand_for_since(py, id, core.running_fate(py));
+    fn bind_in_running(&self, py: Python<'_>, core: &Core, id: TableId) {
+        self.bind_since(py, id, core.running_outcome(py));
     }
 
-    fn stand_for_since(&self, py: Python<'_>, id: TableId, fate: Option<GilRc<GilValue<Fate>>>) {
-        if !self.stays_with_name && self.standing.table.with(py, |table| table.is_none()) {
-            drop(self.standing.table.with(py, |table| table.replace((id, fate))));
+    fn bind_since(&self, py: Python<'_>, id: TableId, outcome: Option<GilRc<GilValue<TxnOutcome>>>) {
+        if !self.stays_with_name && self.binding.table.with(py, |table| table.is_none()) {
+            drop(self.binding.table.with(py, |table| table.replace((id, outcome))));
         }
     }
 
     /// The table that the handle stands for, if the caller can see it.
     fn table(&self, py: Python<'_>, core: &Core) -> Option<TableId> {
-        let (id, fate) = self.standing.table.with(py, |table| table.clone())?;
-        let Some(fate) = fate else { return Some(id) };
-        let now = match fate.get() {
-            Fate::Open => return core.is_mine(py).then_some(id),
-            Fate::Kept => Some((id, None)),
-            Fate::TakenBack => None,
+        let (id, outcome) = self.binding.table.with(py, |table| table.clone())?;
+        let Some(outcome) = outcome else { return Some(id) };
+        let now = match outcome.get() {
+            TxnOutcome::Running => return core.is_mine(py).then_some(id),
+            TxnOutcome::Committed => Some((id, None)),
+            TxnOutcome::RolledBack => None,
         };
-        drop(self.standing.table.with(py, |table| std::mem::replace(table, now)));
-        matches!(fate.get(), Fate::Kept).then_some(id)
+        drop(self.binding.table.with(py, |table| std::mem::replace(table, now)));
+        matches!(outcome.get(), TxnOutcome::Committed).then_some(id)
     }
 
     /// The handle's table now; `found` is the table that has its name now.
@@ -294,7 +292,7 @@ impl Identity {
         match tables()?.into_iter().find(|(_, id)| *id == own) {
             Some((name, id)) => {
                 let name = Arc::from(name);
-                self.standing.name.with(py, |old| *old = name);
+                self.binding.name.with(py, |old| *old = name);
                 Ok(Some(id))
             }
             None => Err(StoreError::TableDropped { table: self.name(py).to_string() }),

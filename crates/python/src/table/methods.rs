@@ -41,7 +41,7 @@ impl Table {
     /// The table's name. `Database.rename_table` changes it, and the handle follows the table.
     #[getter(name)]
     fn get_name(&self, py: Python<'_>) -> PyResult<String> {
-        if self.gate().is_open() {
+        if self.validity().is_open() {
             self.id(py)?;
         }
         Ok(self.name(py).to_string())
@@ -743,7 +743,7 @@ impl Table {
         let (py, this) = (slf.py(), slf.get());
         let text =
             |state: &str| format!("<pellucid.Table {:?} of {}, {state}>", this.name(py), this.core.target);
-        if !this.gate().is_open() {
+        if !this.validity().is_open() {
             return Ok(text("closed"));
         }
         errors::shown(py, "pellucid.Table", this.len(py).map(|rows| text(&errors::counted(rows, "row"))))

@@ -2,10 +2,10 @@
 
 pub mod buffer;
 pub mod bytes_map;
+pub mod calls;
 pub mod edit;
 pub mod file;
 pub mod handle;
-pub mod home;
 pub mod identity;
 pub mod methods;
 pub mod object_map;

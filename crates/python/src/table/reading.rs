@@ -16,10 +16,10 @@ use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::rows::{RowIterator, RowSource};
 use crate::table::typed::value_of_row;
-use crate::values::home::Home;
 use crate::values::keys::{self, Key};
 use crate::values::large::Large;
 use crate::values::row::Row;
+use crate::values::table_ref::TableRef;
 use crate::values::views::{Shows, Viewed};
 
 /// An iterator over rows, as they were when it began.
@@ -40,7 +40,7 @@ pub enum Rows {
     /// reads them.
     Covered(Box<CoveredRows>, bool),
     /// As a server sends them.
-    Fed(Box<RemoteRows>),
+    Remote(Box<RemoteRows>),
 }
 
 impl Rows {
@@ -52,7 +52,7 @@ impl Rows {
             | Self::Listed(..)
             | Self::Indexed(..)
             | Self::Covered(_, false)
-            | Self::Fed(_) => false,
+            | Self::Remote(_) => false,
         }
     }
 
@@ -61,9 +61,11 @@ impl Rows {
         match self {
             Self::Pinned(scan) => Some(scan.snapshot()),
             Self::Listed(snapshot, _) | Self::Indexed(snapshot, _) => Some(snapshot),
-            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(..) | Self::Fed(_) => {
-                None
-            }
+            Self::Inside(_)
+            | Self::Copied(_)
+            | Self::IndexedInside(_)
+            | Self::Covered(..)
+            | Self::Remote(_) => None,
         }
     }
 }
@@ -82,10 +84,10 @@ impl Table {
     pub(super) fn row(slf: &Bound<'_, Self>, key: &Key) -> PyResult<Option<GilRc<Row>>> {
         let py = slf.py();
         let this = slf.get();
-        let gate = this.row_gate(py);
+        let validity = this.row_gate(py);
         let own = |record: &[u8], spelling: &[u8]| {
-            let (names, table) = (this.core.names.clone(), Some(Home::new(slf)));
-            let row = Row::owned(record, &key.bytes, names, gate.clone(), table, this.why_frozen());
+            let (names, table) = (this.core.names.clone(), Some(TableRef::new(slf)));
+            let row = Row::owned(record, &key.bytes, names, validity.clone(), table, this.why_frozen());
             GilRc::new(row.spelled(py, spelling))
         };
         if this.is_in_transaction(py) {
@@ -109,8 +111,8 @@ impl Table {
                 },
                 &key.bytes,
                 this.core.names.clone(),
-                gate.clone(),
-                Some(Home::new(slf)),
+                validity.clone(),
+                Some(TableRef::new(slf)),
                 this.why_frozen(),
             );
             if !is_packed {
@@ -178,15 +180,15 @@ impl Table {
         let (py, this) = (slf.py(), slf.get());
         let cell = snapshot.get(id, &key.bytes).map_err(|error| store_errors::of_store(py, error))?;
         let Some(cell) = cell else { return Ok(None) };
-        let (names, gate) = (this.core.names.clone(), this.row_gate(py));
-        let table = Some(Home::new(slf));
-        let row = Row::owned(&cell.record, &key.bytes, names, gate, table, this.why_frozen());
+        let (names, validity) = (this.core.names.clone(), this.row_gate(py));
+        let table = Some(TableRef::new(slf));
+        let row = Row::owned(&cell.record, &key.bytes, names, validity, table, this.why_frozen());
         value_of_row(py, GilRc::new(row.spelled(py, cell.spelling))).map(Some)
     }
 
     /// Raises if the snapshot or the database of the table was closed.
     pub fn check_gate(&self, py: Python<'_>) -> PyResult<()> {
-        if self.gate().is_open() {
+        if self.validity().is_open() {
             return Ok(());
         }
         Err(errors::closed(
@@ -320,8 +322,12 @@ impl Table {
         shows: Shows,
     ) -> PyResult<Bound<'py, PyAny>> {
         let this = slf.get();
-        let source =
-            RowSource::new(this.gate().clone(), this.core.names.clone(), Strong::new(slf), this.why_frozen());
+        let source = RowSource::new(
+            this.validity().clone(),
+            this.core.names.clone(),
+            Strong::new(slf),
+            this.why_frozen(),
+        );
         let iterator = RowIterator::new(slf.py(), rows, selection, source, shows);
         Ok(Bound::new(slf.py(), iterator)?.into_any())
     }
@@ -347,9 +353,9 @@ impl Table {
     /// A row for a copy of a record; large values come from `snapshot`, if the record did.
     pub fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8], snapshot: Option<&Snapshot>) -> Row {
         let this = slf.get();
-        let table = Some(Home::new(slf));
-        let (names, gate) = (this.core.names.clone(), this.gate().clone());
-        let row = Row::owned(record, key, names, gate, table, this.why_frozen());
+        let table = Some(TableRef::new(slf));
+        let (names, validity) = (this.core.names.clone(), this.validity().clone());
+        let row = Row::owned(record, key, names, validity, table, this.why_frozen());
         if let Some(snapshot) = snapshot {
             row.attach(slf.py(), snapshot.clone());
         }

@@ -34,11 +34,11 @@ use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::handles::Record;
-use crate::values::home::Home;
 use crate::values::keys::{self, Key};
 use crate::values::names::Names;
 use crate::values::node::Node;
-use crate::values::row::{Gate, Holder, Row};
+use crate::values::row::{Holder, Row, ValidityFlag};
+use crate::values::table_ref::TableRef;
 use crate::values::views::Shows;
 use crate::values::{alloc, row_errors};
 
@@ -57,7 +57,7 @@ pub struct RowIterator {
     /// Decides when other threads get the GIL.
     turns: GilCell<Pace<fn() -> bool>>,
     shows: Shows,
-    gate: GilRc<Gate>,
+    validity: GilRc<ValidityFlag>,
     // The table and the transaction that `Rows::Inside` walks over; the table knows whether that
     // one is still running.
     inside: Option<(Strong<Table>, u64)>,
@@ -83,7 +83,7 @@ struct Walk {
     // Whether the scan stands at a row that matches.
     is_found: bool,
     // Whether a thread searches for the next match with the GIL released; that thread has the scan.
-    is_lent: bool,
+    is_borrowed: bool,
     // The failure of a search, for the step that can raise it.
     failure: Option<Box<Failure>>,
     // How many matches the quick step may still return before the full step takes its turn.
@@ -105,7 +105,7 @@ impl Key {
 
 /// The data that all rows of a walk share.
 pub struct RowSource {
-    gate: GilRc<Gate>,
+    validity: GilRc<ValidityFlag>,
     names: GilRc<Names>,
     table: Strong<Table>,
     frozen: Option<&'static str>,
@@ -148,7 +148,7 @@ impl RowIterator {
         let serial = if rows.is_inside() { source.table.get().core().running_serial(py) } else { None };
         let inside = serial.map(|serial| (source.table.clone_ref(py), serial));
         let serial = serial.unwrap_or(0);
-        let gate = source.gate.clone();
+        let validity = source.validity.clone();
         let shapes = source.table.get().core().names.clone();
         let walk = Walk {
             rows,
@@ -161,12 +161,12 @@ impl RowIterator {
             recent_large: [None, None],
             key: Key::default(),
             is_found: false,
-            is_lent: false,
+            is_borrowed: false,
             failure: None,
             quick_left: PAUSE_INTERVAL,
         };
         let turns = GilCell::new(Pace::by_turns((|| true) as fn() -> bool));
-        Self { walk: GilCell::new(Some(walk)), turns, shows, gate, inside }
+        Self { walk: GilCell::new(Some(walk)), turns, shows, validity, inside }
     }
 
     #[cold]
@@ -180,7 +180,7 @@ impl RowIterator {
     /// as long.
     #[inline]
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if self.shows == Shows::Values && self.inside.is_none() && self.gate.is_open() {
+        if self.shows == Shows::Values && self.inside.is_none() && self.validity.is_open() {
             let record = self.walk.with(py, |walk| match walk {
                 Some(walk) if walk.selection.is_some() => walk.step_to_wanted(py),
                 Some(walk) => walk.step_at_hand(py),
@@ -201,7 +201,7 @@ impl RowIterator {
             callbacks::released(py, || ());
         }
         callbacks::check_signals(py)?;
-        if !self.gate.is_open() {
+        if !self.validity.is_open() {
             drop(self.walk.with(py, Option::take));
             return Err(errors::closed(
                 py,
@@ -226,7 +226,7 @@ impl RowIterator {
             if let Err(failure) = self.seek_released(py) {
                 break (Err(failure), key);
             }
-            if !self.gate.is_open() {
+            if !self.validity.is_open() {
                 return self.step_any(py);
             }
         };
@@ -261,7 +261,7 @@ impl RowIterator {
     /// Searches for the next match with the GIL released. Another thread that steps this iterator
     /// meanwhile waits.
     fn seek_released(&self, py: Python<'_>) -> Result<(), Failure> {
-        let Some((mut scan, mut selection)) = self.walk.with(py, |walk| walk.as_mut().and_then(Walk::lend))
+        let Some((mut scan, mut selection)) = self.walk.with(py, |walk| walk.as_mut().and_then(Walk::borrow))
         else {
             callbacks::released(py, std::thread::yield_now);
             return Ok(());
@@ -275,7 +275,7 @@ impl RowIterator {
         });
         self.walk.with(py, |walk| {
             if let Some(walk) = walk {
-                walk.take_back(scan, selection);
+                walk.give_back(scan, selection);
                 walk.is_found = matches!(sought, Ok(Sought::Row));
             }
         });
@@ -368,7 +368,7 @@ impl Walk {
         if let Some(failure) = self.failure.take() {
             return Err(*failure);
         }
-        if self.is_lent {
+        if self.is_borrowed {
             return Ok(Advance::Pause);
         }
         let (Rows::Pinned(scan), Some(snapshot)) = (&mut self.rows, &self.snapshot) else {
@@ -455,14 +455,14 @@ impl Walk {
     }
 
     /// Hands out the scan and the selection for a search, unless another thread has them already.
-    fn lend(&mut self) -> Option<(Box<Scan>, Selection)> {
-        if self.is_lent || !matches!(self.rows, Rows::Pinned(_)) {
+    fn borrow(&mut self) -> Option<(Box<Scan>, Selection)> {
+        if self.is_borrowed || !matches!(self.rows, Rows::Pinned(_)) {
             return None;
         }
         let selection = self.selection.take()?;
         match std::mem::replace(&mut self.rows, Rows::Copied(CopiedRows::default())) {
             Rows::Pinned(scan) => {
-                self.is_lent = true;
+                self.is_borrowed = true;
                 Some((scan, selection))
             }
             rows => {
@@ -473,10 +473,10 @@ impl Walk {
         }
     }
 
-    fn take_back(&mut self, scan: Box<Scan>, selection: Selection) {
+    fn give_back(&mut self, scan: Box<Scan>, selection: Selection) {
         self.rows = Rows::Pinned(scan);
         self.selection = Some(selection);
-        self.is_lent = false;
+        self.is_borrowed = false;
     }
 
     /// A step over rows that do not come from a scan, past a few that do not match; the rows are
@@ -484,9 +484,9 @@ impl Walk {
     fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Advance, Failure> {
         let core: &Core = self.source.table.get().core();
         if self.rows.is_inside() && self.serial > 0 {
-            // The gate of the transaction, which may have been rolled back to a savepoint since the
+            // The flag of the transaction, which may have been rolled back to a savepoint since the
             // last step.
-            self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
+            self.source.validity = core.running_gate(py).ok_or(Failure::IsOver)?;
         }
         let (source, key) = (&self.source, &mut self.key);
         if let Rows::Covered(rows, _) = &mut self.rows {
@@ -531,7 +531,7 @@ impl Walk {
                             | Rows::Covered(..)
                             | Rows::Listed(..)
                             | Rows::Indexed(..)
-                            | Rows::Fed(_) => Ok(None),
+                            | Rows::Remote(_) => Ok(None),
                         }
                     })
                     .ok_or(Failure::IsOver)?,
@@ -589,30 +589,30 @@ fn seek<S: Shapes + ?Sized>(
 }
 
 impl RowSource {
-    /// The data for rows of this table, which may be read while the gate is open.
+    /// The data for rows of this table, which may be read while the flag is open.
     pub fn new(
-        gate: GilRc<Gate>,
+        validity: GilRc<ValidityFlag>,
         names: GilRc<Names>,
         table: Strong<Table>,
         frozen: Option<&'static str>,
     ) -> Self {
-        Self { gate, names, table, frozen }
+        Self { validity, names, table, frozen }
     }
 
     fn owned(&self, py: Python<'_>, row: StoredRow<'_>) -> Row {
-        let table = Some(Home::new(&self.table.bind(py)));
-        let (names, gate) = (self.names.clone(), self.gate.clone());
-        Row::owned(row.record, row.key, names, gate, table, self.frozen).spelled(py, row.spelling)
+        let table = Some(TableRef::new(&self.table.bind(py)));
+        let (names, validity) = (self.names.clone(), self.validity.clone());
+        Row::owned(row.record, row.key, names, validity, table, self.frozen).spelled(py, row.spelling)
     }
 
     /// # Safety
     /// The row's bytes stay where they are while `snapshot` lives.
     unsafe fn borrowed(&self, py: Python<'_>, row: StoredRow<'_>, snapshot: Snapshot) -> Row {
-        let table = Some(Home::new(&self.table.bind(py)));
+        let table = Some(TableRef::new(&self.table.bind(py)));
         let holder = Holder::Snapshot(snapshot);
-        let (names, gate) = (self.names.clone(), self.gate.clone());
+        let (names, validity) = (self.names.clone(), self.validity.clone());
         // SAFETY: as promised by the caller.
-        let made = unsafe { Row::borrowed(row.record, row.key, holder, names, gate, table, self.frozen) };
+        let made = unsafe { Row::borrowed(row.record, row.key, holder, names, validity, table, self.frozen) };
         made.spelled(py, row.spelling)
     }
 }

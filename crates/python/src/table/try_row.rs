@@ -17,8 +17,8 @@ use crate::hot::gil::GilRc;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::values::decode;
-use crate::values::home::Home;
-use crate::values::row::{LENT_SIZE_MIN, Row};
+use crate::values::row::{Row, VIEW_SIZE_MIN};
+use crate::values::table_ref::TableRef;
 
 impl Table {
     /// Runs `work` with the open store and the table's id; `None` if the short way is not possible.
@@ -99,7 +99,7 @@ impl Table {
     #[inline]
     pub fn value_of_short<'py>(slf: &Bound<'py, Self>, text: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut room = [0; SHORT_KEY_SIZE];
-        if !slf.get().core.gate.is_open() {
+        if !slf.get().core.validity.is_open() {
             return Ok(None);
         }
         let Some(key) = short_key(text, &mut room) else { return Ok(None) };
@@ -113,7 +113,7 @@ impl Table {
     /// did.
     #[inline]
     pub fn put_short(&self, py: Python<'_>, key: &[u8], value: Simple<'_>) -> PyResult<bool> {
-        if self.builds() || !self.core.gate.is_open() {
+        if self.builds() || !self.core.validity.is_open() {
             return Ok(false);
         }
         let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
@@ -142,7 +142,7 @@ impl Table {
     /// Whether a record is read where it lies.
     #[inline]
     fn is_large(&self, record: &[u8]) -> bool {
-        record.len() >= LENT_SIZE_MIN && self.gives_any()
+        record.len() >= VIEW_SIZE_MIN && self.gives_any()
     }
 
     /// A value that was read without a snapshot; None if it was built whole, and another process
@@ -172,7 +172,7 @@ impl Table {
 
     fn stored_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8]) -> Row {
         let this = slf.get();
-        let (names, gate) = (this.core.names.clone(), this.core.gate.clone());
-        Row::owned(record, key, names, gate, Some(Home::new(slf)), this.why_frozen())
+        let (names, validity) = (this.core.names.clone(), this.core.validity.clone());
+        Row::owned(record, key, names, validity, Some(TableRef::new(slf)), this.why_frozen())
     }
 }

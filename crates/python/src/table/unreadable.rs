@@ -15,8 +15,8 @@ use crate::hot::gil::GilRc;
 use crate::signals::Signals;
 use crate::store_errors;
 use crate::table::handle::Table;
-use crate::values::home::Home;
 use crate::values::row::Row;
+use crate::values::table_ref::TableRef;
 use crate::values::{bytes, keys};
 
 /// How many pickles the rows of all tables have.
@@ -57,9 +57,9 @@ pub fn of_table<'py>(slf: &Bound<'py, Table>) -> PyResult<Bound<'py, PyList>> {
         let read = match scan.last_row() {
             Ok(None) => Ok(()),
             Ok(Some(row)) => {
-                let (names, gate) = (this.core.names.clone(), this.row_gate(py));
-                let table = Some(Home::new(slf));
-                let row = Row::owned(row.record, row.key, names, gate, table, this.why_frozen());
+                let (names, validity) = (this.core.names.clone(), this.row_gate(py));
+                let table = Some(TableRef::new(slf));
+                let row = Row::owned(row.record, row.key, names, validity, table, this.why_frozen());
                 let stored = GilRc::new(row.spelled(py, &spelling));
                 stored.attach(py, snapshot.clone());
                 match &this.class {

@@ -31,7 +31,7 @@ use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, ShapeNames, Source};
 use crate::values::node::Node;
 use crate::values::reading::Reading;
-use crate::values::row::{Gate, Holder, Row};
+use crate::values::row::{Holder, Row, ValidityFlag};
 use crate::values::{alloc, decode, hooks, row_errors, scalars};
 
 /// How many shapes `dumps` remembers before it starts over.
@@ -72,12 +72,12 @@ struct Viewed {
 }
 
 static VIEWED: GilCell<Viewed> = GilCell::new(Viewed { last: None, all: None, memory: 0 });
-static OPEN: GilCell<Option<GilRc<Gate>>> = GilCell::new(None);
+static OPEN: GilCell<Option<GilRc<ValidityFlag>>> = GilCell::new(None);
 static NEXT_ENVELOPE: AtomicU64 = AtomicU64::new(1);
 
-/// The gate of rows that nothing can close.
-pub fn always_open(py: Python<'_>) -> GilRc<Gate> {
-    OPEN.with(py, |open| open.get_or_insert_with(Gate::new).clone())
+/// The flag of rows that nothing can close.
+pub fn always_open(py: Python<'_>) -> GilRc<ValidityFlag> {
+    OPEN.with(py, |open| open.get_or_insert_with(ValidityFlag::new).clone())
 }
 
 fn names_for_writing(py: Python<'_>) -> GilRc<Names> {
@@ -462,10 +462,10 @@ fn view_of_known<'py>(buffer: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         _ => None,
     })?;
     let record = (envelope.record_offset(), envelope.record.len());
-    let gate = always_open(py);
+    let validity = always_open(py);
     let row = GilRc::make(|| {
         let holder = Holder::Bytes(Strong::new(bytes));
-        crate::values::row::Span::of(data).into_row(record, holder, names, gate, Some(VIEW_WHY))
+        crate::values::row::Span::of(data).into_row(record, holder, names, validity, Some(VIEW_WHY))
     });
     alloc::new_handle::<Record>(py, Node::root(row, true)).ok().map(Bound::into_any)
 }
@@ -478,8 +478,8 @@ fn view_of_any<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let envelope = parse(py, span.bytes(&holder))?;
     let names = names_of_tables(py, &envelope)?;
     let record = (envelope.record_offset(), envelope.record.len());
-    let gate = always_open(py);
-    handle_of_row(py, GilRc::make(|| span.into_row(record, holder, names, gate, Some(VIEW_WHY))))
+    let validity = always_open(py);
+    handle_of_row(py, GilRc::make(|| span.into_row(record, holder, names, validity, Some(VIEW_WHY))))
 }
 
 /// Decode packed bytes completely into plain dicts, lists and scalars.

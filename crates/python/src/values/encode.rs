@@ -28,9 +28,9 @@ use crate::hot::gil::GilCell;
 use crate::hot::item::{Held, Object};
 use crate::hot::text::{self, Utf8};
 use crate::values::ahead::{self, Ahead};
-use crate::values::home::Sightings;
 use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, ShapeNames};
+use crate::values::table_ref::Sightings;
 use crate::values::{dicts, members, scalars};
 
 pub use sharing::Manner;
@@ -108,8 +108,8 @@ pub enum Target<'a> {
     Table {
         /// The table, which counts how often it has seen a key list.
         table: &'a dyn Sightings,
-        /// The number of the running transaction, whose draft shapes may be used; 0 outside of a
-        /// transaction.
+        /// The number of the running transaction, whose uncommitted shapes may be used; 0 outside
+        /// of a transaction.
         transaction: u64,
         /// Whether it becomes a part of a stored record, and no record by itself.
         is_part: bool,
@@ -128,12 +128,12 @@ impl Target<'_> {
         match self {
             Target::Own => Some(shape.id),
             Target::Table { transaction, .. } => {
-                let draft_of = shape.draft_of.get();
-                (draft_of == 0 || draft_of == *transaction).then_some(shape.id)
+                let uncommitted_in = shape.uncommitted_in.get();
+                (uncommitted_in == 0 || uncommitted_in == *transaction).then_some(shape.id)
             }
             Target::Envelope { number, used } => {
                 let (owner, id) = shape.local.get();
-                // `take_back` may have removed the shape since, and another one may have its id.
+                // `roll_back_to` may have removed the shape since, and another one may have its id.
                 if owner == *number && used.get(id as usize).is_some_and(|one| std::ptr::eq(*one, shape)) {
                     return Some(id);
                 }
@@ -299,7 +299,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
 
     /// Removes everything written so far. From here on, parts may occur twice.
     pub fn start_over(&mut self) {
-        self.take_back(Mark { used: 0, seen: 0, pending: 0, apart: 0 });
+        self.roll_back_to(Mark { used: 0, seen: 0, pending: 0, apart: 0 });
         self.encoder.clear();
         self.manner = self.manner.without_identity();
         self.stand_in_count = 0;

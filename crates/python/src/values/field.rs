@@ -113,7 +113,7 @@ fn nested_head(place: &Container) -> u64 {
 /// The GIL is held and `name` is a live str.
 #[inline(always)]
 unsafe fn cached(py: Python<'_>, node: &Node, name: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    if !node.row.gate.is_open() {
+    if !node.row.validity.is_open() {
         return std::ptr::null_mut();
     }
     let Some((head, bytes)) = head_and_bytes(node) else { return std::ptr::null_mut() };

@@ -10,7 +10,7 @@ use crate::hot::gil::GilRc;
 use crate::values::alloc::{Handle, Pool};
 use crate::values::names::{Names, Source};
 use crate::values::node::Node;
-use crate::values::row::{Gate, Row};
+use crate::values::row::{Row, ValidityFlag};
 
 /// A stored dict, read in place.
 ///
@@ -96,7 +96,7 @@ handle!(RecordList, c"pellucid.RecordList");
 /// A place in an empty row, for the sample handle whose memory layout `alloc` measures.
 fn sample_node() -> Node {
     let names = GilRc::new(Names::new(Source::Own(Dictionary::new())));
-    let row = Row::owned(&[], &[], names, Gate::new(), None, None);
+    let row = Row::owned(&[], &[], names, ValidityFlag::new(), None, None);
     Node::root(GilRc::new(row), false)
 }
 

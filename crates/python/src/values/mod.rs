@@ -1,7 +1,7 @@
 //! Stored values as Python objects: encoding, decoding, and handles that read a record in place.
 //!
-//! This folder knows no tables and no databases; `home.rs` has the trait by which a row asks its
-//! table.
+//! This folder knows no tables and no databases; `table_ref.rs` has the trait by which a row asks
+//! its table.
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; each is measured")]
 #![expect(
     clippy::vec_box,
@@ -22,7 +22,6 @@ pub mod equal;
 pub mod field;
 pub mod functions;
 pub mod handles;
-pub mod home;
 pub mod hooks;
 pub mod keys;
 pub mod large;
@@ -39,4 +38,5 @@ pub mod row_errors;
 pub mod scalars;
 pub mod shortened;
 pub mod spelling;
+pub mod table_ref;
 pub mod views;

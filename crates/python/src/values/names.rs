@@ -8,8 +8,8 @@
 //!    compared with one of its names cannot have been reused.
 //! 2. `serial` is unique in the process, and changes when ids are taken back (by an aborted
 //!    transaction): every cache of shape ids stores the serial with them.
-//! 3. Only the transaction that made a draft (a shape that is not committed yet) writes it. The
-//!    draft has that transaction's serial, since another transaction may begin before this module
+//! 3. Only the transaction that made an uncommitted shape writes it. The
+//!    shape has that transaction's serial, since another transaction may begin before this module
 //!    learns that the first one has ended.
 #![allow(unsafe_code)]
 
@@ -52,10 +52,10 @@ pub struct ShapeNames {
     pub id: u32,
     /// The names, owned, in slot order.
     pub keys: Box<[*mut ffi::PyObject]>,
-    /// The same shape for the record crate; the dictionary does not have a draft yet.
+    /// The same shape for the record crate; the dictionary does not have an uncommitted one yet.
     pub shape: Shape,
     /// The serial of the running transaction that made it; 0 once it is committed.
-    pub draft_of: GilValue<u64>,
+    pub uncommitted_in: GilValue<u64>,
     /// log2 of the slot width of the dict of this shape that was written last; the next one mostly
     /// has the same.
     pub width_log2: GilValue<u8>,
@@ -75,13 +75,13 @@ impl ShapeNames {
     ///
     /// Some versions of Python keep them for ever; a dictionary's size is limited, and so is this
     /// memory.
-    pub fn new(py: Python<'_>, id: u32, shape: Shape, draft_of: u64) -> Box<Self> {
+    pub fn new(py: Python<'_>, id: u32, shape: Shape, uncommitted_in: u64) -> Box<Self> {
         let keys = shape.names().iter().map(|name| PyString::intern(py, name).into_ptr()).collect();
         Box::new(Self {
             id,
             keys,
             shape,
-            draft_of: GilValue::new(draft_of),
+            uncommitted_in: GilValue::new(uncommitted_in),
             width_log2: GilValue::new(0),
             local: GilValue::new((0, 0)),
         })
@@ -200,30 +200,30 @@ impl Names {
     }
 
     /// Adds a shape that the running transaction with this serial has made.
-    pub fn add_draft(&self, py: Python<'_>, id: u32, shape: Shape, serial: u64) -> &ShapeNames {
+    pub fn add_uncommitted(&self, py: Python<'_>, id: u32, shape: Shape, serial: u64) -> &ShapeNames {
         self.insert(py, ShapeNames::new(py, id, shape, serial))
     }
 
-    /// Makes the drafts of a committed transaction usable for all.
-    pub fn keep_drafts(&self, py: Python<'_>, serial: u64) {
+    /// Makes the shapes of a committed transaction usable for all.
+    pub fn commit_shapes(&self, py: Python<'_>, serial: u64) {
         if serial == 0 {
             return;
         }
         self.known.with(py, |known| {
-            for shape in known.by_id.iter().flatten().filter(|shape| shape.draft_of.get() == serial) {
-                shape.draft_of.set(0);
+            for shape in known.by_id.iter().flatten().filter(|shape| shape.uncommitted_in.get() == serial) {
+                shape.uncommitted_in.set(0);
             }
         });
     }
 
-    /// Takes back the drafts of an aborted transaction, whose ids will be given to other shapes.
-    pub fn withdraw_drafts(&self, py: Python<'_>, serial: u64) {
+    /// Takes back the shapes of an aborted transaction, whose ids will be given to other shapes.
+    pub fn forget_uncommitted(&self, py: Python<'_>, serial: u64) {
         if serial == 0 {
             return;
         }
         let any = self.known.with(py, |known| {
             let is_ours = |shape: &&mut Option<Box<ShapeNames>>| {
-                shape.as_ref().is_some_and(|shape| shape.draft_of.get() == serial)
+                shape.as_ref().is_some_and(|shape| shape.uncommitted_in.get() == serial)
             };
             let taken: Vec<_> = known.by_id.iter_mut().filter(is_ours).filter_map(Option::take).collect();
             let any = !taken.is_empty();
@@ -250,7 +250,7 @@ impl Names {
         let old = self.known.with(py, |known| known.take_withdrawn(hash, &shape));
         let shape = match old {
             Some(old) => {
-                old.draft_of.set(shape.draft_of.get());
+                old.uncommitted_in.set(shape.uncommitted_in.get());
                 old
             }
             None => shape,
@@ -392,7 +392,8 @@ impl Shapes for Names {
 }
 
 impl Names {
-    /// A shape that the dictionary lacks: a draft, or one that the store must be asked for.
+    /// A shape that the dictionary lacks: an uncommitted one, or one that the store must be asked
+    /// for.
     #[cold]
     fn met(&self, id: u32) -> Option<&Shape> {
         // SAFETY: only handles use `Names`, and they hold the GIL; code that releases it for a long
@@ -404,9 +405,9 @@ impl Names {
 
 /// The shapes that are known without asking the store, for code that runs under the store's locks,
 /// where a question to the store would deadlock. It does not have any other shape.
-pub struct Met<'a>(pub &'a Names);
+pub struct KnownShapes<'a>(pub &'a Names);
 
-impl Shapes for Met<'_> {
+impl Shapes for KnownShapes<'_> {
     fn shape(&self, id: u32) -> Option<&Shape> {
         // SAFETY: as in `Names::met`.
         let py = unsafe { Python::assume_attached() };

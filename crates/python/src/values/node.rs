@@ -83,14 +83,14 @@ impl Node {
     /// Raises `StaleRecord` if the snapshot or database is closed.
     #[inline]
     pub fn check_open(&self, py: Python<'_>) -> PyResult<()> {
-        if self.row.gate.is_open() { Ok(()) } else { self.read_anew(py) }
+        if self.row.validity.is_open() { Ok(()) } else { self.read_anew(py) }
     }
 
     /// Reloads the row from the table after its transaction was rolled back.
     #[cold]
     fn read_anew(&self, py: Python<'_>) -> PyResult<()> {
         match &self.row.table {
-            Some(table) if self.row.gate.share().is_taken_back() => {
+            Some(table) if self.row.validity.share().is_rolled_back() => {
                 if table.read_anew(py, &self.row)? {
                     Ok(())
                 } else {

@@ -6,8 +6,8 @@
 //! 1. `bytes()` is valid until the holder changes; no caller keeps the slice across a call that
 //!    could run Python code or change the row. Code that decodes more than one value takes a
 //!    `Reading`, whose bytes do not change: a change meanwhile goes to a copy.
-//! 2. A row over a snapshot is read only while its gate is open. The snapshot itself lives as long
-//!    as the holder, so even a missing test of the gate could not leave a dangling pointer.
+//! 2. A row over a snapshot is read only while its flag is open. The snapshot itself lives as long
+//!    as the holder, so even a missing test of the flag could not leave a dangling pointer.
 //! 3. `version` grows when the bytes change other than in place: places found earlier are then
 //!    wrong and must be looked up again.
 #![allow(unsafe_code)]
@@ -25,28 +25,28 @@ use pellucid_record::patch;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
 use crate::hot::held_bytes::HeldBytes;
-use crate::values::home::Home;
 use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::names::Names;
 use crate::values::reading::Reading;
 use crate::values::row_errors;
+use crate::values::table_ref::TableRef;
 
 /// Arrays of this many bytes or more are read where they lie.
-pub const LENT_SIZE_MIN: usize = 4096;
+pub const VIEW_SIZE_MIN: usize = 4096;
 
 /// Whether the source of rows is still open: a snapshot, a database or a transaction.
-pub struct Gate(GilValue<State>);
+pub struct ValidityFlag(GilValue<State>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
     Closed,
-    TakenBack,
+    RolledBack,
 }
 
-impl Gate {
-    /// An open gate.
+impl ValidityFlag {
+    /// An open flag.
     pub fn new() -> GilRc<Self> {
         GilRc::new(Self(GilValue::new(State::Open)))
     }
@@ -57,35 +57,35 @@ impl Gate {
         self.0.get() == State::Open
     }
 
-    /// Closes the gate: from now on, its rows raise `StaleRecord`.
+    /// Closes the flag: from now on, its rows raise `StaleRecord`.
     pub fn close(&self) {
         self.0.set(State::Closed);
     }
 
     /// Notes that the transaction was rolled back: from now on, its rows are reloaded from the
     /// table.
-    pub fn take_back(&self) {
-        self.0.set(State::TakenBack);
+    pub fn roll_back(&self) {
+        self.0.set(State::RolledBack);
     }
 
     /// Whether rows must be reloaded.
-    pub fn is_taken_back(&self) -> bool {
-        self.0.get() == State::TakenBack
+    pub fn is_rolled_back(&self) -> bool {
+        self.0.get() == State::RolledBack
     }
 }
 
-impl Shared for Gate {}
+impl Shared for ValidityFlag {}
 
-/// The gate of a row; a change of the row within a transaction replaces it.
-pub struct RowGate(GilCell<GilRc<Gate>>);
+/// The flag of a row; a change of the row within a transaction replaces it.
+pub struct RowValidity(GilCell<GilRc<ValidityFlag>>);
 
-impl RowGate {
-    fn new(gate: GilRc<Gate>) -> Self {
-        Self(GilCell::new(gate))
+impl RowValidity {
+    fn new(validity: GilRc<ValidityFlag>) -> Self {
+        Self(GilCell::new(validity))
     }
 
     #[inline]
-    fn with<R>(&self, work: impl FnOnce(&mut GilRc<Gate>) -> R) -> R {
+    fn with<R>(&self, work: impl FnOnce(&mut GilRc<ValidityFlag>) -> R) -> R {
         // SAFETY: rows are used only with the GIL held.
         self.0.with(unsafe { Python::assume_attached() }, work)
     }
@@ -93,17 +93,17 @@ impl RowGate {
     /// Whether the row may be read.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.with(|gate| gate.is_open())
+        self.with(|validity| validity.is_open())
     }
 
-    /// The gate itself.
-    pub fn share(&self) -> GilRc<Gate> {
-        self.with(|gate| gate.clone())
+    /// The flag itself.
+    pub fn share(&self) -> GilRc<ValidityFlag> {
+        self.with(|validity| validity.clone())
     }
 
     /// Assigns the row to this transaction or database.
-    pub fn set(&self, new: GilRc<Gate>) {
-        drop(self.with(|gate| std::mem::replace(gate, new)));
+    pub fn set(&self, new: GilRc<ValidityFlag>) {
+        drop(self.with(|validity| std::mem::replace(validity, new)));
     }
 }
 
@@ -172,9 +172,9 @@ pub struct Row {
     /// The names of its shapes.
     pub names: GilRc<Names>,
     /// Open while the row may be read.
-    pub gate: RowGate,
+    pub validity: RowValidity,
     /// The table that the row is attached to; None if changes stay in this row.
-    pub table: Option<Home>,
+    pub table: Option<TableRef>,
     /// Why the row cannot be changed; None if it can.
     pub frozen: Option<&'static str>,
     /// The pickle policy, if no table determines it.
@@ -202,8 +202,8 @@ impl Row {
         record: &[u8],
         key: &[u8],
         names: GilRc<Names>,
-        gate: GilRc<Gate>,
-        table: Option<Home>,
+        validity: GilRc<ValidityFlag>,
+        table: Option<TableRef>,
         frozen: Option<&'static str>,
     ) -> Self {
         let copy = copy_of(record, key);
@@ -222,7 +222,7 @@ impl Row {
             holder: GilCell::new(Holder::Owned(copy)),
             edition: GilValue::new(0),
             names,
-            gate: RowGate::new(gate),
+            validity: RowValidity::new(validity),
             table,
             frozen,
             own_policy: None,
@@ -239,8 +239,8 @@ impl Row {
         key: &[u8],
         holder: Holder,
         names: GilRc<Names>,
-        gate: GilRc<Gate>,
-        table: Option<Home>,
+        validity: GilRc<ValidityFlag>,
+        table: Option<TableRef>,
         frozen: Option<&'static str>,
     ) -> Self {
         Self {
@@ -256,7 +256,7 @@ impl Row {
             holder: GilCell::new(holder),
             edition: GilValue::new(0),
             names,
-            gate: RowGate::new(gate),
+            validity: RowValidity::new(validity),
             table,
             frozen,
             own_policy: None,
@@ -576,8 +576,8 @@ impl Row {
         find: impl for<'a> FnOnce(&'a Snapshot) -> Result<Option<&'a [u8]>, E>,
         key: &[u8],
         names: GilRc<Names>,
-        gate: GilRc<Gate>,
-        table: Option<Home>,
+        validity: GilRc<ValidityFlag>,
+        table: Option<TableRef>,
         frozen: Option<&'static str>,
     ) -> Result<Option<Self>, E> {
         let Some(record) = find(snapshot)? else { return Ok(None) };
@@ -589,7 +589,7 @@ impl Row {
         // is a box that moved into the holder, and its bytes did not move.
         Ok(Some(unsafe {
             let key = std::slice::from_raw_parts(data, size);
-            Self::borrowed(record, key, holder, names, gate, table, frozen)
+            Self::borrowed(record, key, holder, names, validity, table, frozen)
         }))
     }
 
@@ -602,23 +602,24 @@ impl Row {
         key: &Bound<'_, PyBytes>,
         edition: i64,
         names: GilRc<Names>,
-        gate: GilRc<Gate>,
-        table: Home,
+        validity: GilRc<ValidityFlag>,
+        table: TableRef,
         frozen: Option<&'static str>,
     ) -> Self {
         let holder = Holder::Fetched { _value: Strong::new(value), _key: Strong::new(key) };
         let record = value.as_bytes().get(start..).unwrap_or_default();
         // SAFETY: a bytes object neither moves nor changes, and the holder keeps both.
-        let row = unsafe { Self::borrowed(record, key.as_bytes(), holder, names, gate, Some(table), frozen) };
+        let row =
+            unsafe { Self::borrowed(record, key.as_bytes(), holder, names, validity, Some(table), frozen) };
         row.edition.set(edition);
         row
     }
 
-    /// Whether arrays of this row are views of the stored bytes: [`TableCalls::lends`].
+    /// Whether arrays of this row are views of the stored bytes: [`TableCalls::gives_views`].
     ///
-    /// [`TableCalls::lends`]: crate::values::home::TableCalls::lends
-    pub fn lends(&self, py: Python<'_>) -> bool {
-        self.table.as_ref().is_some_and(|table| table.lends(py))
+    /// [`TableCalls::gives_views`]: crate::values::table_ref::TableCalls::gives_views
+    pub fn gives_views(&self, py: Python<'_>) -> bool {
+        self.table.as_ref().is_some_and(|table| table.gives_views(py))
     }
 
     /// Bytes of what `reading` reads, as a buffer that keeps them in memory. None if they are few,
@@ -626,13 +627,13 @@ impl Row {
     ///
     /// # Errors
     /// `MemoryError`.
-    pub fn lend<'py>(
+    pub fn view<'py>(
         &self,
         py: Python<'py>,
         reading: &Reading<'_>,
         bytes: &[u8],
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if bytes.len() < LENT_SIZE_MIN {
+        if bytes.len() < VIEW_SIZE_MIN {
             return Ok(None);
         }
         let snapshot = self.with_holder_of(py, Some(reading), |holder| match holder {
@@ -649,14 +650,14 @@ impl Row {
     /// A row for a part of `row` that is stored outside of it, with the same pickle policy. What a
     /// snapshot holds is not copied.
     pub fn part(py: Python<'_>, row: &Row, large: &Large) -> Self {
-        let (names, gate, data) = (row.names.clone(), row.gate.share(), large.bytes());
+        let (names, validity, data) = (row.names.clone(), row.validity.share(), large.bytes());
         let part = match large {
             Large::Held(snapshot, _) => {
                 let holder = Holder::Snapshot(snapshot.clone());
                 // SAFETY: the bytes lie in the snapshot that the holder keeps.
-                unsafe { Self::borrowed(data, &[], holder, names, gate, None, row.frozen) }
+                unsafe { Self::borrowed(data, &[], holder, names, validity, None, row.frozen) }
             }
-            _ => Self::owned(data, &[], names, gate, None, row.frozen),
+            _ => Self::owned(data, &[], names, validity, None, row.frozen),
         };
         Self { own_policy: Some(Box::new(row.policy(py))), ..part }
     }
@@ -766,7 +767,7 @@ impl Span {
         record: (usize, usize),
         holder: Holder,
         names: GilRc<Names>,
-        gate: GilRc<Gate>,
+        validity: GilRc<ValidityFlag>,
         frozen: Option<&'static str>,
     ) -> Row {
         let (offset, size) = record;
@@ -787,7 +788,7 @@ impl Span {
             holder: GilCell::new(holder),
             edition: GilValue::new(0),
             names,
-            gate: RowGate::new(gate),
+            validity: RowValidity::new(validity),
             table: None,
             frozen,
             own_policy: None,

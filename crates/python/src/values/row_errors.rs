@@ -68,7 +68,7 @@ pub fn gone(py: Python<'_>, node: &Node) -> PyErr {
         }
         _ => record,
     };
-    let why = if node.row.gate.share().is_taken_back() {
+    let why = if node.row.validity.share().is_rolled_back() {
         "is not there: the transaction in which it was stored or read has been rolled back"
     } else {
         "is no longer there, or something else is; read it again"

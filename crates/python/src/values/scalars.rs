@@ -205,7 +205,7 @@ fn from_payload<'py>(
             py.import("uuid")?.getattr("UUID")?.call((), Some(&keywords))
         }
         tag::TIMEDELTA | tag::TIME | tag::AWARE => moment(py, tag, text::bytes(py, payload)?.as_bytes()),
-        tag::NDARRAY => array(py, reading, offset, payload.len(), reading.row().lends(py), depth),
+        tag::NDARRAY => array(py, reading, offset, payload.len(), reading.row().gives_views(py), depth),
         tag::REGISTERED => {
             let parts = nested_tuple(py, reading, offset, payload.len(), depth)?;
             if parts.get_item(0)?.cast::<PyString>().is_ok_and(|name| name == PICKLE_NAME) {
@@ -274,22 +274,22 @@ fn nested_tuple<'py>(
     Ok(decode::plain_at(py, reading, &Slot::Container(place), depth + 1)?.cast_into::<PyTuple>()?)
 }
 
-/// The NumPy array in a payload; where `lends` says so, over the stored bytes if they lie in a
-/// snapshot.
+/// The NumPy array in a payload; where `gives_views` says so, over the stored bytes if they lie in
+/// a snapshot.
 fn array<'py>(
     py: Python<'py>,
     reading: &Reading<'_>,
     offset: u32,
     payload_size: usize,
-    lends: bool,
+    gives_views: bool,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
     let row = reading.row();
     let array = pellucid_record::payload::ndarray(reading.bytes(), &*row.names, offset, payload_size as u32)
         .map_err(|error| row_errors::corrupt_row(py, row, &error))?;
-    let lent = if lends { row.lend(py, reading, array.data)? } else { None };
-    let data = match lent {
-        Some(lent) => lent,
+    let view = if gives_views { row.view(py, reading, array.data)? } else { None };
+    let data = match view {
+        Some(view) => view,
         None => text::bytes(py, array.data)?.into_any(),
     };
     let head = decode::plain_at(py, reading, &Slot::Container(array.head), depth + 1)?;
@@ -304,7 +304,7 @@ fn array_apart<'py>(
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
     let part = GilRc::new(Row::part(py, row, large));
-    array(py, &Reading::new(&part), 0, large.bytes().len(), row.lends(py), depth)
+    array(py, &Reading::new(&part), 0, large.bytes().len(), row.gives_views(py), depth)
 }
 
 /// A value stored outside of the record: reads its bytes from the database, then decodes them by

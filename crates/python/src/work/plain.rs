@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hot::gil::GilRc;
-use crate::values::home::{CopyOf, Home};
 use crate::values::reading::Reading;
+use crate::values::table_ref::{CopyOf, TableRef};
 use crate::values::{bytes, decode};
 
 /// The value in a slot of a record, in plain containers; `key` is the row's. Large values come
@@ -19,12 +19,12 @@ use crate::values::{bytes, decode};
 /// Damage, and what the store raises.
 pub fn of_slot<'py>(
     py: Python<'py>,
-    home: &Home,
+    table_ref: &TableRef,
     (key, record): (&[u8], &[u8]),
     slot: &Slot<'_>,
     snapshot: Option<&Snapshot>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let row = GilRc::new(home.copied_row(py, CopyOf { key, record, snapshot })?);
+    let row = GilRc::new(table_ref.copied_row(py, CopyOf { key, record, snapshot })?);
     decode::plain(py, &Reading::new(&row), slot)
 }
 
@@ -34,11 +34,11 @@ pub fn of_slot<'py>(
 /// As `of_slot`.
 pub fn of_record<'py>(
     py: Python<'py>,
-    home: &Home,
+    table_ref: &TableRef,
     record: &[u8],
     snapshot: Option<&Snapshot>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    bytes::plain_of_row(py, &GilRc::new(home.copied_row(py, CopyOf { key: &[], record, snapshot })?))
+    bytes::plain_of_row(py, &GilRc::new(table_ref.copied_row(py, CopyOf { key: &[], record, snapshot })?))
 }
 
 /// The record of a value that stands alone.

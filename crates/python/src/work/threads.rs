@@ -19,7 +19,7 @@ use crate::hot::callbacks;
 use crate::hot::modules::class_has;
 use crate::store_errors;
 use crate::table::reading::Rows;
-use crate::values::home::Home;
+use crate::values::table_ref::TableRef;
 use crate::work::walks::{Parallel, SIGNALS, Source, of_fault, over};
 
 /// More threads than this wait for memory, not for processors.
@@ -92,7 +92,7 @@ pub fn threads_for(py: Python<'_>, source: &mut Source) -> PyResult<usize> {
             count(&LookedUp { rows: &mut **rows, reader: &*snapshot }, selection)
         }
         Rows::Covered(rows, _) => count(&**rows, selection),
-        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Fed(_) => Ok(1),
+        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Remote(_) => Ok(1),
     };
     count.map_err(|error| store_errors::of_store(py, error))
 }
@@ -106,7 +106,12 @@ pub fn caller() -> Caller<'static> {
 ///
 /// # Errors
 /// Those of `over`.
-pub fn over_parts<W: Parallel>(py: Python<'_>, home: &Home, source: Source, work: W) -> PyResult<W::Result> {
+pub fn over_parts<W: Parallel>(
+    py: Python<'_>,
+    table_ref: &TableRef,
+    source: Source,
+    work: W,
+) -> PyResult<W::Result> {
     let Source { rows, selection } = source;
     let on = (thread_count(), SIGNALS);
     let done = match rows {
@@ -125,9 +130,9 @@ pub fn over_parts<W: Parallel>(py: Python<'_>, home: &Home, source: Source, work
         Rows::Covered(mut rows, _) => {
             callbacks::released(py, || threads::over_rows(&mut *rows, selection, &NoShapes, work, on))
         }
-        rows @ (Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Fed(_)) => {
-            return over(py, home, Source { rows, selection }, work);
+        rows @ (Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Remote(_)) => {
+            return over(py, table_ref, Source { rows, selection }, work);
         }
     };
-    done.map_err(|fault| of_fault(py, home, fault))
+    done.map_err(|fault| of_fault(py, table_ref, fault))
 }

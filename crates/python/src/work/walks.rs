@@ -14,8 +14,8 @@ use crate::hot::callbacks;
 use crate::signals::is_interrupted;
 use crate::store_errors;
 use crate::table::reading::Rows;
-use crate::values::home::Home;
 use crate::values::row_errors;
+use crate::values::table_ref::TableRef;
 pub use pellucid_query::work::{Parallel, Stop, Work};
 
 /// Rows to compute over, and the selection of them that is wanted.
@@ -41,7 +41,7 @@ pub trait Queried<'py> {
     fn py(&self) -> Python<'py>;
 
     /// The table of the rows.
-    fn home(&self) -> Home;
+    fn table_ref(&self) -> TableRef;
 
     /// The rows as they are now; None if the table does not exist.
     ///
@@ -73,7 +73,7 @@ pub const SIGNALS: Stop<'static> = Stop::Caller(&is_interrupted);
 ///
 /// # Errors
 /// What the store raises, `CorruptRecord`, and what a signal handler raises.
-pub fn over<W: Work>(py: Python<'_>, home: &Home, source: Source, work: W) -> PyResult<W::Result> {
+pub fn over<W: Work>(py: Python<'_>, table_ref: &TableRef, source: Source, work: W) -> PyResult<W::Result> {
     let Source { rows, mut selection } = source;
     let result = match rows {
         Rows::Pinned(mut scan) => {
@@ -94,7 +94,7 @@ pub fn over<W: Work>(py: Python<'_>, home: &Home, source: Source, work: W) -> Py
         Rows::Covered(mut rows, _) => {
             callbacks::released(py, move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, SIGNALS))
         }
-        Rows::Fed(mut feed) => {
+        Rows::Remote(mut feed) => {
             let result = {
                 let (rows, large, shapes) = feed.parts();
                 callbacks::released(py, move || {
@@ -102,33 +102,33 @@ pub fn over<W: Work>(py: Python<'_>, home: &Home, source: Source, work: W) -> Py
                 })
             };
             return result
-                .map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, home, fault)));
+                .map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, table_ref, fault)));
         }
-        Rows::IndexedInside(mut rows) => home.in_running(py, |transaction| {
+        Rows::IndexedInside(mut rows) => table_ref.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
             let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
-        Rows::Copied(mut rows) => home.in_running(py, |transaction| {
+        Rows::Copied(mut rows) => table_ref.in_running(py, |transaction| {
             let whole = transaction.whole();
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
-        Rows::Inside(mut scan) => home.in_running(py, |transaction| {
+        Rows::Inside(mut scan) => table_ref.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
             let mut rows = Scanned { scan: &mut scan, reader: transaction };
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
     };
-    result.map_err(|fault| of_fault(py, home, fault))
+    result.map_err(|fault| of_fault(py, table_ref, fault))
 }
 
 /// The exception for a walk that broke off.
-pub fn of_fault(py: Python<'_>, home: &Home, fault: Fault) -> PyErr {
+pub fn of_fault(py: Python<'_>, table_ref: &TableRef, fault: Fault) -> PyErr {
     match fault {
         Fault::Store(error) => store_errors::of_store(py, error),
-        Fault::Record(key, error) => row_errors::corrupt_key(py, &home.name(py), &key, &error),
+        Fault::Record(key, error) => row_errors::corrupt_key(py, &table_ref.name(py), &key, &error),
         Fault::Groups(error) => errors::raise(
             py,
             "TooManyGroups",
@@ -136,7 +136,7 @@ pub fn of_fault(py: Python<'_>, home: &Home, fault: Fault) -> PyErr {
                 "{} groups and more of table {:?} take over {} MiB of memory; group by what has fewer values, or filter the rows \
                  first",
                 error.count,
-                home.name(py),
+                table_ref.name(py),
                 error.size_max >> 20
             ),
         ),

@@ -20,7 +20,7 @@ use pellucid_record::value::{Double, OwnedZone};
 use pellucid_record::{Shapes, Slot, Value};
 
 use super::found::Found;
-use super::spans::{self, Fraction};
+use super::timedelta::{self, Fraction};
 use crate::decimal::Decimal;
 use crate::expression::{Function, Operation};
 
@@ -42,7 +42,7 @@ enum Term {
         zone: OwnedZone,
     },
     /// Microseconds.
-    Span(i128),
+    Timedelta(i128),
 }
 
 impl Term {
@@ -75,7 +75,7 @@ impl Term {
             Value::Aware { local, offset, zone, .. } => {
                 Term::Aware { local: *local, offset: *offset, zone: zone.clone() }
             }
-            Value::Timedelta(delta) => Term::Span(micros_of(delta)),
+            Value::Timedelta(delta) => Term::Timedelta(micros_of(delta)),
             _ => return None,
         })
     }
@@ -100,13 +100,13 @@ impl Term {
     /// The number as an exact fraction.
     fn fraction(&self) -> Option<Fraction> {
         match self {
-            Term::Float(value) => spans::fraction(*value),
+            Term::Float(value) => timedelta::fraction(*value),
             term => term.big().map(|value| (value, BigInt::from(1))),
         }
     }
 
     fn is_of_time(&self) -> bool {
-        matches!(self, Term::Date(_) | Term::Datetime(_) | Term::Aware { .. } | Term::Span(_))
+        matches!(self, Term::Date(_) | Term::Datetime(_) | Term::Aware { .. } | Term::Timedelta(_))
     }
 
     fn decimal(&self) -> Option<Decimal> {
@@ -132,7 +132,7 @@ pub fn arithmetic(operation: Operation, one: &Found<'_>, other: &Found<'_>) -> F
 pub fn negative(found: &Found<'_>) -> Found<'static> {
     let value = Term::of(found).and_then(|term| match term {
         Term::Float(value) => Some(Value::Float(Double(-value))),
-        Term::Span(micros) => span(-micros),
+        Term::Timedelta(micros) => timedelta(-micros),
         Term::Decimal(value) => value.negated().map(|value| Value::Decimal(value.text())),
         term => term.big().map(|value| int(&-value)),
     });
@@ -172,21 +172,25 @@ fn of_terms(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
 fn of_times(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
     use Operation::{Add, Divide, Multiply, Remainder, Subtract};
     match (operation, one, other) {
-        (Divide, Term::Span(one), Term::Span(other)) => {
+        (Divide, Term::Timedelta(one), Term::Timedelta(other)) => {
             quotient(&BigInt::from(*one), &BigInt::from(*other)).map(|value| Value::Float(Double(value)))
         }
-        (Remainder, Term::Span(one), Term::Span(other)) => span(spans::remainder(*one, *other)?),
-        (Multiply, Term::Span(micros), number) | (Multiply, number, Term::Span(micros)) => {
-            span(spans::times(*micros, &number.fraction()?)?)
+        (Remainder, Term::Timedelta(one), Term::Timedelta(other)) => {
+            timedelta(timedelta::remainder(*one, *other)?)
         }
-        (Divide, Term::Span(micros), number) => {
+        (Multiply, Term::Timedelta(micros), number) | (Multiply, number, Term::Timedelta(micros)) => {
+            timedelta(timedelta::times(*micros, &number.fraction()?)?)
+        }
+        (Divide, Term::Timedelta(micros), number) => {
             let (above, below) = number.fraction()?;
-            span(spans::times(*micros, &(below, above))?)
+            timedelta(timedelta::times(*micros, &(below, above))?)
         }
         (Subtract, Term::Date(one), Term::Date(other)) => {
-            span(i128::from(DAY) * (i128::from(*one) - i128::from(*other)))
+            timedelta(i128::from(DAY) * (i128::from(*one) - i128::from(*other)))
         }
-        (Subtract, Term::Datetime(one), Term::Datetime(other)) => span(i128::from(*one) - i128::from(*other)),
+        (Subtract, Term::Datetime(one), Term::Datetime(other)) => {
+            timedelta(i128::from(*one) - i128::from(*other))
+        }
         (
             Subtract,
             Term::Aware { local: one, offset: one_offset, zone: one_zone },
@@ -196,11 +200,13 @@ fn of_times(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
             // between them.
             let turned =
                 if one_zone == other_zone { 0 } else { i128::from(*one_offset) - i128::from(*other_offset) };
-            span(i128::from(*one) - i128::from(*other) - turned)
+            timedelta(i128::from(*one) - i128::from(*other) - turned)
         }
-        (Add, start, Term::Span(micros)) | (Add, Term::Span(micros), start) => moved(start, *micros),
-        (Subtract, Term::Date(_), Term::Span(micros)) => moved(one, -days_only(*micros)),
-        (Subtract, start, Term::Span(micros)) => moved(start, -micros),
+        (Add, start, Term::Timedelta(micros)) | (Add, Term::Timedelta(micros), start) => {
+            moved(start, *micros)
+        }
+        (Subtract, Term::Date(_), Term::Timedelta(micros)) => moved(one, -days_only(*micros)),
+        (Subtract, start, Term::Timedelta(micros)) => moved(start, -micros),
         _ => None,
     }
 }
@@ -315,7 +321,7 @@ fn micros_of(delta: &Timedelta) -> i128 {
 }
 
 /// The timedelta of this many microseconds; None if it is out of range.
-fn span(micros: i128) -> Option<Value> {
+fn timedelta(micros: i128) -> Option<Value> {
     const DAYS_MAX: i32 = 999_999_999;
     let days = i32::try_from(micros.div_euclid(i128::from(DAY))).ok()?;
     let rest = u64::try_from(micros.rem_euclid(i128::from(DAY))).ok()?;
@@ -332,7 +338,7 @@ fn moved(start: &Term, micros: i128) -> Option<Value> {
             let local = moved_clock(*local, micros)?;
             Some(Value::Aware { local, fold: false, offset: *offset, zone: zone.clone() })
         }
-        Term::Span(span_before) => span(span_before.checked_add(micros)?),
+        Term::Timedelta(delta_before) => timedelta(delta_before.checked_add(micros)?),
         _ => None,
     }
 }
@@ -352,7 +358,7 @@ fn moved_clock(start: i64, micros: i128) -> Option<i64> {
     pellucid_record::payload::is_date(ordinal).then_some(value)
 }
 
-/// The span rounded down to whole days: Python moves a date only by a timedelta's `days`.
+/// The timedelta rounded down to whole days: Python moves a date only by a timedelta's `days`.
 fn days_only(micros: i128) -> i128 {
     micros.div_euclid(i128::from(DAY)) * i128::from(DAY)
 }
@@ -374,7 +380,7 @@ pub fn call<S: Shapes + ?Sized>(function: Function, found: &Found<'_>, shapes: &
         Function::Upper => text_of(found).map(|text| Value::Str(text.to_uppercase())),
         Function::Abs => match Term::of(found) {
             Some(Term::Float(value)) => Some(Value::Float(Double(value.abs()))),
-            Some(Term::Span(micros)) => span(micros.abs()),
+            Some(Term::Timedelta(micros)) => timedelta(micros.abs()),
             Some(Term::Decimal(value)) => value.absolute().map(|value| Value::Decimal(value.text())),
             Some(term) => term.big().map(|value| int(&value.abs())),
             None => None,

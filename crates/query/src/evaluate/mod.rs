@@ -6,7 +6,7 @@ pub mod found;
 mod pairs;
 mod quick;
 pub mod reach;
-mod spans;
 mod text;
+mod timedelta;
 
 pub use evaluator::Evaluator;

@@ -16,7 +16,7 @@ use crate::evaluate::Evaluator;
 use crate::expression::Node;
 use crate::fault::Fault;
 use crate::index::Keys;
-use crate::plan::{AccessPath, CostedPath, Section};
+use crate::plan::{AccessPath, CostedPath, IndexRange};
 use crate::selection::Selection;
 use crate::walk::{ENTRY_COUNT_MIN, SCAN_COUNT_MIN, Walk, for_each};
 use crate::work::{Parallel, Stop, Work};
@@ -32,7 +32,7 @@ const SIZE_MAX: usize = 256 << 20;
 /// Up to this many entries of a range are read as fast as they are counted.
 const ENTRY_COUNT_SHORT: usize = 2;
 
-/// How the entries of a section are read.
+/// How the entries of an index range are read.
 #[derive(Clone, Default)]
 pub(super) struct Reading {
     /// Whether rows get the values of the entries, beside their keys.
@@ -71,8 +71,8 @@ impl<R: Reader> Executor<'_, R> {
         let (request, is_count) = (self.request, self.request.is_count);
         let Some(best) = paths.paths.first().filter(|best| best.is_covered) else { return Ok(None) };
         // The parts of the one index; none if the path uses several, or if only keys are known.
-        let section = best.access.section().filter(|_| paths.keys.is_none());
-        let index = section.and_then(|section| self.indexes.get(section.index));
+        let index_range = best.access.index_range().filter(|_| paths.keys.is_none());
+        let index = index_range.and_then(|index_range| self.indexes.get(index_range.index));
         let parts = index.map_or(&[][..], |index| &index.definition.parts);
         let of_entry = |node: &Node| over_entries(parts, node);
         let left = self.conditions.iter().zip(&best.implied).filter(|(_, is_implied)| !**is_implied);
@@ -96,15 +96,15 @@ impl<R: Reader> Executor<'_, R> {
         let wanted = if is_sorted { request.wanted() } else { u64::MAX };
         // A sorted row is found again by its key.
         let is_unordered = is_count && is_sorted;
-        let rows = match (best.access.section(), paths.keys.take()) {
+        let rows = match (best.access.index_range(), paths.keys.take()) {
             (_, Some(keys)) => Some(keys),
-            (Some(section), None) => {
+            (Some(index_range), None) => {
                 let walk = match best.access {
                     AccessPath::OrderedWalk { is_reverse, .. } => Some(is_reverse),
                     _ => None,
                 };
                 let how = Reading { has_values, condition, wanted, is_short: false, walk, is_unordered };
-                self.read_section(section, how)?
+                self.read_index_range(index_range, how)?
             }
             (None, None) => self.gather(&best.access, u64::MAX)?,
         };
@@ -123,22 +123,22 @@ impl<R: Reader> Executor<'_, R> {
 
     /// Gathers the keys of rows to which a path leads, in order, each once; at least `wanted` of
     /// them. None if there are too many, if an entry does not say whether its row is in the
-    /// section, or if the path is a scan.
+    /// index range, or if the path is a scan.
     pub(super) fn gather(&self, access: &AccessPath, wanted: u64) -> Result<Option<CoveredRows>, Fault> {
-        let (sections, is_union) = match access {
-            AccessPath::IndexRange(section) => {
-                return self.read_section(section, Reading::keys(wanted));
+        let (index_ranges, is_union) = match access {
+            AccessPath::IndexRange(index_range) => {
+                return self.read_index_range(index_range, Reading::keys(wanted));
             }
-            AccessPath::Intersection(sections) => (sections, false),
-            AccessPath::Union(sections) => (sections, true),
+            AccessPath::Intersection(index_ranges) => (index_ranges, false),
+            AccessPath::Union(index_ranges) => (index_ranges, true),
             AccessPath::TableScan | AccessPath::KeyLookup(_) | AccessPath::OrderedWalk { .. } => {
                 return Ok(None);
             }
         };
         let mut keys: Option<CoveredRows> = None;
-        for section in sections {
+        for index_range in index_ranges {
             let all = Reading::keys(u64::MAX);
-            let Some(others) = self.read_section(section, all)? else { return Ok(None) };
+            let Some(others) = self.read_index_range(index_range, all)? else { return Ok(None) };
             match &mut keys {
                 None => keys = Some(others),
                 Some(keys) if is_union && keys.size() + others.size() > SIZE_MAX => return Ok(None),
@@ -151,21 +151,27 @@ impl<R: Reader> Executor<'_, R> {
         Ok(Some(keys))
     }
 
-    /// Reads rows from the entries of a section. None if an entry does not name its row, as one of
-    /// a complex number in a range of values, or if the rows take too much memory.
-    pub(super) fn read_section(&self, section: &Section, how: Reading) -> Result<Option<CoveredRows>, Fault> {
-        let Some(index) = self.indexes.get(section.index) else { return Ok(Some(CoveredRows::default())) };
+    /// Reads rows from the entries of an index range. None if an entry does not name its row, as
+    /// one of a complex number in a range of values, or if the rows take too much memory.
+    pub(super) fn read_index_range(
+        &self,
+        index_range: &IndexRange,
+        how: Reading,
+    ) -> Result<Option<CoveredRows>, Fault> {
+        let Some(index) = self.indexes.get(index_range.index) else {
+            return Ok(Some(CoveredRows::default()));
+        };
         // With a single code for each part, the entries of a range are in the order of keys.
-        let is_in_order = how.walk.is_some() || section.point_count == index.keys.count();
+        let is_in_order = how.walk.is_some() || index_range.point_count == index.keys.count();
         let wanted = if is_in_order { how.wanted } else { u64::MAX };
-        let room = section.entry_count().min(wanted).min(ROOM_MAX) as usize;
+        let room = index_range.entry_count().min(wanted).min(ROOM_MAX) as usize;
         let is_sorted = how.walk.is_none() && (!how.is_unordered || index.definition.branches());
         let mut read = ReadEntries {
             reader: EntryReader::new(index.keys.clone(), how.has_values),
             range: (!self.is_whole).then(|| self.range.clone()),
             condition: how.condition,
             wanted: usize::try_from(wanted).unwrap_or(usize::MAX),
-            has_span: section.has_span,
+            has_code_range: index_range.has_code_range,
             row_count_max: if how.is_short { ENTRY_COUNT_SHORT } else { usize::MAX },
             is_reverse: how.walk == Some(true),
             rows: CoveredRows::with_room(room),
@@ -176,12 +182,12 @@ impl<R: Reader> Executor<'_, R> {
             is_complete: true,
         };
         // If all entries are wanted, it does not matter which thread reads them.
-        let count_of_range = section.entry_count() / section.ranges.len().max(1) as u64;
+        let count_of_range = index_range.entry_count() / index_range.ranges.len().max(1) as u64;
         let is_shared = !how.is_short
             && wanted == u64::MAX
             && how.walk != Some(true)
             && count_of_range >= ENTRY_COUNT_MIN;
-        for range in &section.ranges {
+        for range in &index_range.ranges {
             read = if how.is_short {
                 read.search(self.reader, index.info.id, range.clone())?
             } else if is_shared {
@@ -208,21 +214,21 @@ impl<R: Reader> Executor<'_, R> {
     }
 
     /// Counts the rows to which a path leads; the result may be more than are wanted. None if the
-    /// path is not one section, or if a row may have several entries.
+    /// path is not one index range, or if a row may have several entries.
     fn count_rows(&self, paths: &AccessPaths, path: &CostedPath) -> Result<Option<u64>, Fault> {
         if let Some(keys) = &paths.keys {
             return Ok(Some(keys.len() as u64));
         }
-        let Some(section) = path.access.section() else { return Ok(None) };
-        let index = self.indexes.get(section.index).filter(|index| !index.definition.branches());
+        let Some(index_range) = path.access.index_range() else { return Ok(None) };
+        let index = self.indexes.get(index_range.index).filter(|index| !index.definition.branches());
         let Some(index) = index else { return Ok(None) };
-        let is_long = section.entry_count() >= SCAN_COUNT_MIN;
+        let is_long = index_range.entry_count() >= SCAN_COUNT_MIN;
         let mut count = 0;
-        for range in &section.ranges {
+        for range in &index_range.ranges {
             let mut selection = Selection::of(None);
             selection.limit = self.request.wanted().saturating_sub(count);
             let entries = RowSet::Scan(self.reader.scan(index.info.id, range, false)?);
-            let work = CountEntries { keys: index.keys.clone(), has_span: section.has_span };
+            let work = CountEntries { keys: index.keys.clone(), has_code_range: index_range.has_code_range };
             let counted = if is_long {
                 self.run_parallel(entries, selection, work)
             } else {
@@ -245,7 +251,7 @@ struct ReadEntries {
     /// The number of rows of a range that are wanted.
     wanted: usize,
     /// Whether the range compares by order. Complex numbers have none.
-    has_span: bool,
+    has_code_range: bool,
     /// The largest number of rows of a range.
     row_count_max: usize,
     /// Whether entries come from the last to the first. Those with the same parts are put into the
@@ -302,7 +308,7 @@ impl ReadEntries {
             return ControlFlow::Continue(());
         }
         let others_size = self.part.as_ref().map_or(0, ReadPart::others_size);
-        self.is_complete = !(self.has_span && self.reader.has_complex(&entry))
+        self.is_complete = !(self.has_code_range && self.reader.has_complex(&entry))
             && rows.size() <= SIZE_MAX - others_size
             && rows.len() - self.start < self.row_count_max
             && self.reader.add_row(&entry, rows);
@@ -388,7 +394,7 @@ impl Parallel for ReadEntries {
 #[derive(Clone)]
 struct CountEntries {
     keys: Keys,
-    has_span: bool,
+    has_code_range: bool,
 }
 
 impl Work for CountEntries {
@@ -402,7 +408,7 @@ impl Work for CountEntries {
     ) -> Result<Self::Result, Fault> {
         let mut count = 0;
         let unknown = for_each(entries, stop.check(), |entry| {
-            if self.has_span
+            if self.has_code_range
                 && !entry.spelling.is_empty()
                 && self.keys.split(&entry).is_some_and(|parts| self.keys.has_complex(&parts))
             {

@@ -15,7 +15,7 @@ use crate::covered_rows::CoveredRows;
 use crate::expression::Node;
 use crate::fault::Fault;
 use crate::group::Extremes;
-use crate::plan::spans::Span;
+use crate::plan::code_ranges::CodeRange;
 use crate::rows::{Lookups, RowsByIndex};
 
 /// First bytes of codes: of all values but None, of numbers, and of Decimals (format.md, "Ordered
@@ -48,8 +48,8 @@ pub fn keys_of_extremes<R: Reader>(
         let (id, is_descending) = (index.info.id, index.keys.is_descending(0));
         let has_each = !index.definition.branches() && reader.count(id)? == row_count;
         let range_of = |(first, behind): (u8, u8)| {
-            let span = Span { start: vec![first], end: vec![behind] }.after(&[], is_descending);
-            Range::half_open(span.start, span.end)
+            let code_range = CodeRange { start: vec![first], end: vec![behind] }.after(&[], is_descending);
+            Range::half_open(code_range.start, code_range.end)
         };
         let has = |codes| reader.with_first(id, &range_of(codes), false, |_| ());
         let is_greatest = *which == Extremes::Greatest;

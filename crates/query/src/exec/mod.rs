@@ -214,8 +214,9 @@ impl<'a, R: Reader> Executor<'a, R> {
             let is_plain = self.request.order.is_empty() && best.implied.iter().all(|is_implied| *is_implied);
             let wanted = if is_plain { self.request.wanted() } else { u64::MAX };
             let keys = match (keys, &best.access) {
-                (None, AccessPath::OrderedWalk { section, is_reverse }) => {
-                    let Some((index, range)) = self.indexes.get(section.index).zip(section.ranges.first())
+                (None, AccessPath::OrderedWalk { index_range, is_reverse }) => {
+                    let Some((index, range)) =
+                        self.indexes.get(index_range.index).zip(index_range.ranges.first())
                     else {
                         return Err(Fault::Expression(
                             "an index that was chosen is none of the table's".to_owned(),

@@ -13,8 +13,8 @@ use crate::covered_rows::CoveredRows;
 use crate::expression::{Comparison, Kind, Node};
 use crate::fault::Fault;
 use crate::key_range;
-use crate::plan::spans::operand;
-use crate::plan::{self, AccessPath, Candidate, CostedPath, Probe, Question, Section, section};
+use crate::plan::code_ranges::operand;
+use crate::plan::{self, AccessPath, Candidate, CostedPath, IndexRange, Probe, Question, index_range};
 use crate::walk::LOOKUP_COUNT_MIN;
 
 /// A table with fewer rows is scanned in less time than a path is chosen.
@@ -72,16 +72,16 @@ impl<R: Reader> Executor<'_, R> {
         }
     }
 
-    /// The path that is followed without planning, with the keys to which it leads: a section of an
-    /// index all of whose parts equal a value, if it has one or two entries; or the keys that a
-    /// condition names, if they are few.
+    /// The path that is followed without planning, with the keys to which it leads: an index range
+    /// of an index all of whose parts equal a value, if it has one or two entries; or the keys that
+    /// a condition names, if they are few.
     ///
     /// # Errors
     /// Damage.
     pub fn short_path(&self) -> Result<Option<AccessPaths>, Fault> {
         for (place, index) in self.indexes.iter().enumerate() {
             if is_equal(&index.candidate, &self.conditions)
-                && let Some(found) = self.short_section(place, index)?
+                && let Some(found) = self.short_index_range(place, index)?
             {
                 return Ok(Some(found));
             }
@@ -89,26 +89,27 @@ impl<R: Reader> Executor<'_, R> {
         self.key_lookup()
     }
 
-    fn short_section(&self, place: usize, index: &TableIndex) -> Result<Option<AccessPaths>, Fault> {
+    fn short_index_range(&self, place: usize, index: &TableIndex) -> Result<Option<AccessPaths>, Fault> {
         let (request, part_count) = (self.request, index.candidate.parts.len());
-        let section = section(&index.candidate, &self.conditions, u64::MAX);
-        let Some(section) = section.filter(|section| section.point_count == part_count) else {
+        let index_range = index_range(&index.candidate, &self.conditions, u64::MAX);
+        let Some(index_range) = index_range.filter(|index_range| index_range.point_count == part_count)
+        else {
             return Ok(None);
         };
         // The first entries are those of the first rows.
-        let is_plain = request.order.is_empty() && section.implied.iter().all(|is_implied| *is_implied);
+        let is_plain = request.order.is_empty() && index_range.implied.iter().all(|is_implied| *is_implied);
         let wanted = match index.candidate.is_unique {
             true => 1,
             false if is_plain => request.wanted(),
             false => u64::MAX,
         };
-        let mut section = Section { index: place, ..section };
-        let Some(keys) = self.read_section(&section, Reading::few_keys(wanted))? else {
+        let mut index_range = IndexRange { index: place, ..index_range };
+        let Some(keys) = self.read_index_range(&index_range, Reading::few_keys(wanted))? else {
             return Ok(None);
         };
-        section.estimate = f64::from(keys.len() as u32);
-        let implied = section.implied.clone();
-        Ok(Some(self.known(AccessPath::IndexRange(section), implied, keys)))
+        index_range.estimate = f64::from(keys.len() as u32);
+        let implied = index_range.implied.clone();
+        Ok(Some(self.known(AccessPath::IndexRange(index_range), implied, keys)))
     }
 
     /// The path to the rows under the keys that a condition names.

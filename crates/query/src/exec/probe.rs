@@ -75,10 +75,11 @@ impl<'e, 'a, R: Reader> RowStatistics<'e, 'a, R> {
             return Ok(FirstRows::default());
         };
         let work = ProbeRows { condition, row_count, wanted: self.wanted };
-        let AccessPath::OrderedWalk { section, is_reverse } = access else {
+        let AccessPath::OrderedWalk { index_range, is_reverse } = access else {
             return executor.run_scan(executor.table, (&executor.range, false), work);
         };
-        let Some((index, range)) = executor.indexes.get(section.index).zip(section.ranges.first()) else {
+        let Some((index, range)) = executor.indexes.get(index_range.index).zip(index_range.ranges.first())
+        else {
             return Ok(FirstRows::default());
         };
         let entries = (index.info.id, index.keys.clone());

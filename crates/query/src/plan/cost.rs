@@ -6,7 +6,7 @@
 //! bench query --only "time of the way"`.
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
-use super::spans::{is_equality, operand};
+use super::code_ranges::{is_equality, operand};
 use crate::expression::{Expression, Kind, Node, Source};
 use crate::walk::{ENTRY_COUNT_MIN, LOOKUP_COUNT_MIN, SCAN_COUNT_MIN};
 
@@ -33,7 +33,7 @@ const COVERED: f64 = 70.0;
 const COVERED_PART: f64 = 20.0;
 /// Sample: read a few rows from all over the table.
 pub(super) const SAMPLE: f64 = 60_000.0;
-/// Counting the entries of two sections: so long the first rows are probed.
+/// Counting the entries of two index ranges: so long the first rows are probed.
 pub(super) const COUNT_TWO: f64 = 8_000.0;
 /// Sorting one key into its place, for each doubling of the number of keys.
 const SORT_STEP: f64 = 3.0;

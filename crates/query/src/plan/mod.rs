@@ -1,23 +1,23 @@
 //! Plans a query: estimates the cost of each access path to its rows, and puts the cheapest first.
 //!
-//! A table scan reaches all rows. An index reaches the rows of one section of it (`section.rs`).
-//! The keys of two sections can be intersected, and for `or` united. All of these give rows in the
-//! order of keys, as a scan does. An index whose own order is the one that is asked for gives rows
-//! in that order. The cost of a path (`paths.rs`, `cost.rs`) follows from the number of entries in
-//! its sections (`count.rs`), and from the share of rows that pass the conditions (`shares.rs`). It
-//! is not known where these rows lie, so the planner probes a path that may end early (`probe.rs`).
-//! The choice never changes the result: conditions that a path does not imply are tested on the
-//! rows.
+//! A table scan reaches all rows. An index reaches the rows of one range of it (`index_range.rs`).
+//! The keys of two index ranges can be intersected, and for `or` united. All of these give rows in
+//! the order of keys, as a scan does. An index whose own order is the one that is asked for gives
+//! rows in that order. The cost of a path (`paths.rs`, `cost.rs`) follows from the number of
+//! entries in its index ranges (`count.rs`), and from the share of rows that pass the conditions
+//! (`shares.rs`). It is not known where these rows lie, so the planner probes a path that may end
+//! early (`probe.rs`). The choice never changes the result: conditions that a path does not imply
+//! are tested on the rows.
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
+pub mod code_ranges;
 mod cost;
 mod count;
+mod index_range;
 mod neighbours;
 mod paths;
 mod probe;
-mod section;
 mod shares;
-pub mod spans;
 
 use pellucid_store::Range;
 
@@ -25,8 +25,8 @@ use crate::expression::Node;
 use crate::walk::{ENTRY_COUNT_MIN, LOOKUP_COUNT_MIN};
 use cost::Costs;
 use count::Counted;
+pub use index_range::{Candidate, IndexRange, index_range};
 pub use paths::is_in_order;
-pub use section::{Candidate, Section, section};
 
 /// The largest number of keys that are gathered, of 64 bytes each if they are short. Beyond it a
 /// scan or an ordered walk is used, which needs no memory.
@@ -62,28 +62,28 @@ pub enum AccessPath {
     TableScan,
     /// The rows under the keys that this condition names.
     KeyLookup(Node),
-    /// The rows to which the entries in a section of an index lead.
-    IndexRange(Section),
-    /// The rows to which entries in all of these sections lead.
-    Intersection(Vec<Section>),
-    /// The rows to which entries in any of these sections lead.
-    Union(Vec<Section>),
-    /// The rows of a section, in the order of its index.
+    /// The rows to which the entries in a range of an index lead.
+    IndexRange(IndexRange),
+    /// The rows to which entries in all of these index ranges lead.
+    Intersection(Vec<IndexRange>),
+    /// The rows to which entries in any of these index ranges lead.
+    Union(Vec<IndexRange>),
+    /// The rows of an index range, in the order of its index.
     OrderedWalk {
-        /// The section.
-        section: Section,
-        /// Whether the walk goes from the end of the section to its begin. Entries with the same
-        /// parts still come in the order of keys.
+        /// The index range.
+        index_range: IndexRange,
+        /// Whether the walk goes from the end of the index range to its begin. Entries with the
+        /// same parts still come in the order of keys.
         is_reverse: bool,
     },
 }
 
 impl AccessPath {
-    /// The section that the path reads, if it is one.
+    /// The index range that the path reads, if it is one.
     #[must_use]
-    pub fn section(&self) -> Option<&Section> {
+    pub fn index_range(&self) -> Option<&IndexRange> {
         match self {
-            Self::IndexRange(section) | Self::OrderedWalk { section, .. } => Some(section),
+            Self::IndexRange(index_range) | Self::OrderedWalk { index_range, .. } => Some(index_range),
             Self::TableScan | Self::KeyLookup(_) | Self::Intersection(_) | Self::Union(_) => None,
         }
     }
@@ -194,30 +194,30 @@ pub fn access_paths(
         may_sample: false,
         is_unsure: false,
     };
-    // Finding sections takes as long as probing some rows, so it is done only for indexes of which
-    // the query names a part.
+    // Finding index ranges takes as long as probing some rows, so it is done only for indexes of
+    // which the query names a part.
     if !indexes.iter().any(|index| index.is_named(question.conditions, question.order))
         || planner.probe_first_rows()
     {
         return vec![planner.scan()];
     }
-    let mut sections = planner.sections(question.conditions);
+    let mut index_ranges = planner.index_ranges(question.conditions);
     // A whole index is useful only for its order, or for the rows that its own condition leaves
     // out.
-    sections.retain(|section| {
-        !question.order.is_empty() || !section.is_whole() || planner.is_partial(section.index)
+    index_ranges.retain(|index_range| {
+        !question.order.is_empty() || !index_range.is_whole() || planner.is_partial(index_range.index)
     });
-    let sections = planner.counted(sections);
-    planner.note_shares(&sections);
-    planner.least = sections.iter().map(|section| section.estimate).fold(f64::INFINITY, f64::min);
+    let index_ranges = planner.counted(index_ranges);
+    planner.note_shares(&index_ranges);
+    planner.least = index_ranges.iter().map(|index_range| index_range.estimate).fold(f64::INFINITY, f64::min);
     // A path to next to no rows is not beaten by one that leads to more.
-    let has_short = sections.iter().any(|section| planner.is_short(section.estimate));
+    let has_short = index_ranges.iter().any(|index_range| planner.is_short(index_range.estimate));
     let unions = if has_short { Vec::new() } else { planner.unions() };
-    let mut paths = planner.weigh(&sections, &unions);
+    let mut paths = planner.weigh(&index_ranges, &unions);
     // A sample is taken if there is a choice, and if the best path may take longer than the sample.
     if planner.is_unsure && paths.len() > 1 && paths.first().is_some_and(|best| best.cost > SAMPLE_PAYS) {
         planner.may_sample = true;
-        paths = planner.weigh(&sections, &unions);
+        paths = planner.weigh(&index_ranges, &unions);
     }
     planner.probe_open_path(&mut paths);
     paths
@@ -240,7 +240,7 @@ struct Planner<'q, 's> {
     counted: Vec<Counted>,
     /// The probe of the first rows of the table.
     first_rows: Probe,
-    /// At most this many rows pass all conditions, as far as sections tell.
+    /// At most this many rows pass all conditions, as far as index ranges tell.
     least: f64,
     /// Whether a sample may be taken.
     may_sample: bool,
@@ -250,15 +250,19 @@ struct Planner<'q, 's> {
 
 impl Planner<'_, '_> {
     /// All access paths, the cheapest first.
-    fn weigh(&mut self, sections: &[Section], unions: &[(Vec<Section>, Vec<bool>)]) -> Vec<CostedPath> {
+    fn weigh(
+        &mut self,
+        index_ranges: &[IndexRange],
+        unions: &[(Vec<IndexRange>, Vec<bool>)],
+    ) -> Vec<CostedPath> {
         let mut paths = vec![self.scan()];
-        for section in sections {
-            paths.extend(self.by_keys(AccessPath::IndexRange(section.clone()), &section.implied));
-            paths.extend(self.ordered_walk(section));
+        for index_range in index_ranges {
+            paths.extend(self.by_keys(AccessPath::IndexRange(index_range.clone()), &index_range.implied));
+            paths.extend(self.ordered_walk(index_range));
         }
-        paths.extend(self.intersection(sections));
-        for (sections, implied) in unions {
-            paths.extend(self.by_keys(AccessPath::Union(sections.clone()), implied));
+        paths.extend(self.intersection(index_ranges));
+        for (index_ranges, implied) in unions {
+            paths.extend(self.by_keys(AccessPath::Union(index_ranges.clone()), implied));
         }
         sort_by_cost(&mut paths);
         paths

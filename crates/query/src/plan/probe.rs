@@ -76,7 +76,7 @@ impl Planner<'_, '_> {
     }
 
     /// The largest likely share of the rows on a path for which all conditions are true, from what
-    /// sections, a sample and the first rows tell.
+    /// index ranges, a sample and the first rows tell.
     fn likely_share(&self, path: &CostedPath, row_count: f64) -> f64 {
         let mut share = (self.least / row_count.max(1.0)).min(1.0);
         let left = (0..).zip(&path.implied).filter(|(_, is_implied)| !**is_implied);

@@ -1,19 +1,20 @@
-//! Estimates the share of rows for which conditions are true, from sections, probes and samples.
+//! Estimates the share of rows for which conditions are true, from index ranges, probes and
+//! samples.
 #![allow(clippy::cast_precision_loss, reason = "rough shares")]
 
-use super::{Planner, Section, cost, probe};
+use super::{IndexRange, Planner, cost, probe};
 use crate::expression::{Expression, Kind, Node};
 
 impl Planner<'_, '_> {
-    /// Notes the share of rows for which conditions are true, as the entries of their sections
-    /// tell. Several conditions of one section each get the same share, so that their product is
-    /// that of the section.
-    pub(super) fn note_shares(&mut self, sections: &[Section]) {
-        for section in sections {
+    /// Notes the share of rows for which conditions are true, as the entries of their index ranges
+    /// tell. Several conditions of one index range each get the same share, so that their product
+    /// is that of the index range.
+    pub(super) fn note_shares(&mut self, index_ranges: &[IndexRange]) {
+        for index_range in index_ranges {
             let all = (0..).zip(self.question.conditions);
             let used: Vec<usize> =
-                all.filter(|(_, node)| section.used.contains(node)).map(|(place, _)| place).collect();
-            let share = (section.estimate / self.question.row_count.max(1) as f64).min(1.0);
+                all.filter(|(_, node)| index_range.used.contains(node)).map(|(place, _)| place).collect();
+            let share = (index_range.estimate / self.question.row_count.max(1) as f64).min(1.0);
             let is_known = |place: &usize| self.shares.get(*place).is_none_or(Option::is_some);
             if used.len() != 1 && used.iter().any(is_known) {
                 continue;

@@ -419,7 +419,7 @@ impl Encoder {
     /// Undoes the last `begin`, with everything pushed since. Containers begun inside it have to be
     /// ended. For callers that try one shape and find out while writing that the dict has another.
     #[inline]
-    pub fn abandon(&mut self) {
+    pub fn roll_back(&mut self) {
         if self.top > 0 {
             let Frame { start, stage, .. } = *self.frame();
             self.buffer.truncate(start as usize);
@@ -573,7 +573,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_abandoned_container_leaves_no_trace() {
+    fn a_rolled_back_container_leaves_no_trace() {
         let write = |detour: bool| {
             let mut encoder = Encoder::new();
             encoder.begin(Kind::List, 2, 0).unwrap();
@@ -584,7 +584,7 @@ mod tests {
                 encoder.begin(Kind::List, 1, 0).unwrap();
                 encoder.int(1);
                 encoder.end().unwrap();
-                encoder.abandon();
+                encoder.roll_back();
             }
             encoder.begin(Kind::Keyed, 2, 0).unwrap();
             encoder.str(b"key");

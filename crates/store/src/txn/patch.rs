@@ -12,7 +12,7 @@ use pellucid_record::large_ids::large_ids;
 use pellucid_record::patch::{self, Change, PatchError, Patched, ShapeBook};
 use pellucid_record::path::Step;
 use pellucid_record::view::{self, Root, Slot};
-use pellucid_record::{Admission, Corrupt, Dictionary, Shape, Shapes, Sighting};
+use pellucid_record::{Admission, Corrupt, Dictionary, Shape, ShapeDecision, Shapes};
 
 use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, check_of, write_head};
 use crate::catalog::shapes::TransactionShapes;
@@ -45,10 +45,10 @@ impl ShapeBook for Book<'_> {
         if let Some(id) = self.shapes.find(names) {
             return Some(id);
         }
-        match self.admission.sight(self.dictionary, self.table.number(), names, is_root) {
-            Sighting::Known(id) => Some(id),
-            Sighting::Keyed => None,
-            Sighting::Admit => {
+        match self.admission.decide_shape(self.dictionary, self.table.number(), names, is_root) {
+            ShapeDecision::Known(id) => Some(id),
+            ShapeDecision::Keyed => None,
+            ShapeDecision::Register => {
                 self.admitted += 1;
                 self.shapes.find_or_add(names).ok().map(|(id, _)| id)
             }

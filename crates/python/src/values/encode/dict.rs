@@ -8,7 +8,7 @@
 use pellucid_record::encode::Simple;
 use pellucid_record::error::EncodeError;
 use pellucid_record::layout::{ENVELOPE_SHAPE_COUNT_MAX, Kind};
-use pellucid_record::shape::{Shape, Sighting};
+use pellucid_record::shape::{Shape, ShapeDecision};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -126,7 +126,7 @@ impl<'py> Encoding<'_, 'py> {
                 {
                     return Ok(());
                 }
-                self.take_back(mark);
+                self.roll_back_to(mark);
                 self.names.note_wrong_guess(self.py, spot);
             }
             self.dict_by_keys(dict, count, spot, depth)
@@ -218,7 +218,7 @@ impl<'py> Encoding<'_, 'py> {
     /// must not name shapes that it does not use, and a database must not keep large values without
     /// a reference.
     #[cold]
-    pub(super) fn take_back(&mut self, mark: Mark) {
+    pub(super) fn roll_back_to(&mut self, mark: Mark) {
         self.seen.truncate(mark.seen);
         self.pending.truncate(mark.pending);
         self.apart.truncate(mark.apart);
@@ -248,12 +248,12 @@ impl<'py> Encoding<'_, 'py> {
                 let is_next = *name == item.key
                     || (ffi::PyUnicode_CheckExact(item.key) != 0 && is_same_name(*name, item.key));
                 if !is_next {
-                    self.encoder.abandon();
+                    self.encoder.roll_back();
                     return Ok(false);
                 }
                 self.member(item.key, item.value, depth)?;
                 if !names.as_slice().is_empty() && !item.advance(dict) {
-                    self.encoder.abandon();
+                    self.encoder.roll_back();
                     return Ok(false);
                 }
             }
@@ -329,9 +329,9 @@ impl<'py> Encoding<'_, 'py> {
                 // SAFETY: as promised by the caller.
                 unsafe { self.shaped_or_keyed(dict, count, shape, id, depth) }
             }
-            // The shape is a draft of another thread's transaction, or the envelope is full. (The
-            // names of an envelope have loaded all of their shapes, so there is none left to find.)
-            // SAFETY: as promised by the caller.
+            // The shape is an uncommitted one of another thread's transaction, or the envelope is
+            // full. (The names of an envelope have loaded all of their shapes, so there is none
+            // left to find.) SAFETY: as promised by the caller.
             None if keys.is_empty() || self.target.is_full() => unsafe { self.keyed(dict, count, depth) },
             // SAFETY: as promised by the caller.
             None => unsafe { self.dict_of_new_keys(dict, &keys, &pointers, depth) },
@@ -350,7 +350,7 @@ impl<'py> Encoding<'_, 'py> {
         let waiting = self.pending.iter().position(|shape| *shape.keys == *pointers);
         let index = match waiting {
             Some(index) => Some(index),
-            None => self.sight(keys, depth == 0)?,
+            None => self.decide_shape(keys, depth == 0)?,
         };
         // SAFETY: as promised by the caller.
         unsafe {
@@ -379,7 +379,7 @@ impl<'py> Encoding<'_, 'py> {
             if first.advance(dict) && self.shaped(dict, first, shape, id, depth)? {
                 return Ok(());
             }
-            self.take_back(mark);
+            self.roll_back_to(mark);
             // Only a dict that was changed meanwhile by code of its own values gets here.
             self.keyed(dict, count, depth)
         }
@@ -388,7 +388,7 @@ impl<'py> Encoding<'_, 'py> {
     #[expect(clippy::unnecessary_wraps, reason = "reads as its siblings do")]
     /// Decides about a key list that has no shape yet: the index of a pending shape, or None for a
     /// keyed map.
-    fn sight(&mut self, keys: &[Bound<'py, PyString>], is_root: bool) -> Outcome<Option<usize>> {
+    fn decide_shape(&mut self, keys: &[Bound<'py, PyString>], is_root: bool) -> Outcome<Option<usize>> {
         let mut names = Vec::with_capacity(keys.len());
         for key in keys {
             match key.to_str() {
@@ -399,22 +399,22 @@ impl<'py> Encoding<'_, 'py> {
         }
         let dictionary = self.names.source().dictionary();
         let sighting = match &self.target {
-            Target::Table { table, .. } => table.sight(self.py, &names, is_root),
+            Target::Table { table, .. } => table.decide_shape(self.py, &names, is_root),
             Target::Envelope { used, .. } => match dictionary.find(&names) {
-                Some(id) => Sighting::Known(id),
-                None if used.len() < ENVELOPE_SHAPE_COUNT_MAX => Sighting::Admit,
-                None => Sighting::Keyed,
+                Some(id) => ShapeDecision::Known(id),
+                None if used.len() < ENVELOPE_SHAPE_COUNT_MAX => ShapeDecision::Register,
+                None => ShapeDecision::Keyed,
             },
-            Target::Own => dictionary.find(&names).map_or(Sighting::Admit, Sighting::Known),
+            Target::Own => dictionary.find(&names).map_or(ShapeDecision::Register, ShapeDecision::Known),
         };
         let id = match sighting {
-            Sighting::Keyed => return Ok(None),
-            Sighting::Known(id) => {
+            ShapeDecision::Keyed => return Ok(None),
+            ShapeDecision::Known(id) => {
                 // Committed, but new to these names: from now on `by_keys` finds it.
                 let _ = self.names.named(self.py, id);
                 id
             }
-            Sighting::Admit => PROVISIONAL_ID + self.pending.len() as u32,
+            ShapeDecision::Register => PROVISIONAL_ID + self.pending.len() as u32,
         };
         let Ok(shape) = Shape::new(&names) else { return Ok(None) };
         let mut shape = ShapeNames::new(self.py, id, shape, 0);

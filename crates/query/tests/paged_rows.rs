@@ -1,4 +1,4 @@
-//! Runs work over fed rows, and compares what comes out with the same work over a table.
+//! Runs work over paged rows, and compares what comes out with the same work over a table.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use pellucid_query::numbers::{GatherNumbers, Numbers};
 use pellucid_query::sort::{Sort, SortKey};
 use pellucid_query::walk::for_each;
 use pellucid_query::work::{Stop, Work};
-use pellucid_query::{Column, Fault, Fed, Outcome, Page, Pages, Scanned, Selection, Walk};
+use pellucid_query::{Column, Fault, Outcome, Page, PagedRows, Pages, Scanned, Selection, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::value::{NoShapes, Value, encode_value};
@@ -73,17 +73,17 @@ fn table() -> (Snapshot, TableId, Vec<Stored>) {
     (store.snapshot().unwrap(), table, rows)
 }
 
-fn fed(rows: &[Stored], size: usize) -> Fed<InPages> {
+fn paged(rows: &[Stored], size: usize) -> PagedRows<InPages> {
     let rows = Vec::from(rows).into_iter();
-    Fed::new(InPages { rows, size, fails: false })
+    PagedRows::new(InPages { rows, size, fails: false })
 }
 
 fn stop() -> Stop<'static> {
     Stop::Caller(&|| false)
 }
 
-/// Runs the same work over the table and over fed rows of several sizes of a page, with a condition
-/// and a part of the rows that pass it, and compares what `shown` makes of the results.
+/// Runs the same work over the table and over paged rows of several sizes of a page, with a
+/// condition and a part of the rows that pass it, and compares what `shown` makes of the results.
 fn compare<W: Work>(work: impl Fn() -> W, shown: impl Fn(W::Result) -> String) {
     let (snapshot, table, rows) = table();
     let selections: [fn() -> Selection; 3] = [
@@ -98,7 +98,7 @@ fn compare<W: Work>(work: impl Fn() -> W, shown: impl Fn(W::Result) -> String) {
             work().run_over(&mut scanned, Some(&mut selection()), &Reader::whole(&snapshot), stop()).unwrap();
         let expected = shown(expected);
         for size in [1, 2, 64, 999, 5_000] {
-            let mut rows = fed(&rows, size);
+            let mut rows = paged(&rows, size);
             let found = work().run_over(&mut rows, Some(&mut selection()), &NoShapes, stop()).unwrap();
             assert_eq!(shown(found), expected, "pages of {size}");
         }
@@ -106,12 +106,12 @@ fn compare<W: Work>(work: impl Fn() -> W, shown: impl Fn(W::Result) -> String) {
 }
 
 #[test]
-fn fed_rows_are_visited_in_order_and_once() {
+fn paged_rows_are_visited_in_order_and_once() {
     let (_, _, rows) = table();
     for size in [1, 3, 1_000, 2_000] {
         let mut seen = Vec::new();
         for_each::<()>(
-            &mut fed(&rows, size),
+            &mut paged(&rows, size),
             || false,
             |row| {
                 seen.push((row.key.to_vec(), row.record.to_vec()));
@@ -126,7 +126,7 @@ fn fed_rows_are_visited_in_order_and_once() {
 #[test]
 fn a_walk_that_breaks_goes_on_behind_the_row() {
     let (_, _, rows) = table();
-    let mut walk = fed(&rows, 4);
+    let mut walk = paged(&rows, 4);
     for (key, _) in &rows {
         let step = walk.step(|row| ControlFlow::Break(row.key.to_vec())).unwrap();
         assert_eq!(step, Some(ControlFlow::Break(key.clone())));
@@ -137,7 +137,7 @@ fn a_walk_that_breaks_goes_on_behind_the_row() {
 #[test]
 fn single_steps_and_walks_take_turns() {
     let (_, _, rows) = table();
-    let mut walk = fed(&rows, 3);
+    let mut walk = paged(&rows, 3);
     for (number, (key, _)) in rows.iter().enumerate() {
         let found = if number % 2 == 0 {
             walk.next(|_, _, row| row.key.to_vec()).unwrap()
@@ -152,7 +152,7 @@ fn single_steps_and_walks_take_turns() {
 #[test]
 fn the_failure_of_a_source_ends_the_work() {
     let (_, _, rows) = table();
-    let mut walk = Fed::new(InPages { rows: rows.into_iter(), size: 10, fails: true });
+    let mut walk = PagedRows::new(InPages { rows: rows.into_iter(), size: 10, fails: true });
     let mut count = 0;
     let done = for_each::<()>(
         &mut walk,
@@ -167,7 +167,7 @@ fn the_failure_of_a_source_ends_the_work() {
 }
 
 #[test]
-fn columns_of_fed_rows_are_those_of_the_table() {
+fn columns_of_paged_rows_are_those_of_the_table() {
     compare(
         || GatherNumbers(Column::new(&parse("n").unwrap()).unwrap()),
         |found| match found {
@@ -178,7 +178,7 @@ fn columns_of_fed_rows_are_those_of_the_table() {
 }
 
 #[test]
-fn sorts_of_fed_rows_are_those_of_the_table() {
+fn sorts_of_paged_rows_are_those_of_the_table() {
     for wanted in [20, u64::MAX] {
         let by = SortKey::new(&[(parse("s").unwrap(), true), (parse("n").unwrap(), false)]).unwrap();
         compare(
@@ -210,7 +210,7 @@ impl Work for Sums {
 }
 
 #[test]
-fn groups_of_fed_rows_are_those_of_the_table() {
+fn groups_of_paged_rows_are_those_of_the_table() {
     compare(|| Sums, |found| found);
 }
 
@@ -230,16 +230,16 @@ impl Work for Columns {
 }
 
 #[test]
-fn arrow_columns_of_fed_rows_are_those_of_the_table() {
+fn arrow_columns_of_paged_rows_are_those_of_the_table() {
     compare(|| Columns, |found| found);
 }
 
 #[test]
-fn damage_in_a_fed_row_names_its_key() {
+fn damage_in_a_paged_row_names_its_key() {
     let (_, _, mut rows) = table();
     rows.get_mut(37).unwrap().1 = vec![0xff, 0, 1];
     let key = rows.get(37).unwrap().0.clone();
-    let mut walk = fed(&rows, 10);
+    let mut walk = paged(&rows, 10);
     match Sums.run(&mut walk, &NoShapes, stop()) {
         Err(Fault::Record(at, _)) => assert_eq!(at, key),
         other => panic!("{other:?}"),

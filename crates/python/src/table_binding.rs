@@ -10,33 +10,33 @@ use crate::hot::gil::{GilCell, GilRc, GilValue, Shared};
 
 /// The outcome of a transaction's work since the last rollback to a savepoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum TxnOutcome {
     /// The transaction is still running.
-    Open,
+    Running,
     /// Committed.
-    Kept,
+    Committed,
     /// Rolled back.
-    TakenBack,
+    RolledBack,
 }
 
 /// A table, and the outcome of the transaction in which the handle found it. After a rollback, the
 /// table may be gone and its id may be given to another one.
-pub type Met = (TableId, Option<GilRc<GilValue<Fate>>>);
+pub type FoundTable = (TableId, Option<GilRc<GilValue<TxnOutcome>>>);
 
 /// The table that a handle stands for. It is kept outside of the handle, so that the database can
 /// inform it about a table that the handle has not found yet.
-pub struct Standing {
+pub struct TableBinding {
     /// The name that the handle was made for.
     pub given: Arc<str>,
     /// The name found last, which differs if the table was renamed.
     pub name: GilCell<Arc<str>>,
     /// The table, once it was found.
-    pub table: GilCell<Option<Met>>,
+    pub table: GilCell<Option<FoundTable>>,
 }
 
-impl Shared for Standing {}
+impl Shared for TableBinding {}
 
-impl Standing {
+impl TableBinding {
     /// Whether the handle may still need information: it knows no table, or one that is not
     /// committed.
     pub fn is_pending(&self, py: Python<'_>) -> bool {
@@ -45,10 +45,16 @@ impl Standing {
 
     /// Binds the handle to the table of this name, which is about to lose the name, if the handle
     /// has no table yet.
-    pub fn meet(&self, py: Python<'_>, name: &str, id: TableId, fate: Option<GilRc<GilValue<Fate>>>) {
+    pub fn bind_name(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        id: TableId,
+        outcome: Option<GilRc<GilValue<TxnOutcome>>>,
+    ) {
         self.forget_rolled_back(py);
         if self.table.with(py, |table| table.is_none()) && self.name.with(py, |own| **own == *name) {
-            drop(self.table.with(py, |table| table.replace((id, fate))));
+            drop(self.table.with(py, |table| table.replace((id, outcome))));
         }
     }
 
@@ -57,7 +63,7 @@ impl Standing {
     pub fn forget_rolled_back(&self, py: Python<'_>) {
         let is_gone = self.table.with(
             py,
-            |table| matches!(table, Some((_, Some(fate))) if matches!(fate.get(), Fate::TakenBack)),
+            |table| matches!(table, Some((_, Some(outcome))) if matches!(outcome.get(), TxnOutcome::RolledBack)),
         );
         if is_gone {
             drop(self.table.with(py, Option::take));

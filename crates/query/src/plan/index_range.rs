@@ -1,4 +1,4 @@
-//! Finds the section of one index that has an entry for every row for which some conditions are
+//! Finds the range of one index that has an entry for every row for which some conditions are
 //! true.
 //!
 //! Conditions on the first parts leave ranges of codes, as long as each part but the last one is
@@ -9,7 +9,7 @@
 
 use pellucid_store::Range;
 
-use super::spans::{Span, Spans, is_equality, operand, spans};
+use super::code_ranges::{CodeRange, CodeRanges, code_ranges, is_equality, operand};
 use crate::expression::{Expression, Kind, Node};
 use crate::index::beginning_with;
 
@@ -52,7 +52,7 @@ impl Candidate {
 
 /// The part of an index that a query needs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Section {
+pub struct IndexRange {
     /// The position of the index among the candidates.
     pub index: usize,
     /// The ranges of its entries, in order.
@@ -61,18 +61,18 @@ pub struct Section {
     pub point_count: usize,
     /// Whether a condition compares an order, also if it leaves a part with single codes. The
     /// entries may then have complex numbers, which equal numbers but have no order.
-    pub has_span: bool,
-    /// The conditions that have narrowed the section.
+    pub has_code_range: bool,
+    /// The conditions that have narrowed the index range.
     pub used: Vec<Node>,
-    /// For each condition, whether it is true for each row that has an entry in the section, so
+    /// For each condition, whether it is true for each row that has an entry in the index range, so
     /// that it needs no test.
     pub implied: Vec<bool>,
     /// The expected number of entries in it; 0 until they are counted.
     pub estimate: f64,
 }
 
-impl Section {
-    /// Whether the section is the whole index.
+impl IndexRange {
+    /// Whether the index range is the whole index.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.ranges == [Range::ALL]
@@ -95,11 +95,11 @@ impl Section {
 /// The largest number of ranges that are worth looking up one by one.
 const RANGE_COUNT_MAX: usize = 1000;
 
-/// The section of an index that has the entries of all rows for which `conditions` are true. None
+/// The range of an index that has the entries of all rows for which `conditions` are true. None
 /// if the index may lack some of them. `row_count` is that of the table. The caller sets the
-/// section's `index`.
+/// index range's `index`.
 #[must_use]
-pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option<Section> {
+pub fn index_range(index: &Candidate, conditions: &[Node], row_count: u64) -> Option<IndexRange> {
     let mut used = vec![false; conditions.len()];
     let mut implied = used.clone();
     for wanted in index.conditions() {
@@ -124,33 +124,38 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
             continue;
         }
         let Some(left) = all_of(part, &on_this, (&mut used, &mut implied)) else { continue };
-        if left.spans.iter().all(Span::is_point) && left.spans.len() * prefixes.len() <= RANGE_COUNT_MAX {
+        if left.code_ranges.iter().all(CodeRange::is_point)
+            && left.code_ranges.len() * prefixes.len() <= RANGE_COUNT_MAX
+        {
             let points = |prefix: &Vec<u8>| -> Vec<Vec<u8>> {
-                left.spans.iter().map(|span| span.point_after(prefix, *is_descending)).collect()
+                left.code_ranges
+                    .iter()
+                    .map(|code_range| code_range.point_after(prefix, *is_descending))
+                    .collect()
             };
             prefixes = prefixes.iter().flat_map(points).collect();
             point_count += 1;
         } else {
             let within = |prefix: &Vec<u8>| -> Vec<Range> {
-                let range = |span: &Span| {
-                    let span = span.after(prefix, *is_descending);
-                    Range::half_open(span.start, span.end)
+                let range = |code_range: &CodeRange| {
+                    let code_range = code_range.after(prefix, *is_descending);
+                    Range::half_open(code_range.start, code_range.end)
                 };
-                left.spans.iter().map(range).collect()
+                left.code_ranges.iter().map(range).collect()
             };
             ranges = Some(prefixes.iter().flat_map(within).collect::<Vec<_>>());
         }
     }
     let used = conditions.iter().zip(used).filter(|(_, is_used)| *is_used);
     let used: Vec<Node> = used.map(|(condition, _)| condition.clone()).collect();
-    let has_span = ranges.is_some() || used.iter().any(|condition| !is_equality(condition));
+    let has_code_range = ranges.is_some() || used.iter().any(|condition| !is_equality(condition));
     let mut ranges = match ranges {
         Some(ranges) => ranges,
         None if point_count == 0 => vec![Range::ALL],
         None => prefixes.iter().map(|prefix| beginning_with(prefix)).collect(),
     };
     ranges.sort_by(|one, other| start_of(one).cmp(start_of(other)));
-    Some(Section { index: 0, ranges, point_count, has_span, used, implied, estimate: 0.0 })
+    Some(IndexRange { index: 0, ranges, point_count, has_code_range, used, implied, estimate: 0.0 })
 }
 
 fn start_of(range: &Range) -> &[u8] {
@@ -168,34 +173,36 @@ fn names(condition: &Node, part: &Node) -> bool {
     }
 }
 
-/// The spans that each condition on a part leaves, and the place of the condition.
-fn on_part(part: &Expression, conditions: &[Node]) -> Vec<(usize, Spans)> {
-    let on_it =
-        conditions.iter().enumerate().filter_map(|(place, condition)| Some((place, spans(condition, part)?)));
+/// The code ranges that each condition on a part leaves, and the place of the condition.
+fn on_part(part: &Expression, conditions: &[Node]) -> Vec<(usize, CodeRanges)> {
+    let on_it = conditions
+        .iter()
+        .enumerate()
+        .filter_map(|(place, condition)| Some((place, code_ranges(condition, part)?)));
     on_it.collect()
 }
 
-/// Intersects the spans that the conditions leave, and marks those conditions as implied whose
-/// spans are exact. None if there is no such condition.
+/// Intersects the code ranges that the conditions leave, and marks those conditions as implied
+/// whose code ranges are exact. None if there is no such condition.
 fn all_of(
     part: &Expression,
-    on_this: &[(usize, Spans)],
+    on_this: &[(usize, CodeRanges)],
     (used, implied): (&mut [bool], &mut [bool]),
-) -> Option<Spans> {
-    let mut left: Option<Spans> = None;
-    for (place, spans) in on_this {
+) -> Option<CodeRanges> {
+    let mut left: Option<CodeRanges> = None;
+    for (place, code_ranges) in on_this {
         // If the part has many values in a row, one element may make one condition true, and
-        // another element the other: their spans must not be intersected.
+        // another element the other: their code ranges must not be intersected.
         if part.branches() && left.is_some() {
             break;
         }
         if let (Some(is_used), Some(is_implied)) = (used.get_mut(*place), implied.get_mut(*place)) {
             *is_used = true;
-            *is_implied |= spans.is_exact;
+            *is_implied |= code_ranges.is_exact;
         }
         left = Some(match left {
-            None => spans.clone(),
-            Some(before) => before.and(spans),
+            None => code_ranges.clone(),
+            Some(before) => before.and(code_ranges),
         });
     }
     left
@@ -207,11 +214,12 @@ fn implies(condition: &Node, wanted: &Node) -> bool {
         return true;
     }
     let Some(part) = operand(wanted) else { return false };
-    let Some(on_this) = spans(condition, part) else { return false };
+    let Some(on_this) = code_ranges(condition, part) else { return false };
     if matches!(wanted.kind(), Kind::Exists(_)) {
         return true;
     }
     // A value that equals a number may be complex, and then no comparison of order is true for it.
     let lacks_some = !is_equality(wanted) && is_equality(condition) && on_this.has_numbers();
-    !lacks_some && spans(wanted, part).is_some_and(|wanted| wanted.is_exact && on_this.is_within(&wanted))
+    !lacks_some
+        && code_ranges(wanted, part).is_some_and(|wanted| wanted.is_exact && on_this.is_within(&wanted))
 }

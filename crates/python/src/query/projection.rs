@@ -11,7 +11,7 @@ use crate::values::keys;
 use crate::work::walks::{Source, Walked};
 
 /// What the caller asks for.
-pub enum Asked<'a> {
+pub enum Projection<'a> {
     /// Records.
     Rows(Walked),
     /// The values of these expressions in each row, beside the keys.
@@ -20,7 +20,7 @@ pub enum Asked<'a> {
     Count,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Projection<'a> {
     /// The expressions that are read of each row, beside its key; None: its record.
     fn reads(&self) -> Option<&'a [Node]> {
         match self {
@@ -48,7 +48,7 @@ pub enum Output {
 
 /// What the executor is asked for. If the query has Python functions, these are all rows, whole, as
 /// it is not known how many of them pass the functions.
-pub fn request<'a>(spec: &'a Spec, asked: &Asked<'a>) -> Request<'a> {
+pub fn request<'a>(spec: &'a Spec, projection: &Projection<'a>) -> Request<'a> {
     let is_free = spec.filters.is_empty();
     let (offset, limit) = if is_free { (spec.offset, spec.limit) } else { (0, u64::MAX) };
     Request {
@@ -57,9 +57,9 @@ pub fn request<'a>(spec: &'a Spec, asked: &Asked<'a>) -> Request<'a> {
         after: spec.after.as_ref().map(|after| (Vec::new(), after.key.clone())),
         offset,
         limit,
-        reads: asked.reads().filter(|_| is_free),
-        is_count: is_free && matches!(asked, Asked::Count),
-        is_parallel: is_free && asked.is_parallel(),
+        reads: projection.reads().filter(|_| is_free),
+        is_count: is_free && matches!(projection, Projection::Count),
+        is_parallel: is_free && projection.is_parallel(),
         meter: spec.meter.clone(),
     }
 }

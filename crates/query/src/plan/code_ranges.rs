@@ -1,9 +1,10 @@
 //! Finds the codes that the part of an index may have where a condition is true.
 //!
-//! A condition that compares the part with a value leaves spans of codes: one for the numbers and
+//! A condition that compares the part with a value leaves ranges of codes: one for the numbers and
 //! one for the Decimals, which compare with each other but have codes apart; and one for each value
-//! of `isin`. Any other condition leaves no spans, and the index cannot serve it. Spans have the
-//! order of elements of a tuple (`pellucid_record::key`), where a byte below FE follows each code.
+//! of `isin`. Any other condition leaves no code ranges, and the index cannot serve it. CodeRanges
+//! have the order of elements of a tuple (`pellucid_record::key`), where a byte below FE follows
+//! each code.
 
 use pellucid_record::Value;
 use pellucid_record::key::{BEHIND_PARTS, KeyEncoder, prefix_range};
@@ -15,14 +16,14 @@ use crate::plan::neighbours::{Neighbours, neighbours};
 
 /// The codes from `start` up to, but without, `end`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub struct CodeRange {
     /// The first code.
     pub start: Vec<u8>,
-    /// The first code after the span.
+    /// The first code after the code range.
     pub end: Vec<u8>,
 }
 
-impl Span {
+impl CodeRange {
     fn new(start: &[u8], end: &[u8]) -> Self {
         Self { start: start.to_vec(), end: end.to_vec() }
     }
@@ -31,14 +32,14 @@ impl Span {
         Self { end: end_of(&code), start: code }
     }
 
-    /// Whether the span is one single code.
+    /// Whether the code range is one single code.
     #[must_use]
     pub fn is_point(&self) -> bool {
         self.end.split_last() == Some((&BEHIND_PARTS, &self.start))
     }
 
-    /// The same span in an index, after the codes of the parts before it. `is_descending` inverts
-    /// each byte.
+    /// The same code range in an index, after the codes of the parts before it. `is_descending`
+    /// inverts each byte.
     #[must_use]
     pub fn after(&self, parts: &[u8], is_descending: bool) -> Self {
         if !is_descending {
@@ -61,61 +62,62 @@ impl Span {
 
 /// The codes that a condition leaves of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spans {
-    /// The spans, in order; none touches another.
-    pub spans: Vec<Span>,
-    /// Whether every value in the spans makes the condition true.
+pub struct CodeRanges {
+    /// The code ranges, in order; none touches another.
+    pub code_ranges: Vec<CodeRange>,
+    /// Whether every value in the code ranges makes the condition true.
     pub is_exact: bool,
 }
 
-impl Spans {
+impl CodeRanges {
     /// The codes that are in both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        let (mut spans, mut others) = (Vec::new(), other.spans.as_slice());
-        for one in &self.spans {
-            // Both are in order: a span that ends before this one ends before all that follow.
+        let (mut code_ranges, mut others) = (Vec::new(), other.code_ranges.as_slice());
+        for one in &self.code_ranges {
+            // Both are in order: a code range that ends before this one ends before all that
+            // follow.
             let behind = others.iter().take_while(|other| other.end <= one.start).count();
             others = others.get(behind..).unwrap_or_default();
             for other in others.iter().take_while(|other| other.start < one.end) {
-                spans.push(Span::new((&one.start).max(&other.start), (&one.end).min(&other.end)));
+                code_ranges.push(CodeRange::new((&one.start).max(&other.start), (&one.end).min(&other.end)));
             }
         }
-        Self { spans, is_exact: self.is_exact && other.is_exact }
+        Self { code_ranges, is_exact: self.is_exact && other.is_exact }
     }
 
-    fn of(mut spans: Vec<Span>, is_exact: bool) -> Self {
-        spans.retain(|span| span.start < span.end);
-        spans.sort();
-        let mut apart: Vec<Span> = Vec::with_capacity(spans.len());
-        for span in spans {
+    fn of(mut code_ranges: Vec<CodeRange>, is_exact: bool) -> Self {
+        code_ranges.retain(|code_range| code_range.start < code_range.end);
+        code_ranges.sort();
+        let mut apart: Vec<CodeRange> = Vec::with_capacity(code_ranges.len());
+        for code_range in code_ranges {
             match apart.last_mut() {
-                Some(last) if span.start < last.end => {
-                    if span.end > last.end {
-                        last.end = span.end;
+                Some(last) if code_range.start < last.end => {
+                    if code_range.end > last.end {
+                        last.end = code_range.end;
                     }
                 }
-                _ => apart.push(span),
+                _ => apart.push(code_range),
             }
         }
-        Self { spans: apart, is_exact }
+        Self { code_ranges: apart, is_exact }
     }
 
-    /// Whether the spans contain the code of an int or a float.
+    /// Whether the code ranges contain the code of an int or a float.
     #[must_use]
     pub fn has_numbers(&self) -> bool {
-        self.spans
-            .iter()
-            .any(|span| span.start.as_slice() < &[NUMBERS.1][..] && span.end.as_slice() > &[NUMBERS.0][..])
+        self.code_ranges.iter().any(|code_range| {
+            code_range.start.as_slice() < &[NUMBERS.1][..] && code_range.end.as_slice() > &[NUMBERS.0][..]
+        })
     }
 
-    /// Whether all of these spans are in those of `other`.
+    /// Whether all of these code ranges are in those of `other`.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
-        let mut others = other.spans.iter().peekable();
-        self.spans.iter().all(|span| {
-            while others.next_if(|all| all.end < span.end).is_some() {}
-            others.peek().is_some_and(|all| all.start <= span.start)
+        let mut others = other.code_ranges.iter().peekable();
+        self.code_ranges.iter().all(|code_range| {
+            while others.next_if(|all| all.end < code_range.end).is_some() {}
+            others.peek().is_some_and(|all| all.start <= code_range.start)
         })
     }
 }
@@ -124,10 +126,10 @@ impl Spans {
 /// take longer than Ctrl-C may wait.
 pub const LOOKED_UP_MAX: usize = 1 << 14;
 
-/// The spans that `condition` leaves of `part`. None if it is no comparison of that part with a
-/// value that an index can have.
+/// The code ranges that `condition` leaves of `part`. None if it is no comparison of that part with
+/// a value that an index can have.
 #[must_use]
-pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
+pub fn code_ranges(condition: &Node, part: &Expression) -> Option<CodeRanges> {
     if operand(condition)? != part {
         return None;
     }
@@ -150,14 +152,17 @@ pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
         Kind::IsIn(_, values) if values.len() <= LOOKED_UP_MAX => {
             let all: Option<Vec<_>> = values.iter().map(|value| compared(Comparison::Equal, value)).collect();
             let all = all?;
-            let is_exact = all.iter().all(|spans| spans.is_exact);
-            Some(Spans::of(all.into_iter().flat_map(|spans| spans.spans).collect(), is_exact))
+            let is_exact = all.iter().all(|code_ranges| code_ranges.is_exact);
+            Some(CodeRanges::of(
+                all.into_iter().flat_map(|code_ranges| code_ranges.code_ranges).collect(),
+                is_exact,
+            ))
         }
         Kind::IsNone(_) => compared(Comparison::Equal, &Value::None),
         Kind::Has(Part::Start, _, prefix) => match prefix.kind() {
             Kind::Literal(value @ (Value::Str(_) | Value::Surrogates(_))) => {
                 let range = prefix_range(&code_of(value)?)?;
-                Some(Spans::of(vec![Span::new(&range.start, &range.end)], true))
+                Some(CodeRanges::of(vec![CodeRange::new(&range.start, &range.end)], true))
             }
             _ => None,
         },
@@ -191,35 +196,35 @@ pub fn operand(condition: &Node) -> Option<&Expression> {
     }
 }
 
-fn compared(comparison: Comparison, value: &Value) -> Option<Spans> {
+fn compared(comparison: Comparison, value: &Value) -> Option<CodeRanges> {
     if comparison == Comparison::NotEqual {
         return None;
     }
-    let mut spans = vec![span(comparison, value)?];
+    let mut code_ranges = vec![code_range(comparison, value)?];
     let mut is_exact = true;
     if let Value::Decimal(text) = value {
         match neighbours(text) {
-            Some(Neighbours::Equal(number)) => spans.push(span(comparison, &number)?),
-            Some(Neighbours::Between(below, above)) => spans.extend(beside(comparison, &below, &above)),
-            // Finding the adjacent numbers would take too long: the span has all numbers, and the
-            // condition is tested again.
+            Some(Neighbours::Equal(number)) => code_ranges.push(code_range(comparison, &number)?),
+            Some(Neighbours::Between(below, above)) => code_ranges.extend(beside(comparison, &below, &above)),
+            // Finding the adjacent numbers would take too long: the code range has all numbers, and
+            // the condition is tested again.
             None => {
-                spans.push(Span::new(&[NUMBERS.0], &[NUMBERS.1]));
+                code_ranges.push(CodeRange::new(&[NUMBERS.0], &[NUMBERS.1]));
                 is_exact = false;
             }
         }
     } else if let Some(text) = decimal_text(value) {
-        spans.push(span(comparison, &Value::Decimal(text))?);
+        code_ranges.push(code_range(comparison, &Value::Decimal(text))?);
     }
-    Some(Spans::of(spans, is_exact))
+    Some(CodeRanges::of(code_ranges, is_exact))
 }
 
-/// The span of the numbers that compare in this way with a value between `below` and `above`, two
-/// adjacent numbers.
-fn beside(comparison: Comparison, below: &Value, above: &Value) -> Option<Span> {
+/// The code range of the numbers that compare in this way with a value between `below` and `above`,
+/// two adjacent numbers.
+fn beside(comparison: Comparison, below: &Value, above: &Value) -> Option<CodeRange> {
     match comparison {
-        Comparison::Less | Comparison::LessOrEqual => span(Comparison::LessOrEqual, below),
-        Comparison::Greater | Comparison::GreaterOrEqual => span(Comparison::GreaterOrEqual, above),
+        Comparison::Less | Comparison::LessOrEqual => code_range(Comparison::LessOrEqual, below),
+        Comparison::Greater | Comparison::GreaterOrEqual => code_range(Comparison::GreaterOrEqual, above),
         Comparison::Equal | Comparison::NotEqual => None,
     }
 }
@@ -228,8 +233,8 @@ fn beside(comparison: Comparison, below: &Value, above: &Value) -> Option<Span> 
 /// (format.md, "Ordered keys").
 const NUMBERS: (u8, u8) = (0x0A, 0x1F);
 
-/// The span of codes in the value's own family for which a comparison with it holds.
-fn span(comparison: Comparison, value: &Value) -> Option<Span> {
+/// The range of codes in the value's own family for which a comparison with it holds.
+fn code_range(comparison: Comparison, value: &Value) -> Option<CodeRange> {
     let code = code_of(value)?;
     let first = *code.first()?;
     let (least, end) = match value {
@@ -248,12 +253,12 @@ fn span(comparison: Comparison, value: &Value) -> Option<Span> {
         _ => return None,
     };
     Some(match comparison {
-        Comparison::Equal => Span::point(code),
+        Comparison::Equal => CodeRange::point(code),
         Comparison::NotEqual => return None,
-        Comparison::Less => Span::new(&[least], &code),
-        Comparison::LessOrEqual => Span::new(&[least], &end_of(&code)),
-        Comparison::Greater => Span::new(&end_of(&code), &[end]),
-        Comparison::GreaterOrEqual => Span::new(&code, &[end]),
+        Comparison::Less => CodeRange::new(&[least], &code),
+        Comparison::LessOrEqual => CodeRange::new(&[least], &end_of(&code)),
+        Comparison::Greater => CodeRange::new(&end_of(&code), &[end]),
+        Comparison::GreaterOrEqual => CodeRange::new(&code, &[end]),
     })
 }
 
@@ -292,22 +297,29 @@ mod tests {
         for _ in 0..2000 {
             let mut some = || {
                 let edges: Vec<(u8, u8)> = (0..below(6)).map(|_| (below(40), below(10))).collect();
-                let span = |(start, size): &(u8, u8)| Span::new(&[*start], &[start + size]);
-                Spans::of(edges.iter().map(span).collect(), true)
+                let code_range = |(start, size): &(u8, u8)| CodeRange::new(&[*start], &[start + size]);
+                CodeRanges::of(edges.iter().map(code_range).collect(), true)
             };
             let (one, other) = (some(), some());
-            let has = |spans: &Spans, code: u8| {
-                spans.spans.iter().any(|span| *span.start <= [code][..] && [code][..] < *span.end)
+            let has = |code_ranges: &CodeRanges, code: u8| {
+                code_ranges
+                    .code_ranges
+                    .iter()
+                    .any(|code_range| *code_range.start <= [code][..] && [code][..] < *code_range.end)
             };
             let both = one.and(&other);
-            assert!(both.spans.is_sorted() && both.spans.iter().all(|span| span.start < span.end));
+            assert!(
+                both.code_ranges.is_sorted()
+                    && both.code_ranges.iter().all(|code_range| code_range.start < code_range.end)
+            );
             for code in 0..60 {
                 assert_eq!(has(&both, code), has(&one, code) && has(&other, code), "{one:?} {other:?}");
             }
             assert!(both.is_within(&one) && both.is_within(&other));
-            let is_within =
-                |all: &Span| other.spans.iter().any(|in_it| in_it.start <= all.start && all.end <= in_it.end);
-            assert_eq!(one.is_within(&other), one.spans.iter().all(is_within), "{one:?} {other:?}");
+            let is_within = |all: &CodeRange| {
+                other.code_ranges.iter().any(|in_it| in_it.start <= all.start && all.end <= in_it.end)
+            };
+            assert_eq!(one.is_within(&other), one.code_ranges.iter().all(is_within), "{one:?} {other:?}");
         }
     }
 }

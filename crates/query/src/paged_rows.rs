@@ -30,14 +30,14 @@ pub trait Pages {
 }
 
 /// A walk over the rows of pages, one page after the other.
-pub struct Fed<P: Pages> {
+pub struct PagedRows<P: Pages> {
     pages: P,
     /// The page at hand, and the place of its next row.
     page: Option<P::Page>,
     place: usize,
 }
 
-impl<P: Pages> Fed<P> {
+impl<P: Pages> PagedRows<P> {
     /// A walk over the rows of these pages.
     pub fn new(pages: P) -> Self {
         Self { pages, page: None, place: 0 }
@@ -71,7 +71,7 @@ impl<P: Pages> Fed<P> {
     }
 }
 
-impl<P: Pages> Walk for Fed<P> {
+impl<P: Pages> Walk for PagedRows<P> {
     fn step<B>(
         &mut self,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,

@@ -4,17 +4,17 @@ use pyo3::prelude::*;
 
 use crate::server::table::ServerTable;
 use crate::table::handle::Table;
-use crate::values::home::Home;
+use crate::values::table_ref::TableRef;
 
 /// The table of a query.
-pub enum Of {
+pub enum QueryTarget {
     /// One of an engine.
     Table(Py<Table>),
     /// One of a server.
     Server(Py<ServerTable>),
 }
 
-impl Of {
+impl QueryTarget {
     /// Another reference to the same table.
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
@@ -24,10 +24,10 @@ impl Of {
     }
 
     /// The table, as its rows see it.
-    pub fn home(&self, py: Python<'_>) -> Home {
+    pub fn table_ref(&self, py: Python<'_>) -> TableRef {
         match self {
-            Self::Table(table) => Home::new(table.bind(py)),
-            Self::Server(table) => Home::new(table.bind(py)),
+            Self::Table(table) => TableRef::new(table.bind(py)),
+            Self::Server(table) => TableRef::new(table.bind(py)),
         }
     }
 }

@@ -8,10 +8,10 @@ use crate::errors;
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::change::Edit;
-use crate::values::home::{CopyOf, LargeOf, TableCalls, Within};
 use crate::values::hooks::PicklePolicy;
 use crate::values::large::Large;
 use crate::values::row::Row;
+use crate::values::table_ref::{CopyOf, LargeOf, TableCalls, Within};
 
 /// The implementation of `TableCalls` for `Table`.
 pub struct Calls;
@@ -43,7 +43,7 @@ impl TableCalls for Calls {
         table_of(table)?.get().apart(table.py(), snapshot, id)
     }
 
-    fn lends(&self, table: &Bound<'_, PyAny>) -> bool {
+    fn gives_views(&self, table: &Bound<'_, PyAny>) -> bool {
         table_of(table).is_ok_and(|found| found.get().frozen.is_some() || found.get().gives_any())
     }
 

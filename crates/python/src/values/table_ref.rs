@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pellucid_record::shape::Sighting;
+use pellucid_record::shape::ShapeDecision;
 use pellucid_store::{Snapshot, StoreError, Transaction};
 use pyo3::prelude::*;
 
@@ -56,7 +56,7 @@ pub trait TableCalls: Sync {
     /// Whether arrays of the table are views of the stored bytes, which keep their snapshot: those
     /// of a snapshot are, and those of a table of any objects. Elsewhere an array is a copy: arrays
     /// that a program collects would keep one version of the database each.
-    fn lends(&self, table: &Bound<'_, PyAny>) -> bool;
+    fn gives_views(&self, table: &Bound<'_, PyAny>) -> bool;
 
     /// Makes a row show the value stored under its key now; false if there is none, or none of its
     /// kind.
@@ -103,7 +103,7 @@ pub trait TableCalls: Sync {
 /// The call of an encoding to the table that it writes for.
 pub trait Sightings {
     /// Decides what to do with a list of keys that has no known shape.
-    fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting;
+    fn decide_shape(&self, py: Python<'_>, names: &[&str], is_root: bool) -> ShapeDecision;
 }
 
 /// The calls of each class of tables.
@@ -122,9 +122,9 @@ fn unregistered() -> PyErr {
 }
 
 /// A row's table.
-pub struct Home(Strong<PyAny>);
+pub struct TableRef(Strong<PyAny>);
 
-impl Home {
+impl TableRef {
     /// A reference to this table, an object of a class whose calls are registered.
     #[inline]
     pub fn new<T>(table: &Bound<'_, T>) -> Self {
@@ -178,9 +178,9 @@ impl Home {
             .unwrap_or_else(|| Err(unregistered()))
     }
 
-    /// As [`TableCalls::lends`].
-    pub fn lends(&self, py: Python<'_>) -> bool {
-        self.call(py, |calls, table| calls.lends(table)).unwrap_or(false)
+    /// As [`TableCalls::gives_views`].
+    pub fn gives_views(&self, py: Python<'_>) -> bool {
+        self.call(py, |calls, table| calls.gives_views(table)).unwrap_or(false)
     }
 
     /// As [`TableCalls::copied_row`].

@@ -15,14 +15,14 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::errors;
 use crate::hot::callbacks;
-use crate::query::asked::{Asked, Output, passed_keys, request};
 use crate::query::handle::{Query, of_server};
+use crate::query::projection::{Output, Projection, passed_keys, request};
 use crate::query::spec::Spec;
 use crate::server::feed::{PageReader, RemoteRows};
 use crate::server::rows::ServerRows;
 use crate::server::table::ServerTable;
 use crate::table::reading::Rows;
-use crate::values::home::Home;
+use crate::values::table_ref::TableRef;
 use crate::values::views::Shows;
 use crate::work::walks::{SIGNALS, Source, of_fault, over};
 
@@ -30,7 +30,7 @@ use crate::work::walks::{SIGNALS, Source, of_fault, over};
 const SORT_MEMORY_MAX: usize = 1 << 28;
 
 /// What the server is asked for, and what is done with the rows that it sends.
-pub struct Served<'py> {
+pub struct RemoteQuery<'py> {
     table: Bound<'py, ServerTable>,
     /// The object that asks it.
     pub reading: Bound<'py, PyAny>,
@@ -80,7 +80,7 @@ fn indexes_of(reading: &Bound<'_, PyAny>) -> PyResult<Vec<ServerIndex>> {
     Ok(all.into_iter().map(index).collect())
 }
 
-impl<'py> Served<'py> {
+impl<'py> RemoteQuery<'py> {
     /// Finds out what the server can do for a query.
     ///
     /// # Errors
@@ -134,18 +134,18 @@ impl<'py> Served<'py> {
 
     fn feed(&self, fetching: PageReader) -> Rows {
         let (py, table) = (self.table.py(), self.table.get());
-        Rows::Fed(Box::new(RemoteRows::new(py, fetching, table.codec.clone_ref(py))))
+        Rows::Remote(Box::new(RemoteRows::new(py, fetching, table.codec.clone_ref(py))))
     }
 
     /// The rows of the query, without what Python functions leave out of them: where they come
     /// from, and the selection of them.
-    fn rows(&self, spec: &Spec, asked: &Asked<'_>) -> PyResult<(PageReader, Option<Selection>)> {
+    fn rows(&self, spec: &Spec, projection: &Projection<'_>) -> PyResult<(PageReader, Option<Selection>)> {
         let py = self.table.py();
-        let request = request(spec, asked);
+        let request = request(spec, projection);
         let reads_records = request.reads.is_none_or(|reads| reads.iter().any(|node| node.reads_record()))
             || !self.translated.residual.is_empty()
             || !self.is_in_order;
-        let failed = |error: pellucid_query::Fault| of_fault(py, &Home::new(&self.table), error);
+        let failed = |error: pellucid_query::Fault| of_fault(py, &TableRef::new(&self.table), error);
         let mut selection =
             Selection::of(evaluator_of_all(self.translated.residual.clone()).map_err(failed)?);
         selection.meter.clone_from(&spec.meter);
@@ -170,7 +170,7 @@ impl<'py> Served<'py> {
         let sort = Sort::new(by, after, wanted, SORT_MEMORY_MAX);
         let rows = self.feed(PageReader::begun(&self.reading, None));
         let source = Source { rows, selection: Some(selection) };
-        let sorted = over(py, &Home::new(&self.table), source, sort)?;
+        let sorted = over(py, &TableRef::new(&self.table), source, sort)?;
         let keys = sorted.into_keys(request.offset, request.limit, || SIGNALS.is_set()).map_err(failed)?;
         Ok((PageReader::of_keys(&self.reading, keys), None))
     }
@@ -184,7 +184,7 @@ impl<'py> Served<'py> {
 pub fn with_server<'py, R>(
     table: &Bound<'py, ServerTable>,
     spec: &Spec,
-    mut work: impl FnMut(&Served<'py>) -> PyResult<R>,
+    mut work: impl FnMut(&RemoteQuery<'py>) -> PyResult<R>,
 ) -> PyResult<Option<R>> {
     loop {
         callbacks::code_may_run(table.py());
@@ -192,7 +192,7 @@ pub fn with_server<'py, R>(
         if reading.is_none() {
             return Ok(None);
         }
-        match Served::new(table, &reading, spec).and_then(|served| work(&served)) {
+        match RemoteQuery::new(table, &reading, spec).and_then(|remote| work(&remote)) {
             Ok(result) => return Ok(Some(result)),
             // Raises the error, unless it says that the layout is another one.
             Err(error) => reading.call_method1("recover", (error.value(table.py()),))?,
@@ -204,30 +204,30 @@ pub fn with_server<'py, R>(
 pub fn execute<'py>(
     query: &Bound<'py, Query>,
     table: &Bound<'py, ServerTable>,
-    asked: &Asked<'_>,
+    projection: &Projection<'_>,
 ) -> PyResult<Option<Output>> {
     let spec = &query.get().spec;
-    with_server(table, spec, |served| {
-        if matches!(asked, Asked::Count)
-            && served.is_exact(spec)
+    with_server(table, spec, |remote| {
+        if matches!(projection, Projection::Count)
+            && remote.is_exact(spec)
             && (spec.order.is_empty() || spec.after.is_none())
         {
             let limit = i64::try_from(spec.offset.saturating_add(spec.limit)).ok();
-            let counted = served.reading.call_method1("count", (served.predicates(spec)?, limit))?;
+            let counted = remote.reading.call_method1("count", (remote.predicates(spec)?, limit))?;
             let count: u64 = counted.extract()?;
             return Ok(Output::Count(count.saturating_sub(spec.offset)));
         }
-        let (fetching, selection) = served.rows(spec, asked)?;
+        let (fetching, selection) = remote.rows(spec, projection)?;
         let (fetching, selection) = if spec.filters.is_empty() {
             (fetching, selection)
         } else {
-            (passed(served, spec, (fetching, selection))?, None)
+            (passed(remote, spec, (fetching, selection))?, None)
         };
-        let nodes = match asked {
-            Asked::Values(nodes, _) => nodes.to_vec(),
-            Asked::Rows(_) | Asked::Count => Vec::new(),
+        let nodes = match projection {
+            Projection::Values(nodes, _) => nodes.to_vec(),
+            Projection::Rows(_) | Projection::Count => Vec::new(),
         };
-        Ok(Output::Rows(Source { rows: served.feed(fetching), selection }, nodes))
+        Ok(Output::Rows(Source { rows: remote.feed(fetching), selection }, nodes))
     })
 }
 
@@ -238,16 +238,16 @@ pub fn iterate<'py>(
     shows: Shows,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (py, spec) = (query.py(), &query.get().spec);
-    let asked = match shows {
-        Shows::Keys => Asked::Values(&[], crate::work::walks::Walked::ByOne),
-        Shows::Values | Shows::Items => Asked::Rows(crate::work::walks::Walked::ByOne),
+    let projection = match shows {
+        Shows::Keys => Projection::Values(&[], crate::work::walks::Walked::ByOne),
+        Shows::Values | Shows::Items => Projection::Rows(crate::work::walks::Walked::ByOne),
     };
-    let rows = with_server(table, spec, |served| {
-        let (fetching, selection) = served.rows(spec, &asked)?;
+    let rows = with_server(table, spec, |remote| {
+        let (fetching, selection) = remote.rows(spec, &projection)?;
         let (fetching, selection) = if spec.filters.is_empty() {
             (fetching, selection)
         } else {
-            (passed(served, spec, (fetching, selection))?, None)
+            (passed(remote, spec, (fetching, selection))?, None)
         };
         ServerRows::new(table, fetching, selection, shows)
     })?;
@@ -259,15 +259,15 @@ pub fn iterate<'py>(
 
 /// The rows for which each function of the query returns something true.
 fn passed(
-    served: &Served<'_>,
+    remote: &RemoteQuery<'_>,
     spec: &Spec,
     (fetching, selection): (PageReader, Option<Selection>),
 ) -> PyResult<PageReader> {
-    let py = served.table.py();
-    let rows = Bound::new(py, ServerRows::new(&served.table, fetching, selection, Shows::Items)?)?;
-    let name = served.table.get().name_of(py);
+    let py = remote.table.py();
+    let rows = Bound::new(py, ServerRows::new(&remote.table, fetching, selection, Shows::Items)?)?;
+    let name = remote.table.get().name_of(py);
     let found = passed_keys(rows.try_iter()?, &name, &spec.filters, (spec.offset, spec.limit))?;
-    Ok(PageReader::of_keys(&served.reading, SortedKeys::Listed(found)))
+    Ok(PageReader::of_keys(&remote.reading, SortedKeys::Listed(found)))
 }
 
 /// The query of all rows of a server's table.

@@ -1,4 +1,4 @@
-//! Do the spans of codes that a condition leaves hold just what makes it true?
+//! Do the ranges of codes that a condition leaves hold just what makes it true?
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may do what tests may")]
 
 use std::cmp::Ordering;
@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use pellucid_query::expression::{Comparison, Expression, Kind, Node, Part, Step};
 use pellucid_query::key_code::push_value;
 use pellucid_query::order::{equal, order};
-use pellucid_query::plan::spans::{Span, spans};
+use pellucid_query::plan::code_ranges::{CodeRange, code_ranges};
 use pellucid_record::Value;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::value::{Double, OwnedZone};
@@ -90,21 +90,21 @@ fn entry(value: &Value, is_descending: bool) -> Option<Vec<u8>> {
     Some([b"before", &code[..], &[0x15, 7]].concat())
 }
 
-fn has(spans: &[Span], value: &Value, is_descending: bool) -> bool {
+fn has(code_ranges: &[CodeRange], value: &Value, is_descending: bool) -> bool {
     let Some(entry) = entry(value, is_descending) else { return false };
-    let is_in = |span: &Span| {
-        let span = span.after(b"before", is_descending);
-        span.start <= entry && entry < span.end
+    let is_in = |code_range: &CodeRange| {
+        let code_range = code_range.after(b"before", is_descending);
+        code_range.start <= entry && entry < code_range.end
     };
-    spans.iter().any(is_in)
+    code_ranges.iter().any(is_in)
 }
 
 fn check(condition: &Node, holds: impl Fn(&Value) -> bool) -> bool {
-    let Some(found) = spans(condition, &part()) else { return false };
-    assert!(found.spans.windows(2).all(|pair| pair[0].end <= pair[1].start), "{condition}: {found:?}");
+    let Some(found) = code_ranges(condition, &part()) else { return false };
+    assert!(found.code_ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{condition}: {found:?}");
     for value in values() {
         for is_descending in [false, true] {
-            let is_in = has(&found.spans, &value, is_descending);
+            let is_in = has(&found.code_ranges, &value, is_descending);
             let is_true = holds(&value);
             assert!(is_in || !is_true, "{condition} lacks {value:?}, descending: {is_descending}");
             assert!(
@@ -113,10 +113,10 @@ fn check(condition: &Node, holds: impl Fn(&Value) -> bool) -> bool {
             );
         }
     }
-    for span in found.spans.iter().filter(|span| span.is_point()) {
+    for code_range in found.code_ranges.iter().filter(|code_range| code_range.is_point()) {
         for is_descending in [false, true] {
-            let point = span.point_after(b"before", is_descending);
-            let all = span.after(b"before", is_descending);
+            let point = code_range.point_after(b"before", is_descending);
+            let all = code_range.after(b"before", is_descending);
             assert!(all.start <= point && point < all.end, "{condition}");
         }
     }

@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 
 use crate::query::handle::Query;
 use crate::query::measured;
-use crate::query::pushed::is_whole;
-use crate::query::served::with_server;
+use crate::query::pushdown::is_whole;
+use crate::query::remote::with_server;
 use crate::query::spec::{Spec, all_of};
 use crate::server::table::ServerTable;
 
@@ -14,25 +14,25 @@ use crate::server::table::ServerTable;
 pub fn explain(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>, analyze: bool) -> PyResult<String> {
     let (py, spec) = (query.py(), &query.get().spec);
     let name = table.get().name_of(py).to_string();
-    let lines = with_server(table, spec, |served| {
+    let lines = with_server(table, spec, |remote| {
         let mut lines = Vec::new();
-        let order = served.translated.order.filter(|_| served.is_in_order && !spec.order.is_empty());
-        let part = (served.is_exact(spec) && served.is_in_order).then_some((spec.offset, spec.limit));
+        let order = remote.translated.order.filter(|_| remote.is_in_order && !spec.order.is_empty());
+        let part = (remote.is_exact(spec) && remote.is_in_order).then_some((spec.offset, spec.limit));
         let (offset, limit) = part.unwrap_or((0, u64::MAX));
-        let given = (served.predicates(spec)?, order, offset, i64::try_from(limit).ok());
-        let shown: Vec<String> = served.reading.call_method1("explained", given)?.extract()?;
+        let given = (remote.predicates(spec)?, order, offset, i64::try_from(limit).ok());
+        let shown: Vec<String> = remote.reading.call_method1("explained", given)?.extract()?;
         lines.extend(shown);
-        let residual: Vec<Node> = served.translated.residual.clone();
+        let residual: Vec<Node> = remote.translated.residual.clone();
         if let Some(condition) = all_of(residual)? {
             lines.push(format!("filter here: {}", condition.brief()));
         }
-        if !served.is_in_order {
+        if !remote.is_in_order {
             lines.push(format!("sort here by {}, then look up the rows", spec.shown_order()));
         }
         for filter in &spec.filters {
             lines.push(format!("filter in Python, row by row: {}", filter.bind(py).repr()?));
         }
-        if is_whole(served, spec) && table.call_method0("has_json")?.is_truthy()? {
+        if is_whole(remote, spec) && table.call_method0("has_json")?.is_truthy()? {
             lines.push(
                 "sum, count, min, max of a field: the server computes them from its JSON, where all values are ints"
                     .to_owned(),
