@@ -152,6 +152,68 @@ def test_a_file_stays_near_its_content_whatever_is_overwritten(path: Path) -> No
             assert all(db[number] == value for number, value in live.items())
 
 
+def test_values_that_are_rolled_back_leave_their_pages_to_the_next(path: Path) -> None:
+    with pellucid.open(path) as db:
+        for turn in range(20):
+            with contextlib.suppress(KeyError), db.transaction():
+                db.update({number: content(turn + number) for number in range(10)})
+                raise KeyError
+        assert len(db) == 0
+        assert path.stat().st_size < 30 * MEGABYTE
+        # What is committed in between keeps its pages.
+        for turn in range(10):
+            db[f"kept {turn}"] = content(100 + turn)
+            with contextlib.suppress(KeyError), db.transaction():
+                db.update({number: content(turn + number) for number in range(10)})
+                raise KeyError
+        assert path.stat().st_size < 50 * MEGABYTE
+        assert dict(db) == {f"kept {turn}": content(100 + turn) for turn in range(10)}
+        assert db.check() == []
+
+
+def test_values_before_and_after_a_part_that_is_rolled_back_stay(path: Path) -> None:
+    with pellucid.open(path) as db:
+        for outer in range(2):
+            with contextlib.suppress(LookupError), db.transaction():
+                db["first"] = content(0)
+                for turn in range(20):
+                    with contextlib.suppress(KeyError), db.transaction():
+                        db.update({number: content(turn + number) for number in range(10)})
+                        raise KeyError
+                    db["between"] = content(100 + turn, 200_000)
+                with db.transaction():
+                    db["last"] = content(1)
+                if outer == 0:
+                    raise LookupError
+        assert path.stat().st_size < 60 * MEGABYTE
+        expected = {"first": content(0), "between": content(119, 200_000), "last": content(1)}
+        assert dict(db) == expected
+        db.sync()
+        assert db.check() == []
+        assert dict(db) == expected
+
+
+def test_a_process_that_dies_after_rollbacks_leaves_what_was_committed(path: Path) -> None:
+    with pellucid.open(path) as db:
+        for turn in range(5):
+            with Child(path) as child:
+                child("import random\ndef content(n): return random.Random(n).randbytes(1_000_000)")
+                child("transaction = db.transaction(); transaction.__enter__()")
+                child(f"db.update({{n: content(n + {turn}) for n in range(5)}})")
+                child("transaction.__exit__(KeyError, KeyError(), None)")
+                child(f"db['child', {turn}] = content(50 + {turn})")
+                child("transaction = db.transaction(); transaction.__enter__()")
+                child(f"db.update({{n: content(n + {turn}) for n in range(5)}})")
+                child.kill()
+            db["own", turn] = content(80 + turn)
+            assert len(db) == 2 * turn + 2
+        expected = {("child", turn): content(50 + turn) for turn in range(5)}
+        expected |= {("own", turn): content(80 + turn) for turn in range(5)}
+        assert dict(db) == expected
+        db.sync()
+        assert db.check() == []
+
+
 def test_room_that_was_reserved_is_given_back_when_no_large_value_is_written(path: Path) -> None:
     with pellucid.open(path) as db:
         for number in range(60):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pellucid
@@ -109,3 +113,35 @@ def test_several_databases_and_the_program_share_a_limited_address_space(path: P
         with pellucid.open(f"{path}{number}", "r", untrusted=True) as db:
             assert db["a"] == 1
             assert db.check() == []
+
+
+def test_a_program_that_kept_too_many_snapshots_goes_on_writing(request: pytest.FixtureRequest) -> None:
+    # Where a sync costs nothing: each version takes a checkpoint.
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    request.addfinalizer(lambda: shutil.rmtree(folder))
+    with pellucid.open(folder / "crowded.pel") as db:
+        table, kept = db.table("t"), []
+        table.update({n: {"i": n} for n in range(5)})
+        with contextlib.suppress(pellucid.Busy):
+            while len(kept) < 5000:
+                kept.append(db.snapshot())
+                table[0] = {"i": len(kept)}
+                db.sync()
+        with pytest.raises(pellucid.Busy, match=r"reader slots are taken.*stats\(\)"):
+            db.snapshot()
+        # A put, a delete, an append, a transaction, and a new table ask for no snapshot.
+        table[1] = {"i": 10}
+        del table[2]
+        assert table.append({"i": 20}) == 5
+        with db.transaction():
+            table[3] = {"i": 30}
+            assert table[3].i == 30
+        db.table("new").append({"i": 40})
+        db.sync()
+        assert db.stats()["readers"] >= len(kept)
+        assert db.check() == []
+        with pytest.raises(pellucid.Busy):
+            table[3]
+        kept.clear()
+        assert [table[n].i for n in (1, 3, 4, 5)] == [10, 30, 4, 20]
+        assert 2 not in table

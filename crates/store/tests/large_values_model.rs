@@ -103,6 +103,8 @@ enum Flaw {
     WordsBelieved,
     /// Against L2: a writer takes pages that were reserved ahead, after a refill has freed them.
     AheadKept,
+    /// Against L2: a commit gives the pages back that its WAL record has.
+    GivenBackAfterCommit,
     /// Against L3: a refill begins while the log has what the tree lacks.
     RefilledEarly,
     /// Against L3: a refill frees what its own transaction has written.
@@ -586,20 +588,18 @@ impl World {
                 let page = can_take.trailing_zeros() as u8;
                 used.push(page);
                 let can_take = can_take & !(1 << page);
-                // It commits, puts another value, or is rolled back.
-                let mut steps = vec![Step::Note { left, used: used.clone(), is_copied: false }];
-                steps.push(Step::Unlock { left });
+                let mut next = self.clone();
+                next.pages[usize::from(page)] = self.value;
+                // It commits, is rolled back and gives its pages back, or puts another value.
+                let mut nexts =
+                    vec![next.with(process, Step::Note { left, used: used.clone(), is_copied: false })];
+                let mut rolled_back = next.with(process, Step::Unlock { left });
+                rolled_back.words |= set_of(&used);
+                nexts.push(rolled_back);
                 if used.len() < KEYS {
-                    steps.push(Step::Take { left, used, can_take });
+                    nexts.push(next.with(process, Step::Take { left, used, can_take }));
                 }
-                steps
-                    .into_iter()
-                    .map(|step| {
-                        let mut next = self.with(process, step);
-                        next.pages[usize::from(page)] = self.value;
-                        next
-                    })
-                    .collect()
+                nexts
             }
             step => vec![self.append(process, step)],
         }
@@ -654,9 +654,11 @@ impl World {
             }
             Step::Publish { left } => {
                 next.published = next.log.len() as u8;
-                if self.flaw == Flaw::NotedLate {
-                    let pages: Vec<u8> = next.log.last().expect("it was appended").pages().collect();
-                    next.words &= !set_of(&pages);
+                let pages: Vec<u8> = next.log.last().expect("it was appended").pages().collect();
+                match self.flaw {
+                    Flaw::NotedLate => next.words &= !set_of(&pages),
+                    Flaw::GivenBackAfterCommit => next.words |= set_of(&pages),
+                    _ => {}
                 }
                 Step::Unlock { left }
             }
@@ -750,6 +752,7 @@ fn flaws_are_found() {
         (Flaw::WordsKept, vec![writer(3), writer(2)]),
         (Flaw::WordsBelieved, vec![writer(2), open()]),
         (Flaw::AheadKept, vec![writer(3), writer(2), checkpoint()]),
+        (Flaw::GivenBackAfterCommit, vec![writer(2), writer(1)]),
         (Flaw::RefilledEarly, vec![writer(3)]),
         (Flaw::UsedFreed, vec![writer(3)]),
         (Flaw::LeftInReserve, vec![writer(2), checkpoint()]),

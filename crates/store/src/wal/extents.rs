@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::engine::{EngineError, Extents, Tree, WriteTxn};
 use crate::sys::steps::{Step, reached};
 use crate::wal::engine::Shared;
-use crate::wal::lock::Held;
+use crate::wal::lock::{self, Held};
 use crate::wal::memtable::Memtable;
 use crate::wal::read::LoggedRead;
 use crate::wal::record;
@@ -95,15 +95,6 @@ impl Place {
     }
 }
 
-/// Take this many pages of the smallest range that has them.
-pub(super) fn take(ranges: &mut [Range<u64>], pages: u64) -> Option<u64> {
-    let fits = ranges.iter_mut().filter(|range| range.end - range.start >= pages);
-    let range = fits.min_by_key(|range| range.end - range.start)?;
-    let first = range.start;
-    range.start += pages;
-    Some(first)
-}
-
 impl Segments {
     /// The pages of the reserve that are not used yet.
     pub(crate) fn reserve(&self, _held: &Held) -> Vec<Range<u64>> {
@@ -149,6 +140,33 @@ impl Segments {
         self.word(PLACED).store(end, Ordering::Release);
     }
 
+    /// Roll back to the innermost savepoint: the pages that were taken since can be taken again.
+    pub(crate) fn take_back(&self, held: &Held, taken: &mut Taken) {
+        let used = taken.roll_back();
+        self.give_back(held, taken, used);
+    }
+
+    /// The transaction has ended: without a commit, the pages that it took can be taken again. The
+    /// words lack those from before its last refill.
+    pub(crate) fn take_all_back(&self, held: &Held, taken: &mut Taken) {
+        let used = std::mem::take(&mut taken.used);
+        // In a forked child the lock, and with it the words, are the parent's.
+        if !taken.is_noted && lock::is_held(self) {
+            self.give_back(held, taken, used);
+        }
+    }
+
+    /// Have the words name pages that were taken, as long as they are in the reserve for certain.
+    fn give_back(&self, held: &Held, taken: &mut Taken, used: Vec<Range<u64>>) {
+        let Some(left) = taken.left.as_mut().filter(|_| !used.is_empty()) else { return };
+        if taken.renewals == self.renewals() {
+            left.extend(used);
+            left.retain(|range| range.start < range.end);
+            *left = merged(std::mem::take(left));
+            self.set_reserve(held, left);
+        }
+    }
+
     /// The position after the last WAL record that has a place.
     pub(crate) fn placed(&self) -> u64 {
         self.word(PLACED).load(Ordering::Acquire)
@@ -191,12 +209,50 @@ pub(crate) struct Taken {
     left: Option<Vec<Range<u64>>>,
     /// The pages with values of this transaction.
     used: Vec<Range<u64>>,
+    /// How many of these there were at each savepoint, the outermost first.
+    savepoints: Vec<usize>,
+    /// `renewals` when the words named what is left: if that has changed, no page is known to be
+    /// in the reserve any more.
+    renewals: u64,
+    /// Whether a commit has noted what is left, so that a WAL record may have the pages.
+    is_noted: bool,
 }
 
 impl Taken {
-    /// What is left of the reserve. `None` if nothing was taken.
-    pub(crate) fn left(&self) -> Option<&[Range<u64>]> {
-        if self.used.is_empty() { None } else { self.left.as_deref() }
+    /// Note what can be taken from now on.
+    fn begin(&mut self, left: Vec<Range<u64>>, renewals: u64) {
+        (self.left, self.renewals) = (Some(left), renewals);
+    }
+
+    /// Take this many pages of the smallest range that has them.
+    fn take(&mut self, pages: u64) -> Option<u64> {
+        let fits = self.left.iter_mut().flatten().filter(|range| range.end - range.start >= pages);
+        let range = fits.min_by_key(|range| range.end - range.start)?;
+        let first = range.start;
+        range.start += pages;
+        Some(first)
+    }
+
+    /// What is left of the reserve, for a commit that has the rest. `None` if nothing was taken.
+    pub(crate) fn note(&mut self) -> Option<&[Range<u64>]> {
+        self.is_noted = !self.used.is_empty();
+        if self.is_noted { self.left.as_deref() } else { None }
+    }
+
+    /// Set a savepoint.
+    pub(crate) fn savepoint(&mut self) {
+        self.savepoints.push(self.used.len());
+    }
+
+    /// Remove the innermost savepoint and keep what was taken since.
+    pub(crate) fn release(&mut self) {
+        self.savepoints.pop();
+    }
+
+    /// Take the pages out that were used since the innermost savepoint.
+    fn roll_back(&mut self) -> Vec<Range<u64>> {
+        let kept = self.savepoints.pop().unwrap_or(self.used.len());
+        self.used.split_off(kept.min(self.used.len()))
     }
 }
 
@@ -216,22 +272,26 @@ impl Shared {
             return Ok(None);
         };
         let pages = extents.pages_for(size as u64);
-        let left = taken.left.get_or_insert_with(|| self.segments.reserve(held));
-        let mut first = take(left, pages);
+        if taken.left.is_none() {
+            taken.begin(self.segments.reserve(held), self.segments.renewals());
+        }
+        let mut first = taken.take(pages);
         if first.is_none() {
-            let in_use = (&taken.used[..], &left[..]);
+            let in_use = (&taken.used[..], taken.left.as_deref().unwrap_or_default());
             let Some(new) = self.refill((held, base), &**extents, in_use, pages, until)? else {
                 return Ok(None);
             };
-            first = take(taken.left.insert(new), pages);
+            taken.begin(new, self.segments.renewals());
+            first = taken.take(pages);
         }
         if self.is_reserve_low(taken.left.as_deref()) {
             self.segments.wake_checkpointer();
         }
         let Some(first) = first else { return Ok(None) };
+        // Also where the write fails: a rollback gives the pages back.
+        taken.used.push(first..first + pages);
         extents.write(first, parts).map_err(EngineError::of_system)?;
         reached(Step::ValueWritten);
-        taken.used.push(first..first + pages);
         Ok(Some(Place::of(first, parts)))
     }
 }

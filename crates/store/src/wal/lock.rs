@@ -114,6 +114,11 @@ pub(crate) fn abandon(segments: &Segments) {
     let _ = segments.writer().compare_exchange(own, GONE, Ordering::Release, Ordering::Relaxed);
 }
 
+/// Whether this opener has the lock.
+pub(crate) fn is_held(segments: &Segments) -> bool {
+    segments.writer().load(Ordering::Relaxed) == segments.space().member()
+}
+
 /// Release the lock.
 pub(crate) fn release(segments: &Segments) {
     let own = segments.space().member();

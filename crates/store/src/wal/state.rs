@@ -387,12 +387,12 @@ impl State {
         tree: &dyn Engine,
         (segments, held): (&Segments, &Held),
         write_batch: &mut WriteBatch,
-        taken: &Taken,
+        taken: &mut Taken,
     ) -> Result<(), EngineError> {
         self.catch_up(tree, segments)?;
         let placed = self.place_to_append(tree, segments)?;
         placed.memtable.reserve(write_batch.size(), write_batch.count_of_changes())?;
-        if let Some(left) = taken.left() {
+        if let Some(left) = taken.note() {
             segments.note_taken(held, left, placed.end + write_batch.size() as u64);
         }
         let sequence = placed.sequence + 1;

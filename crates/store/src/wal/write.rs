@@ -263,7 +263,7 @@ impl LoggedWrite {
     fn append(&mut self) -> Result<(), EngineError> {
         let mut state = self.shared.state();
         let log = (&self.shared.segments, &*self.lock);
-        state.append(&*self.shared.tree, log, &mut self.write_batch, &self.taken)?;
+        state.append(&*self.shared.tree, log, &mut self.write_batch, &mut self.taken)?;
         let new = self.new_batch();
         state.give_write_batch(std::mem::replace(&mut self.write_batch, new));
         Ok(())
@@ -325,6 +325,13 @@ impl LoggedWrite {
         self.base = self.shared.read()?;
         self.shared.learn_room(&self.lock, until)?;
         self.append()
+    }
+}
+
+impl Drop for LoggedWrite {
+    fn drop(&mut self) {
+        // While the lock is held. The tree has copies of what a bulk transaction has put.
+        self.shared.segments.take_all_back(&self.lock, &mut self.taken);
     }
 }
 
@@ -544,13 +551,17 @@ impl WriteTxn for LoggedWrite {
             return txn.savepoint();
         }
         self.write_batch.savepoint();
+        self.taken.savepoint();
         Ok(())
     }
 
     fn rollback(&mut self) -> Result<(), EngineError> {
         match &mut self.bulk {
             Some(txn) => txn.rollback(),
-            None if self.write_batch.rollback() => Ok(()),
+            None if self.write_batch.rollback() => {
+                self.shared.segments.take_back(&self.lock, &mut self.taken);
+                Ok(())
+            }
             None => Err(EngineError::Misuse("rollback without a savepoint")),
         }
     }
@@ -558,7 +569,10 @@ impl WriteTxn for LoggedWrite {
     fn release(&mut self) -> Result<(), EngineError> {
         match &mut self.bulk {
             Some(txn) => txn.release(),
-            None if self.write_batch.release() => Ok(()),
+            None if self.write_batch.release() => {
+                self.taken.release();
+                Ok(())
+            }
             None => Err(EngineError::Misuse("release without a savepoint")),
         }
     }
