@@ -7,11 +7,12 @@ what the verbs do. Code that works with either, such as a copy, takes these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, overload
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from pellucid._native import IndexInfo
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Reads(Protocol):

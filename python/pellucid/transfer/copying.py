@@ -7,12 +7,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pellucid
 from pellucid import errors
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import CopyReport
+
+if TYPE_CHECKING:
+    from pellucid.postgres import verbs
 
 __all__ = ["EXISTING", "Choices", "copy_tables", "is_new_file", "opened_target", "run", "shown"]
 
@@ -94,7 +97,7 @@ def _is_server(name: Any) -> bool:
 
 
 @contextmanager
-def _state(source: Any, pickle: Any) -> Iterator[Any]:
+def _state(source: Any, pickle: Any) -> Iterator[verbs.Snapshot]:
     """A snapshot of the source for the block."""
     with ExitStack() as stack:
         if isinstance(source, (str, bytes, os.PathLike)):
@@ -118,7 +121,7 @@ def is_new_file(target: Any) -> bool:
 
 
 @contextmanager
-def opened_target(target: Any, pickle: Any, what: str = "copy() copies to") -> Iterator[Any]:
+def opened_target(target: Any, pickle: Any, what: str = "copy() copies to") -> Iterator[verbs.Database]:
     """The target for the block; a file that was not there goes again if nothing got into it."""
     from pellucid import postgres
 
@@ -143,7 +146,7 @@ def opened_target(target: Any, pickle: Any, what: str = "copy() copies to") -> I
     database.close()
 
 
-def _names(state: Any, source: Any, wanted: Any) -> list[str]:
+def _names(state: verbs.Snapshot, source: Any, wanted: Any) -> list[str]:
     there = state.tables()
     names = there if wanted is None else list(dict.fromkeys(wanted))
     for name in names:
@@ -153,7 +156,7 @@ def _names(state: Any, source: Any, wanted: Any) -> list[str]:
     return names
 
 
-def _refuse_itself(state: Any, source: Any, target: Any) -> None:
+def _refuse_itself(state: verbs.Snapshot, source: Any, target: verbs.Database) -> None:
     """Raise `ValueError` where source and target are one database."""
     origin = getattr(state, "_database", source)
     own, other = getattr(origin, "_identity", None), getattr(target, "_identity", None)
@@ -169,7 +172,7 @@ def _refuse_itself(state: Any, source: Any, target: Any) -> None:
         raise ValueError(f"source and target are one database, {shown(target)}; name another target")
 
 
-def _refuse_rows(database: Any, names: list[str], target: str) -> None:
+def _refuse_rows(database: verbs.Database, names: list[str], target: str) -> None:
     for name in sorted({*names} & {*database.tables()}):
         if database.table(name):
             raise ValueError(
@@ -181,7 +184,14 @@ def _refuse_rows(database: Any, names: list[str], target: str) -> None:
 class _Copy:
     """Copies tables from a snapshot into a database."""
 
-    def __init__(self, source: Any, target: Any, choices: Choices, report: CopyReport, pace: Pace) -> None:
+    def __init__(
+        self,
+        source: verbs.Snapshot,
+        target: verbs.Database,
+        choices: Choices,
+        report: CopyReport,
+        pace: Pace,
+    ) -> None:
         self.source = source
         self.target = target
         self.choices = choices
@@ -200,7 +210,7 @@ class _Copy:
             self.report.verified = True
         self.pace.end(self.report.rows)
 
-    def one_table(self, old: Any, new: Any, name: str) -> None:
+    def one_table(self, old: verbs.Reads, new: verbs.Table, name: str) -> None:
         """Copy the rows of a table, the number that `append` gives next, and the indexes."""
         before = self.report.rows
         pairs = old.items()
@@ -239,7 +249,7 @@ class _Copy:
             self.report.rows += 1
             self.pace.step(self.report.rows, self.report.rows / max(self.total, self.report.rows))
 
-    def compare(self, old: Any, new: Any, name: str) -> None:
+    def compare(self, old: verbs.Reads, new: verbs.Table, name: str) -> None:
         """Raise `DatabaseError` if a table of the target has not the rows of the source."""
         if self.choices.existing == "merge":
             for key, value in old.items():
@@ -263,7 +273,7 @@ class _Copy:
         )
 
 
-def said(index: Any) -> tuple[Any, ...]:
+def said(index: pellucid.IndexInfo) -> tuple[Any, ...]:
     """Return what distinguishes an index from another one with its name."""
     return repr(index.parts), repr(index.where), index.unique
 
