@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pellucid._native import ServerCodec, ServerValidity
-from pellucid.errors import Busy, Closed, ReadOnly
+from pellucid.errors import Closed, ReadOnly
 from pellucid.postgres import errors, settings, transaction
 from pellucid.postgres.background import started
 from pellucid.postgres.pool import Pool
+from pellucid.postgres.schema import citus
 from pellucid.postgres.schema.catalog import Catalog
 from pellucid.postgres.schema.shapes import Shapes
 from pellucid.postgres.schema.tables import LayoutCache
@@ -224,9 +225,8 @@ class DatabaseConnection:
         with self.pool.beside(running) as session:
             self._shapes.learn(session)
         is_beside = running is None or session is not running.session
-        if self.catalog.has_citus and not is_beside and count > self.codec.shape_count:
-            # It sees a newer row of another server, and not its shapes.
-            raise Busy(errors.CONFLICT)
+        if self.catalog.has_citus and not is_beside:
+            citus.check_shapes(count, self.codec.shape_count)
 
     def register_shapes(self, shapes: list[bytes]) -> list[int] | None:
         """Return the ids of shapes, once the server has them; None if it cannot be asked now."""

@@ -67,7 +67,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_internal(error: BaseException) -> bool:
-    """Return whether a server that has Citus may have lost another server, of which it says no more."""
+    """Return whether a server may have lost another one of its cluster, of which it says no more."""
     return sqlstate(error) == "XX000" and "invalid memory alloc" not in said(error)
 
 

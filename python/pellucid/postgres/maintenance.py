@@ -63,8 +63,8 @@ def check_table(records: Records) -> list[str]:
     for page in pages_of(records):
         damaged = dict(records.faults(page))
         faults += [f"table {name!r}, key code {key.hex()}: {fault}" for key, fault in damaged.items()]
-        whole_rows = [row for row in page if row[0] not in damaged]
-        for row in whole_rows:
+        sound = [row for row in page if row[0] not in damaged]
+        for row in sound:
             code = server_whole_code(row)
             if keys.stored(code) != row[0]:
                 fault = "the key is not stored as this key is, so it is not found by it"
@@ -73,7 +73,7 @@ def check_table(records: Records) -> list[str]:
                 if records.overflow_value(code, number) is None:
                     key = server_keys([row])[0]
                     faults.append(f"table {name!r}, key {key!r}: a large value is missing")
-        faults += _in_layout(records, functools.partial(_wrong_entries, records, whole_rows))
+        faults += _in_layout(records, functools.partial(_wrong_entries, records, sound))
     return faults + _in_layout(records, functools.partial(_without_rows, records))
 
 

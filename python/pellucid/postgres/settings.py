@@ -11,12 +11,12 @@ def milliseconds_of(timeout: float) -> int:
     return max(1, min(int(timeout * 1000), 2**31 - 1))
 
 
-def of_transaction(place: Place, durability: str, timeout: float, has_citus: bool) -> bytes:
+def of_transaction(place: Place, durability: str, timeout: float, is_cluster: bool) -> bytes:
     """Return what follows the BEGIN of a transaction: settings that do not outlive it."""
-    settings = citus.begin_settings(has_citus)
-    if has_citus or not place.prepares:
+    settings = citus.begin_settings(is_cluster)
+    if is_cluster or not place.prepares:
         settings.append(f"SET LOCAL lock_timeout = {milliseconds_of(timeout)}")
-    if (has_citus or not place.prepares) and durability == "full":
+    if (is_cluster or not place.prepares) and durability == "full":
         settings.append("SET LOCAL synchronous_commit = on")
     return "".join(f";{setting}" for setting in settings).encode()
 

@@ -355,8 +355,7 @@ def find_out(number: str, server_run: Any, cause: Exception, connection: Databas
             status = "aborted" if is_lost else f"cannot be asked: {error}"
         if status == "committed":
             return
-        # Where one other server stores all rows, it may have committed before this one heard of it.
-        if status == "aborted" and not connection.catalog.has_citus:
+        if status == "aborted" and citus.is_final(connection.catalog.has_citus):
             raise DatabaseError(
                 f"the connection to {place.shown} ended before the commit ({errors.said(cause)}); "
                 "nothing of the transaction was stored"

@@ -114,6 +114,18 @@ def transaction_number(has_citus: bool) -> bytes:
     return b"SELECT pg_current_xact_id_if_assigned()::text"
 
 
+def is_final(has_citus: bool) -> bool:
+    """Return whether a transaction that the server says was rolled back stored nothing anywhere."""
+    # Where one other server stores all rows, it may have committed before this one heard of it.
+    return not has_citus
+
+
+def check_shapes(needed: int, known: int) -> None:
+    """Raise `Busy` in a transaction that sees a newer row of another server, and not its shapes."""
+    if needed > known:
+        raise Busy(errors.CONFLICT)
+
+
 def refuse_watch(session: Session) -> None:
     """Raise where changes have no order that holds for all servers."""
     if is_installed(session):

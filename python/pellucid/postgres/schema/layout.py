@@ -33,7 +33,7 @@ class Layout:
     generation: int
     # In ascending order of their ids.
     indexes: tuple[IndexInfo, ...] = ()
-    # Whether its rows are on several servers (Citus), by the hashes of their keys.
+    # Whether its rows are on several servers, by the hashes of their keys (`citus.py`).
     is_distributed: bool = False
     # Whether its rows have key and value as JSON, too.
     is_queryable: bool = False
