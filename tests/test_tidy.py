@@ -267,6 +267,18 @@ def nothing_waits_by_the_wall_clock(name: str, text: str) -> Iterator[Finding]:
         yield from lines_matching(r"\b(SystemTime|UNIX_EPOCH)\b", text, "a clock that jumps; use Instant")
 
 
+@rule("CHANGELOG.md", "## 0.1.0, not released yet\n\n- `sum` no longer wraps around.\n")
+def a_first_release_is_described_and_not_compared(name: str, text: str) -> Iterator[Finding]:
+    # It has no user who knows how an earlier state behaved.
+    if name == "CHANGELOG.md" and re.findall(r"(?m)^## .*", text) == ["## 0.1.0, not released yet"]:
+        yield from lines_matching(
+            r"(?i)\b(no longer|any more|earlier (development )?versions?|formerly|used to|replaces)\b"
+            r"|[.;,] (before|now),|\bbefore\.$|\b(was|were|did|had|could) (not )?\w+ before\b",
+            text,
+            "compares with a state that nobody has; describe what the release does",
+        )
+
+
 @pytest.mark.parametrize("check", PLANTED, ids=lambda check: check.__name__)
 def test_the_rule_holds_everywhere(check: Rule) -> None:
     findings = []
