@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy
 import pellucid
-from pellucid import F, _native
+from pellucid import F
+from pellucid._native import _testing
 
 NAMED_ZONE = zoneinfo.ZoneInfo("Europe/Berlin")
 FIXED_ZONE = dt.timezone(dt.timedelta(hours=-3, minutes=-30))
@@ -138,17 +139,17 @@ def compressed_tables() -> dict[str, dict[Any, Any]]:
 
 def write_compressed(path: Path) -> None:
     """Writes a database whose tables are compressed: most from the first row on, with any dictionary."""
-    _native._compress_all(True)
-    _native._limit_log(1 << 14)
+    _testing.compress_all(True)
+    _testing.limit_log(1 << 14)
     with pellucid.open(path, "n") as db:
         fill(db)
         index(db)
-    _native._compress_all(False)
+    _testing.compress_all(False)
     with pellucid.open(path) as db:
         db.table("compressed", compress=True).update(compressed_rows())
         db.table("compressed")[3].tags.append("t3")
         db.table("compressed")[3].tags.pop()
-    _native._limit_log(0)
+    _testing.limit_log(0)
 
 
 def write_places(path: Path) -> None:
@@ -212,7 +213,7 @@ def main(folder: Path) -> None:
     write_compressed(compressed)
     Path(f"{compressed}.gz").write_bytes(gzip.compress(compressed.read_bytes(), mtime=0))
     compressed.unlink()
-    _native._limit_log(1 << 17)
+    _testing.limit_log(1 << 17)
     with pellucid.open(folder / "format-2-log.pel", "n") as db:
         index(db)
     db = pellucid.open(folder / "format-2-log.pel")

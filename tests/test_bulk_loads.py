@@ -12,25 +12,26 @@ from typing import Any
 
 import pellucid
 import pytest
-from pellucid import F, _native
+from pellucid import F
+from pellucid._native import _testing
 from processes import Child, Raised
 
 # More rows than the log of these tests has room for, and many runs of those that its memory has room for.
 COUNT = 3_000
-TIGHT = "from pellucid import _native; _native._limit_log(1 << 16); _native._limit_sorts(1 << 18)"
+TIGHT = "from pellucid._native import _testing; _testing.limit_log(1 << 16); _testing.limit_sorts(1 << 18)"
 
 
 @pytest.fixture
 def db(path: Path) -> Iterator[pellucid.Database]:
     """A database with little room in its log, and little memory for sorts."""
-    _native._limit_log(1 << 16)
-    _native._limit_sorts(1 << 18)
+    _testing.limit_log(1 << 16)
+    _testing.limit_sorts(1 << 18)
     try:
         with pellucid.open(path) as database:
             yield database
     finally:
-        _native._limit_log(0)
-        _native._limit_sorts(0)
+        _testing.limit_log(0)
+        _testing.limit_sorts(0)
 
 
 def row(number: int) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def check(db: pellucid.Database, path: Path, expected: dict[Any, Any]) -> None:
 def test_large_values_among_the_rows_of_a_batch_are_kept_as_they_were_put_last(path: Path, seed: int) -> None:
     dice = random.Random(seed)
     # A log that has room for large values' places and for a thousand rows, and a batch that has more.
-    _native._limit_log(1 << 20)
+    _testing.limit_log(1 << 20)
     try:
         with pellucid.open(path) as db:
             model: dict[str, Any] = {}
@@ -82,7 +83,7 @@ def test_large_values_among_the_rows_of_a_batch_are_kept_as_they_were_put_last(p
         with pellucid.open(path) as db:
             assert {key: value.to_dict() for key, value in db.items()} == model
     finally:
-        _native._limit_log(0)
+        _testing.limit_log(0)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pellucid
 import pytest
-from pellucid import F, _native
+from pellucid import F
+from pellucid._native import _testing
 from processes import Child
 
 CITIES = ["Amsterdam", "Bratislava", "Copenhagen", "Dubrovnik"]
@@ -396,11 +397,11 @@ def test_what_tests_switch_on_is_off() -> None:
     with pellucid.open(":memory:") as db:
         db.table("t")["a"] = 1
         assert db.table("t").stats()["compress"] == 0
-        _native._compress_all(True)
+        _testing.compress_all(True)
         try:
             db.table("u")["a"] = 1
         finally:
-            _native._compress_all(False)
+            _testing.compress_all(False)
         assert db.table("u").stats()["compress"] == 1
 
 

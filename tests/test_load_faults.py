@@ -20,9 +20,9 @@ AFTER = [0, 1, 2, 4, 8, 16, 40]
 
 SETUP = """
 import hashlib, random
-from pellucid import _native
-_native._limit_log(1 << 16)
-_native._limit_sorts(1 << 18)
+from pellucid._native import _testing
+_testing.limit_log(1 << 16)
+_testing.limit_sorts(1 << 18)
 dice, kept = random.Random(4), {}
 
 def rows(count, word="word"):
@@ -139,7 +139,7 @@ def test_an_online_compaction_leaves_every_row(path: Path, child: Child, compres
 
 
 def test_an_automatic_compaction_leaves_every_row_and_is_tried_again(path: Path, child: Child) -> None:
-    child("db.close(); _native._rest_soon(True); opened(path_of, auto_compact=True)")
+    child("db.close(); _testing.rest_soon(True); opened(path_of, auto_compact=True)")
     child("t.create_index('n', pellucid.F.n)")
     for after in AFTER:
         child("[(update(t, rows(1_500)), db.sync()) for _ in range(4)]; thin(); db.sync()")
@@ -159,7 +159,7 @@ WORK = {
     "load": "t.update(rows(3_000, 'other'))",
     "compaction": "db.compact(online=True)",
     "compaction by itself": (
-        "db.close(); _native._rest_soon(True); opened(path_of, True); db['x'] = 1; time.sleep(0.3)"
+        "db.close(); _testing.rest_soon(True); opened(path_of, True); db['x'] = 1; time.sleep(0.3)"
     ),
     "drop": "db.drop_table('t'); db.sync(); db.close()",
 }

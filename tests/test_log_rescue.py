@@ -190,9 +190,9 @@ def test_any_flipped_bit_of_what_was_synced_is_told_twice(path: Path, tmp_path: 
 
 
 def test_both_segments_are_mended(path: Path, tmp_path: Path) -> None:
-    limit = pellucid._native._limit_log  # type: ignore[attr-defined]
+    limit = pellucid._native._testing.limit_log  # type: ignore[attr-defined]
     code = (
-        "import pellucid; pellucid._native._limit_log(1 << 16)\n"
+        "import pellucid; pellucid._native._testing.limit_log(1 << 16)\n"
         f"db = pellucid.open({str(path)!r}, durability='full', auto_compact=False); t = db.table('t')\n"
         "for n in range(1500): t[n] = {'n': n, 'name': f'MARK{n}.'}\n"
         "import os; os.kill(os.getpid(), 9)"

@@ -10,7 +10,7 @@ import differences
 import pellucid
 import pytest
 import servers
-from pellucid import _native
+from pellucid._native import _testing
 
 ON_SERVER = "server"
 
@@ -18,13 +18,13 @@ ON_SERVER = "server"
 @pytest.fixture
 def compressed_path(path: Path) -> Iterator[Path]:
     """A path at which every table is compressed, and commits soon leave the log, where rows are plain."""
-    _native._compress_all(True)
-    _native._limit_log(1 << 12)
+    _testing.compress_all(True)
+    _testing.limit_log(1 << 12)
     try:
         yield path
     finally:
-        _native._limit_log(0)
-        _native._compress_all(False)
+        _testing.limit_log(0)
+        _testing.compress_all(False)
 
 
 @pytest.fixture(params=["file", "compressed", "memory", ON_SERVER])

@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
-from pellucid import KEY, F, _native
+from pellucid import KEY, F
+from pellucid._native import _testing
 from processes import fork
 
 PAGE = 4096
@@ -189,11 +190,11 @@ class Image:
 
 def images(folder: Path) -> list[Image]:
     """Make all databases, each at rest and with a log that a dead process left."""
-    _native._limit_log(SEGMENT_SIZE)
+    _testing.limit_log(SEGMENT_SIZE)
     try:
         return [image for name in POPULATIONS for image in _images_of(name, folder / "made.pel")]
     finally:
-        _native._limit_log(0)
+        _testing.limit_log(0)
 
 
 def _images_of(name: str, path: Path) -> Iterator[Image]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
-from pellucid import _native
+from pellucid._native import _testing
 
 from crash.checker import Event, order_of
 from crash.lives import TIMEOUT, Notes, Process
@@ -236,7 +236,7 @@ def recorded(seed: int, folder: Path) -> list[Event]:
     """What the clients of a history did and saw, and at last what is there."""
     dice = random.Random(seed)
     path = folder / "history.pel"
-    _native._limit_log(dice.choice([1 << 16, 1 << 17, 0]))
+    _testing.limit_log(dice.choice([1 << 16, 1 << 17, 0]))
     processes: list[Process] = []
     records: list[Record] = []
     count, durability = dice.choice([12, 20]), dice.choice(["process", "process", "full"])
@@ -272,7 +272,7 @@ def recorded(seed: int, folder: Path) -> list[Event]:
     finally:
         for process in processes:
             process.kill()
-        _native._limit_log(0)
+        _testing.limit_log(0)
 
 
 def last_look(folder: Path, path: Path, client: int) -> Event:

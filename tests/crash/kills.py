@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
-from pellucid import _native
+from pellucid._native import _testing
 
 from crash.lives import ACKNOWLEDGED, ATTEMPTED, OPENING, STOP, Notes, Process, autopsy, opened, read, write
 from crash.operations import Model, Tables, Writer, apply_to_model
@@ -159,10 +159,10 @@ def run_round(seed: int, folder: Path, step: str | None = None) -> Tally:
         round_.kill_all()
         for process in round_.processes:
             tally.steps += process.steps.taken()
-        _native._limit_log(0)
-        _native._limit_sorts(0)
-        _native._compress_all(False)
-        _native._rest_soon(False)
+        _testing.limit_log(0)
+        _testing.limit_sorts(0)
+        _testing.compress_all(False)
+        _testing.rest_soon(False)
     shutil.rmtree(folder)
     tally.seconds = time.monotonic() - begin
     return tally
@@ -201,11 +201,11 @@ class Round:
             segment_size = self.setting.segment_size
         kind = f"{'wide ' * self.is_wide}{'compressed ' * self.is_compressed}tables"
         self.tell(f"{len(self.models)} writers of {kind}, segments of {segment_size or 'the usual'} bytes")
-        _native._limit_log(segment_size)
-        _native._limit_sorts(SORT_MEMORY)
+        _testing.limit_log(segment_size)
+        _testing.limit_sorts(SORT_MEMORY)
         # Dictionaries are trained at 1, 2, 4, 8, ... rows.
-        _native._compress_all(self.is_compressed)
-        _native._rest_soon(self.is_wide)
+        _testing.compress_all(self.is_compressed)
+        _testing.rest_soon(self.is_wide)
         for number in range(self.dice.randint(2, 3)):
             self.live(number)
             for _ in range(2 if self.setting.by_opener else self.dice.choice([0, 0, 1, 1, 2, 4])):

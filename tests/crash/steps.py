@@ -12,9 +12,9 @@ import os
 import random
 from dataclasses import dataclass
 
-from pellucid import _native
+from pellucid._native import _testing
 
-STEP_NAMES: list[str] = list(getattr(_native, "_STEP_NAMES", ()))
+STEP_NAMES: list[str] = list(getattr(_testing, "STEP_NAMES", ()))
 CHOSEN, LEFT, STOPS, STOPPED, COUNTS = 0, 1, 2, 3, 16
 """Places of words in the shared page."""
 
@@ -45,7 +45,7 @@ class StepPage:
     def watch(self) -> None:
         """Have this process count its steps here."""
         if STEP_NAMES:
-            _native._watch_steps(f"/proc/self/fd/{self.descriptor}")
+            _testing.watch_steps(f"/proc/self/fd/{self.descriptor}")
 
     def close(self) -> None:
         """The process has ended: only the counts are read from now on."""

@@ -41,6 +41,7 @@ mod snapshot;
 mod store_errors;
 mod table;
 mod table_binding;
+mod testing;
 mod transaction;
 mod values;
 mod watch;
@@ -80,21 +81,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(counters::counters, module)?,
         wrap_pyfunction!(expression::text::parse, module)?,
         wrap_pyfunction!(imported::imported, module)?,
-        wrap_pyfunction!(open::limit_log, module)?,
-        wrap_pyfunction!(open::limit_sorts, module)?,
-        wrap_pyfunction!(open::compress_all, module)?,
-        wrap_pyfunction!(open::rest_soon, module)?,
         wrap_pyfunction!(open::open, module)?,
         wrap_pyfunction!(query::group::count, module)?,
         wrap_pyfunction!(work::threads::set_threads, module)?,
     ] {
         module.add_function(function)?;
     }
-    #[cfg(feature = "failpoints")]
-    {
-        module.add_function(wrap_pyfunction!(open::watch_steps, module)?)?;
-        module.add("_STEP_NAMES", pellucid_store::STEP_NAMES)?;
-    }
+    testing::add_to(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Database>()?;
     module.add_class::<SnapshotHandle>()?;

@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pellucid_query::index::Expressions;
 use pellucid_store::{MEMORY_USUAL, Mode, OpenOptions, Store, Warning};
@@ -17,55 +16,8 @@ use crate::arguments::{
 use crate::database::Database;
 use crate::errors;
 use crate::hot::callbacks;
-use crate::store_errors;
 use crate::values::hooks::PicklePolicy;
-
-/// See [`limit_log`].
-static LOG_SEGMENT_SIZE: AtomicUsize = AtomicUsize::new(0);
-
-/// Give databases that are opened from now on a log with segments of this many bytes, so that tests
-/// can fill it quickly. 0 means the usual size.
-#[pyfunction]
-#[pyo3(name = "_limit_log")]
-pub fn limit_log(segment_size: usize) {
-    LOG_SEGMENT_SIZE.store(segment_size, Ordering::Relaxed);
-}
-
-/// See [`limit_sorts`].
-static SORT_MEMORY: AtomicUsize = AtomicUsize::new(0);
-
-/// Give databases that are opened from now on this many bytes of memory to sort many rows or index
-/// entries, so that tests can exceed it quickly. 0 means the usual size.
-#[pyfunction]
-#[pyo3(name = "_limit_sorts")]
-pub fn limit_sorts(memory: usize) {
-    SORT_MEMORY.store(memory, Ordering::Relaxed);
-}
-
-/// Make every table that this process creates a compressed one, and compress it from its first row
-/// on, so that tests can read what other tests store.
-#[pyfunction]
-#[pyo3(name = "_compress_all")]
-pub fn compress_all(on: bool) {
-    pellucid_store::compress_all(on);
-}
-
-/// Let databases do at once, and beside any load, what they do by themselves when little is
-/// written, so that tests meet it.
-#[pyfunction]
-#[pyo3(name = "_rest_soon")]
-pub fn rest_soon(on: bool) {
-    pellucid_store::rest_soon(on);
-}
-
-/// Count the steps of the write path in a file that the crash campaign shares with this process,
-/// and die or stop at the one that is chosen there. Only in a build for the campaign.
-#[cfg(feature = "failpoints")]
-#[pyfunction]
-#[pyo3(name = "_watch_steps")]
-pub fn watch_steps(path: std::path::PathBuf) -> PyResult<()> {
-    Ok(pellucid_store::watch_steps(&path)?)
-}
+use crate::{store_errors, testing};
 
 /// Issues a warning of the store at the line that called us.
 pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
@@ -206,7 +158,7 @@ pub fn open(
     }
     let (path, absolute) = with_absolute(path_of(target)?);
     refuse_other_servers(target, path.as_ref())?;
-    let log_segment_size = LOG_SEGMENT_SIZE.load(Ordering::Relaxed);
+    let log_segment_size = testing::log_segment_size();
     let options = OpenOptions {
         mode,
         durability,
@@ -216,7 +168,7 @@ pub fn open(
         log_segment_size,
         memory,
         auto_compact,
-        index_memory: SORT_MEMORY.load(Ordering::Relaxed),
+        index_memory: testing::sort_memory(),
         deriver: Some(Arc::new(Expressions)),
         ..OpenOptions::default()
     };
