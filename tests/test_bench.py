@@ -21,8 +21,9 @@ from pellucid import F
 from pellucid_bench import child, measures, runner, terminal, writer_processes
 from pellucid_bench.contenders import writers
 from pellucid_bench.contenders.dicts import Player, Session, players
-from pellucid_bench.contenders.queries import Ours, Queried, queried
-from pellucid_bench.contenders.stores import InFile, Pellucid, Store, stores
+from pellucid_bench.contenders.pellucid import OURS, Ours, Pellucid
+from pellucid_bench.contenders.queries import Queried, queried
+from pellucid_bench.contenders.stores import InFile, Store, stores
 from pellucid_bench.contenders.writers import Writer
 from pellucid_bench.experiments import columns, dicts, pending_commits, queries, scale
 from pellucid_bench.measures import Measure, Result, Target, Unit, Verdict
@@ -471,7 +472,7 @@ def test_a_process_that_fails_beside_others_ends_them_all(tmp_path: Path) -> Non
 
 
 def test_a_process_ends_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
-    opened = writers.OURS.open(tmp_path / "people")
+    opened = OURS.open(tmp_path / "people")
     opened.fill(writers.row(number, 0) for number in range(2 * writer_processes.KEYS))
     opened.close()
     arguments = ["exchange", "pellucid", str(tmp_path / "people"), "0", "5"]
@@ -593,9 +594,9 @@ def test_a_change_that_is_not_kept_ends_the_run(tmp_path: Path, monkeypatch: pyt
 def test_polars_says_how_many_threads_it_has(tmp_path: Path) -> None:
     # In an interpreter of its own: here it may have been imported, with as many as there are processors.
     line = (
-        "import sys; from pellucid_bench.contenders import queries; from pellucid_bench.rivals import Rivals"
+        "import sys; from pellucid_bench.contenders import polars; from pellucid_bench.rivals import Rivals"
     )
-    ask = f"{line}; print(queries.polars_of(Rivals())[1])"
+    ask = f"{line}; print(polars.polars_of(Rivals())[1])"
     run = partial(subprocess.run, capture_output=True, text=True, check=True, cwd=tmp_path)
     environment = child.environment()
     assert run([sys.executable, "-c", ask], env=environment).stdout == "polars, in memory\n"

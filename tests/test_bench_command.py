@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from pellucid.cli import app
 from pellucid_bench import child, command, compare, experiments, isolation, machine, names, rivals
 from pellucid_bench.about import About, Setting
-from pellucid_bench.contenders.stores import Pellucid
+from pellucid_bench.contenders.pellucid import Pellucid
 from pellucid_bench.dataset import Dataset, read, write
 from pellucid_bench.experiments import access_paths, columns, dicts, indexes, queries, scale
 from pellucid_bench.measures import Measure, Result, Unit

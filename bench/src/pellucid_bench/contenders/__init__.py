@@ -1,10 +1,10 @@
-"""This package says how each library is used: one module for each library, and one for each role.
+"""This package says how each library is used: one module for each library, with all that it can do.
 
-A role is what an experiment needs of a library. The module of a library has a function for each role that it
-takes: `players` for a dict on disk (`dicts.py` has the classes), `readers` for a field in bytes
-(`readers.py`). The roles whose contenders build on each other have them in their own module: stores of
-records (`stores.py`), commits (`writers.py`), questions (`queries.py`), many rows (`big_stores.py`). None of
-these files may be run by its path: `json.py` would hide the module of that name.
+A role is what an experiment needs of a library, and a module for each role has its classes: a dict on disk
+(`dicts.py`), a field in bytes (`readers.py`), records (`stores.py`), questions about them (`queries.py`),
+commits (`writers.py`), many rows (`big_stores.py`). The module of a library has a function for each role that
+it takes: `players`, `readers`, `stores`, `queried`, `writers`. None of these files may be run by its path:
+`json.py` would hide the module of that name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ LIBRARIES = (
     "lmdb",
     "rocksdict",
     "plyvel",
+    "duckdb",
+    "polars",
     "diskcache",
     "sqlitedict",
 )

@@ -1,4 +1,4 @@
-"""This module uses LevelDB."""
+"""This module uses LevelDB. Where it stores records, it stores the JSON of orjson."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pellucid_bench.contenders.dicts import Pair, Player, Session
+from pellucid_bench.contenders.writers import PACK, Opened, Row, Writer
 from pellucid_bench.rivals import Rivals
 
 
@@ -30,3 +31,49 @@ def _open_plyvel(plyvel: ModuleType, path: Path) -> Session:
 
     names = {"put": database.put, "get": database.get}
     return Session(names, lambda: None, lambda: names, database.close, fill)
+
+
+def _writer(plyvel: ModuleType, orjson: ModuleType) -> Writer:
+    each = "iterator(start=pack(k), stop=pack(k + 100), include_key=False)"
+    return Writer(
+        "plyvel + orjson",
+        "plyvel",
+        partial(_open_alone, plyvel, orjson),
+        put="put(pack(k), dumps(v))",
+        age="loads(get(pack(k)))['age']",
+        scan=f"for found in {each}: total += loads(found)['age']",
+        change="v = loads(get(pack(k)))\nv['age'] += 1\nput(pack(k), dumps(v))",
+        transaction="with batch() as puts:\n for k, v in pairs: puts.put(pack(k), dumps(v))",
+        loop="for found in iterator(include_key=False): total += loads(found)['age']",
+        is_shared=False,
+    )
+
+
+def _open_alone(plyvel: ModuleType, orjson: ModuleType, path: Path, *, full: bool = False) -> Opened:
+    database = plyvel.DB(str(path), create_if_missing=True)
+    names = {
+        "put": database.put,
+        "get": database.get,
+        "iterator": database.iterator,
+        "batch": partial(database.write_batch, sync=full),
+        "dumps": orjson.dumps,
+        "loads": orjson.loads,
+        "pack": PACK,
+    }
+
+    def fill(rows: Iterable[Row]) -> None:
+        with database.write_batch() as batch:
+            for number, one in enumerate(rows):
+                batch.put(PACK(number), orjson.dumps(one))
+        settle()
+
+    def settle() -> None:
+        database.compact_range()
+
+    return Opened(lambda: names, fill, settle, database.close)
+
+
+def writers(rivals: Rivals) -> list[Writer]:
+    """Return LevelDB, which one process may have open."""
+    modules = rivals.found(plyvel="plyvel", orjson="orjson")
+    return [_writer(**modules)] if modules else []

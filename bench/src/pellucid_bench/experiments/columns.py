@@ -15,16 +15,14 @@ from typing import Any
 
 from pellucid import F
 
-from pellucid_bench.contenders.queries import Duck, Frame, InPython, InSql, Ours, Queried, polars_of
-from pellucid_bench.contenders.stores import (
-    DuckDb,
-    LiveDicts,
-    LmdbJson,
-    Pellucid,
-    SqliteColumns,
-    SqliteJson,
-    json_text,
-)
+from pellucid_bench.contenders.duckdb import Duck, DuckDb
+from pellucid_bench.contenders.live import LiveDicts
+from pellucid_bench.contenders.lmdb import LmdbJson
+from pellucid_bench.contenders.pellucid import Ours, Pellucid
+from pellucid_bench.contenders.polars import Frame, polars_of
+from pellucid_bench.contenders.queries import InPython, InSql, Queried
+from pellucid_bench.contenders.sqlite3 import SqliteColumns, SqliteJson
+from pellucid_bench.contenders.stores import json_text
 from pellucid_bench.measures import Target, Unit
 from pellucid_bench.rivals import Rivals
 from pellucid_bench.run import Run

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pellucid_bench import child
-from pellucid_bench.contenders.writers import OURS, SQLITE, Writer, repeated, row
+from pellucid_bench.contenders.pellucid import OURS
+from pellucid_bench.contenders.sqlite3 import SQLITE
+from pellucid_bench.contenders.writers import Writer, repeated, row
 from pellucid_bench.measures import Target, Unit
 from pellucid_bench.run import Run
 from pellucid_bench.runner import Contender, WrongAnswerError, function

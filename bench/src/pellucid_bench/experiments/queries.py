@@ -16,18 +16,9 @@ from typing import Any
 import pellucid
 
 from pellucid_bench.about import About, Setting
-from pellucid_bench.contenders.queries import (
-    ABOVE,
-    FROM,
-    PREFIX,
-    TOP,
-    Duck,
-    Groups,
-    Ours,
-    Queried,
-    queried,
-    threads,
-)
+from pellucid_bench.contenders.duckdb import Duck
+from pellucid_bench.contenders.pellucid import Ours, threads
+from pellucid_bench.contenders.queries import ABOVE, FROM, PREFIX, TOP, Groups, Queried, queried
 from pellucid_bench.experiments import access_paths, columns, indexes
 from pellucid_bench.measures import Target, Unit
 from pellucid_bench.run import Run

@@ -17,8 +17,10 @@ from typing import Any
 import pellucid
 
 from pellucid_bench.about import About, Setting
+from pellucid_bench.contenders.live import LiveDicts
+from pellucid_bench.contenders.pellucid import Pellucid
 from pellucid_bench.contenders.readers import Reader, readers
-from pellucid_bench.contenders.stores import LiveDicts, Pellucid, Store, stores
+from pellucid_bench.contenders.stores import Store, stores
 from pellucid_bench.experiments import processes
 from pellucid_bench.measures import Measure, Target, Unit
 from pellucid_bench.run import Run

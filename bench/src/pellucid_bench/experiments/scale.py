@@ -22,15 +22,11 @@ from pathlib import Path
 
 from pellucid_bench import child
 from pellucid_bench.about import About, Setting
-from pellucid_bench.contenders.big_stores import (
-    BIG_STORES,
-    ROW_SIZE,
-    TEXT_SIZE,
-    TOWNS,
-    BigStore,
-    Compressed,
-    Row,
-)
+from pellucid_bench.contenders.big_stores import ROW_SIZE, TEXT_SIZE, TOWNS, BigStore, Row
+from pellucid_bench.contenders.lmdb import BigLmdb
+from pellucid_bench.contenders.pellucid import BigTable, CompressedBigTable
+from pellucid_bench.contenders.rocksdict import BigRocksDict
+from pellucid_bench.contenders.sqlite3 import BigSqlite
 from pellucid_bench.measures import Measure, Result, Target, Unit
 from pellucid_bench.run import Run, Unavailable
 from pellucid_bench.runner import in_turn, kept
@@ -52,6 +48,9 @@ ABOUT = About(
     isolation="always",
 )
 MODULE = "experiments.scale"
+BIG_STORES: dict[str, type[BigStore]] = {
+    store.name: store for store in (BigTable, BigLmdb, BigRocksDict, BigSqlite)
+}
 KEY_ORDERS = ("random", "sequential")
 COMMIT = 100_000
 """Rows of one commit."""
@@ -271,7 +270,7 @@ def one_commit(name: str, folder: Path, rows: Rows) -> Figures:
 
 def compressed(folder: Path, rows: Rows) -> Figures:
     """Load all rows into a compressed table, and get some of them."""
-    store = Compressed(folder)
+    store = CompressedBigTable(folder)
     figures = load(store, folder, rows) | read(store, rows, has_indexes=False)
     store.close()
     return {f"compressed: {title.removeprefix('load: ')}": figures[title] for title in PLAIN}

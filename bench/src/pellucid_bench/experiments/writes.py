@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from pellucid_bench.about import About, Setting
-from pellucid_bench.contenders.writers import OURS, SCANNED, Names, Writer, repeated, row, writers
+from pellucid_bench.contenders.pellucid import OURS
+from pellucid_bench.contenders.writers import SCANNED, Names, Writer, repeated, row, writers
 from pellucid_bench.experiments import pending_commits, several_writers
 from pellucid_bench.measures import Target, Unit
 from pellucid_bench.run import Run
