@@ -49,11 +49,11 @@ ROOMED_CRATES = set().union(*CRATE_MAY_USE.values()) | {"heed", "lmdb", "lmdb-ma
 VENDORED = "crates/lmdb-sys/lmdb/"
 
 UNSAFE_ROOMS = re.compile(
-    r"crates/lmdb-sys/src/lib\.rs|crates/store/src/(engine/lmdb/\w+|txn/pin|sys/\w+)\.rs"
+    r"crates/lmdb-sys/src/lib\.rs|crates/store/src/(engine/lmdb/(free_pages/)?\w+|txn/pin|sys/\w+)\.rs"
     r"|crates/store/tests/support/(lmdb|pin|os)\w*\.rs|crates/python/src/(hot/\w+|table/(rows|slots))\.rs"
     r"|crates/python/src/values/(ahead|alloc|buffer|decode|dicts|encode(/dict|/sharing)?|field|functions|lent|names|reading|row)\.rs"
 )
-ENGINE_ROOMS = re.compile(r"crates/store/src/engine/lmdb/\w+\.rs")
+ENGINE_ROOMS = re.compile(r"crates/store/src/engine/lmdb/(free_pages/)?\w+\.rs")
 
 Finding = tuple[int, str]
 Rule = Callable[[str, str], Iterator[Finding]]

@@ -1,4 +1,4 @@
-/* LMDB with other system calls.
+/* LMDB with other system calls, and with functions that it lacks.
  *
  * This file includes mdb.c, which is as its authors wrote it, behind macros that replace three of the system calls it makes:
  *
@@ -11,7 +11,8 @@
  * - pwrite, pwritev: a short write goes on. Linux writes at most 0x7ffff000 bytes in one call, and a disk that is nearly full takes a
  *   part; the write behind that says ENOSPC, where LMDB would say EIO. And what pwritev writes is noted: the pages of a transaction.
  *
- * It ends with what LMDB knows and does not tell.
+ * Behind it, functions read LMDB's state and change its pages, its list of free pages and its table of readers. docs/internals/lmdb.md
+ * says why, and what an update of LMDB has to verify again.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -708,7 +709,7 @@ size_t pellucid_cut_free(MDB_txn *txn)
 	return cut;
 }
 
-/* Whether so many pages one behind the other are loaded that come before this one: mdb_page_alloc takes the lowest. */
+/* Whether `count` pages one behind the other are loaded that come before `before`: mdb_page_alloc takes the lowest. */
 int pellucid_has_free(const MDB_txn *txn, size_t count, size_t before)
 {
 	const pgno_t *list = txn->mt_env->me_pghead;

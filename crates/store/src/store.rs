@@ -74,6 +74,9 @@ pub struct OpenOptions {
     /// The memory limit for the entries of an index that is being built, to test tables that are
     /// too large; 0 is the default.
     pub index_memory: usize,
+    /// Whether LMDB chooses all pages, to test the database without what `engine/lmdb/free_pages.rs`
+    /// does; or to find out whether that is to blame.
+    pub leaves_pages_to_lmdb: bool,
     /// Derives the entries of indexes. Without one, a table with indexes cannot be written to.
     pub deriver: Option<Arc<dyn Deriver>>,
 }
@@ -91,6 +94,7 @@ impl Default for OpenOptions {
             memory: MEMORY_USUAL,
             auto_compact: true,
             index_memory: 0,
+            leaves_pages_to_lmdb: false,
             deriver: None,
         }
     }

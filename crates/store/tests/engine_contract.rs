@@ -28,8 +28,17 @@ fn memory(key_size_max: usize) -> Fixture {
 }
 
 fn lmdb(key_size_max: usize) -> Fixture {
+    lmdb_with(LmdbOptions { key_size_max, ..LmdbOptions::default() })
+}
+
+/// LMDB, which chooses all pages itself.
+fn lmdb_alone(key_size_max: usize) -> Fixture {
+    lmdb_with(LmdbOptions { key_size_max, leaves_pages_to_lmdb: true, ..LmdbOptions::default() })
+}
+
+fn lmdb_with(options: LmdbOptions) -> Fixture {
     let scratch = Scratch::new();
-    let options = LmdbOptions { creates_trees: true, key_size_max, ..LmdbOptions::default() };
+    let options = LmdbOptions { creates_trees: true, ..options };
     let engine = LmdbEngine::open(&scratch.path("contract.pel"), options).unwrap();
     Fixture { engine: Box::new(engine), _scratch: Some(scratch) }
 }
@@ -51,6 +60,7 @@ macro_rules! contract {
     ($($test:ident)*) => {
         mod on_memory { $( #[test] fn $test() { super::$test(super::memory); } )* }
         mod on_lmdb { $( #[test] fn $test() { super::$test(super::lmdb); } )* }
+        mod on_lmdb_alone { $( #[test] fn $test() { super::$test(super::lmdb_alone); } )* }
         mod on_a_log { $( #[test] fn $test() { super::$test(super::logged); } )* }
         mod on_a_tight_log { $( #[test] fn $test() { super::$test(super::logged_tightly); } )* }
     };

@@ -361,6 +361,14 @@ fn on_disk() {
 }
 
 #[test]
+fn on_disk_with_pages_left_to_lmdb() {
+    let options = OpenOptions { leaves_pages_to_lmdb: true, ..OpenOptions::default() };
+    let scratch = Scratch::new();
+    let path = scratch.path("model.pel");
+    random_operations("pages_left_to_lmdb", Store::open(&path, &options).unwrap(), Some(&path), &options);
+}
+
+#[test]
 fn on_disk_with_long_keys() {
     let (scratch, options) = (Scratch::new(), OpenOptions { key_size_max: 64, ..OpenOptions::default() });
     let path = scratch.path("model.pel");

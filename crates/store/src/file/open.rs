@@ -349,6 +349,7 @@ fn open_engine(
         // readers.
         is_lockless: !is_writable && !is_alone && !has_lock_file,
         key_size_max: options.key_size_max,
+        leaves_pages_to_lmdb: options.leaves_pages_to_lmdb,
         ..LmdbOptions::default()
     };
     // Writers need the lock file. Without one there is no writer, and the log stays as it is.

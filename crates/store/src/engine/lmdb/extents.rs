@@ -168,7 +168,7 @@ impl KeepsPages for LmdbWrite {
     }
 
     fn set_reserve(&mut self, ranges: &[Range<u64>]) -> Result<(), EngineError> {
-        self.add_aside()?;
+        self.add_set_aside()?;
         self.close_cursors();
         let count: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let numbers = ranges.iter().rev().flat_map(|range| range.clone().rev());
@@ -181,13 +181,12 @@ impl KeepsPages for LmdbWrite {
 
     fn take_pages(&mut self, count: u64) -> Result<Range<u64>, EngineError> {
         let number = c_uint::try_from(count).map_err(|_| EngineError::Misuse("too many pages at once"))?;
-        self.add_aside()?;
+        self.add_set_aside()?;
         let mut first = 0;
         // SAFETY: the transaction is live, the number ours to fill.
         let code = unsafe { ffi::pellucid_take_pages(self.txn()?, number, &raw mut first) };
         self.environment().check(code)?;
-        // See the invariants in `engine/lmdb/reuse.rs`.
-        self.environment().births().forget(first as u64, count);
+        self.environment().note_extent(first as u64, count);
         Ok(first as u64..first as u64 + count)
     }
 

@@ -22,11 +22,11 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cursor;
-mod dense;
 pub(crate) mod estimate;
 pub(crate) mod extents;
 pub(crate) mod fill;
 pub(crate) mod format;
+mod free_pages;
 pub(crate) mod live_writes;
 pub(crate) mod moves;
 pub(crate) mod page;
@@ -34,7 +34,6 @@ pub(crate) mod page_walk;
 pub(crate) mod parts;
 pub(crate) mod proof;
 mod readers;
-pub(crate) mod reuse;
 #[cfg(test)]
 mod scratch;
 pub(crate) mod search;
@@ -60,8 +59,8 @@ use pellucid_lmdb_sys as ffi;
 use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::FileExtents;
 use crate::engine::lmdb::format::{Meta, PageFile, TreeHead};
+use crate::engine::lmdb::free_pages::FreePages;
 use crate::engine::lmdb::page::MapBounds;
-use crate::engine::lmdb::reuse::Births;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
 use crate::engine::{Change, Engine, EngineError, Extents, OldestReader, ReadTxn, Tree, Usage, WriteTxn};
 use crate::sys::os;
@@ -104,6 +103,9 @@ pub struct LmdbOptions {
     pub creates_trees: bool,
     /// The longest key to store, to test longer ones; 0 is LMDB's own limit.
     pub key_size_max: usize,
+    /// Let LMDB choose all pages: write scattered free ones, and none that is freed beside a
+    /// snapshot.
+    pub leaves_pages_to_lmdb: bool,
 }
 
 /// Keys and values of the tree `meta`.
@@ -133,7 +135,7 @@ pub(crate) struct Environment {
     is_broken: AtomicBool,
     /// When a transaction found no room last.
     full_at: Mutex<Option<Instant>>,
-    births: Mutex<Births>,
+    free_pages: FreePages,
     /// The file with LMDB's locks. `None` without a lock file.
     lock: Option<OwnFile>,
 }
@@ -211,7 +213,7 @@ impl LmdbEngine {
             heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
             full_at: Mutex::new(None),
-            births: Mutex::default(),
+            free_pages: FreePages::new(options.leaves_pages_to_lmdb),
             lock,
         };
         // From here on dropping `environment` closes it.

@@ -160,7 +160,7 @@ impl LmdbWrite {
 
 impl MovesPages for LmdbWrite {
     fn gather_free(&mut self) -> Result<u64, EngineError> {
-        self.add_aside()?;
+        self.add_set_aside()?;
         let mut count = 0;
         // SAFETY: the transaction is live, the number ours to fill.
         let code = unsafe { ffi::pellucid_load_free(self.txn()?, &raw mut count) };
@@ -168,7 +168,7 @@ impl MovesPages for LmdbWrite {
     }
 
     fn take_neighbours(&mut self, keys: u64) -> Result<(), EngineError> {
-        self.set_sparse_aside(keys)
+        self.prepare_contiguous_pages(keys)
     }
 
     fn cut_end(&mut self) -> Result<u64, EngineError> {

@@ -14,9 +14,18 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new(name: &str) -> Self {
+        Self::with(name, LmdbOptions::default())
+    }
+
+    /// A database in which LMDB chooses all pages.
+    pub(super) fn left_to_lmdb(name: &str) -> Self {
+        Self::with(name, LmdbOptions { leaves_pages_to_lmdb: true, ..LmdbOptions::default() })
+    }
+
+    fn with(name: &str, options: LmdbOptions) -> Self {
         let path = std::env::temp_dir().join(format!("pellucid-pages-{name}-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
+        let engine = LmdbEngine::create(&path, options, &mut |_, _| Vec::new()).unwrap();
         Self { engine: Some(engine), path }
     }
 

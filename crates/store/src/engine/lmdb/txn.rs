@@ -19,8 +19,8 @@ use pellucid_lmdb_sys as ffi;
 use pellucid_record::encode::copy;
 
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::engine::lmdb::dense::Aside;
 use crate::engine::lmdb::format::{TreeHead, free_list};
+use crate::engine::lmdb::free_pages::SetAside;
 use crate::engine::lmdb::live_writes::{LiveWrite, abort_writes_of, current_thread, live_writes};
 use crate::engine::lmdb::page::{MapBounds, Pages, next_number, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
@@ -176,7 +176,6 @@ impl LmdbRead {
     pub(crate) fn free_pages(&self, newest: u64) -> Result<(u64, u64), EngineError> {
         let mut readers = self.environment.reader_versions();
         readers.retain(|reader| *reader < newest);
-        let births = self.environment.births();
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
         cursor.start(Start::Edge, Direction::Forward)?;
         let (mut pages, mut pinned) = (0, 0);
@@ -186,8 +185,7 @@ impl LmdbRead {
             let freed = read_u64(entry.0, 0).unwrap_or(0);
             if count > 0 && readers.first().is_some_and(|oldest| *oldest <= freed) {
                 let list = free_list(entry.1).unwrap_or_default();
-                let needed = |page: &&u64| births.is_pinned(**page, freed, &readers);
-                pinned += list.iter().filter(needed).count() as u64;
+                pinned += self.environment.count_pinned(&list, freed, &readers);
             }
         }
         Ok((pages, pinned))
@@ -400,7 +398,7 @@ pub(crate) struct LmdbWrite {
     /// Whether the tree's cursor is still where `find` left it.
     is_found: [bool; 3],
     /// Free pages that it takes last.
-    pub(super) aside: Aside,
+    pub(super) set_aside: SetAside,
     /// How many changed pages it keeps in memory.
     changed_max: c_uint,
     owner: u64,
@@ -439,7 +437,7 @@ impl LmdbWrite {
             // A failure leaves things as they are.
             let _ = environment.free_dead_readers();
         }
-        match environment.reuse_pages(txn) {
+        match environment.prepare_free_pages(txn) {
             Ok(true) => {}
             ended => {
                 // SAFETY: the transaction is live and ours, and not used afterwards.
@@ -455,9 +453,17 @@ impl LmdbWrite {
             is_dropped: false,
         });
         let cursors = [ptr::null_mut(); 3];
-        let aside = Aside::default();
+        let set_aside = SetAside::default();
         let changed_max = changed_pages_max(environment.page_size());
-        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], aside, changed_max, owner, environment })
+        Ok(Self {
+            txns: vec![txn],
+            cursors,
+            is_found: [false; 3],
+            set_aside,
+            changed_max,
+            owner,
+            environment,
+        })
     }
 
     /// The current transaction, if this thread may use it.
@@ -652,7 +658,7 @@ impl WriteTxn for LmdbWrite {
     }
 
     fn savepoint(&mut self) -> Result<(), EngineError> {
-        self.add_aside()?;
+        self.add_set_aside()?;
         let parent = self.txn()?;
         self.close_cursors();
         let mut child = ptr::null_mut();
@@ -704,7 +710,7 @@ impl WriteTxn for LmdbWrite {
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), EngineError> {
-        self.add_aside()?;
+        self.add_set_aside()?;
         self.txn()?;
         self.close_cursors();
         let outermost = self.txns.first().copied();
@@ -717,7 +723,7 @@ impl WriteTxn for LmdbWrite {
                 // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it
                 // commits the ones nested in it.
                 let done = self.environment.check(unsafe { ffi::mdb_txn_commit(txn) });
-                done.inspect(|()| self.environment.births().note_commit(version))
+                done.inspect(|()| self.environment.note_commit(version))
                     .inspect_err(|_| self.environment.give_back())
             }
             None => Err(EngineError::Misuse("the transaction is over")),

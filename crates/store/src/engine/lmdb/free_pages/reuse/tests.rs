@@ -130,11 +130,11 @@ fn change(txn: &mut dyn WriteTxn, rows: &mut Rows, turn: u64, chance: &mut Chanc
     }
 }
 
-#[test]
-fn snapshots_read_their_versions_whatever_is_written_beside_them() {
+/// Write beside snapshots, which read their versions. Returns in how many transactions pages were
+/// looked for that are freed beside a snapshot, and that were freed last.
+fn snapshots_read_their_versions(scratches: [Scratch; 4]) -> (u64, u64) {
     let (mut reused, mut recent) = (0, 0);
-    for seed in 1..=4 {
-        let scratch = Scratch::new(&format!("model-{seed}"));
+    for (seed, scratch) in (1..).zip(scratches) {
         let engine = scratch.engine();
         let mut chance = Chance(seed * 0x9E37_79B9);
         let mut rows = Rows::new();
@@ -181,44 +181,65 @@ fn snapshots_read_their_versions_whatever_is_written_beside_them() {
             if turn % 10 == 0 {
                 scratch.prove();
             }
-            let births = engine.environment.births();
-            reused += u64::from(!births.seen.readers.is_empty());
-            recent += u64::from(births.seen.end > births.own);
+            let written = engine.environment.free_pages.written();
+            reused += u64::from(!written.seen.readers.is_empty());
+            recent += u64::from(written.seen.end > written.own);
         }
         assert!(rows_of(&*engine.begin_read().unwrap()) == rows);
         scratch.prove();
     }
+    (reused, recent)
+}
+
+#[test]
+fn left_to_lmdb_snapshots_read_their_versions_and_their_pages_stay() {
+    let scratches = [1, 2, 3, 4].map(|seed| Scratch::left_to_lmdb(&format!("off-{seed}")));
+    assert_eq!(snapshots_read_their_versions(scratches), (0, 0));
+    let scratch = Scratch::left_to_lmdb("off-ages");
+    let engine = scratch.engine();
+    rewrite(engine, 1);
+    let (one, _read) = (scratch.pages(), engine.begin_read().unwrap());
+    for turn in 2..12 {
+        rewrite(engine, turn);
+    }
+    assert!(scratch.pages() > 9 * one, "{} pages, {one} for each version", scratch.pages());
+}
+
+#[test]
+fn snapshots_read_their_versions_whatever_is_written_beside_them() {
+    let scratches = [1, 2, 3, 4].map(|seed| Scratch::new(&format!("model-{seed}")));
+    let (reused, recent) = snapshots_read_their_versions(scratches);
     assert!(reused > 100, "snapshots were old in {reused} turns only");
     assert!(recent > 50 || !os::memory_barrier(), "what was freed last was used in {recent} turns only");
 }
 
 #[test]
 fn pages_are_needed_by_a_reader_from_the_version_that_wrote_them_to_the_one_that_freed_them() {
-    let mut births = Births::default();
-    births.note(ffi::pellucid_run { first: 510, count: 4 }, 7, 3);
-    births.note(ffi::pellucid_run { first: 511, count: 1 }, 9, 3);
-    assert_eq!([509, 510, 511, 512, 513, 514].map(|page| births.of(page)), [0, 7, 9, 7, 7, 0]);
-    let pinned = |page, freed, readers: &[u64]| births.is_pinned(page, freed, readers);
+    let mut written = WrittenPages::default();
+    written.note(ffi::pellucid_run { first: 510, count: 4 }, 7, 3);
+    written.note(ffi::pellucid_run { first: 511, count: 1 }, 9, 3);
+    assert_eq!([509, 510, 511, 512, 513, 514].map(|page| written.of(page)), [0, 7, 9, 7, 7, 0]);
+    let pinned = |page, freed, readers: &[u64]| written.is_pinned(page, freed, readers);
     assert!(!pinned(510, 9, &[3, 6, 10]) && pinned(510, 9, &[3, 7, 10]) && !pinned(510, 9, &[3, 9]));
     assert!(pinned(511, 12, &[11]) && !pinned(511, 12, &[8, 13]));
     // Of others it is not known when they were written.
     assert!(pinned(2, 9, &[3]) && !pinned(2, 9, &[10]) && !pinned(2, 9, &[]));
     // No page is freed before it is written.
     assert!(pinned(510, 7, &[3]) && pinned(510, 5, &[3]));
-    births.forget(511, 2);
-    assert_eq!([510, 511, 512, 513].map(|page| births.of(page)), [7, 0, 0, 7]);
+    written.forget(511, 2);
+    assert_eq!([510, 511, 512, 513].map(|page| written.of(page)), [7, 0, 0, 7]);
 }
 
 #[test]
 fn little_memory_is_taken_to_remember_pages() {
-    let mut births = Births::default();
+    let mut written = WrittenPages::default();
     let chunks = CHUNKS_MAX as u64;
     for number in 0..chunks + 10 {
-        births.note(ffi::pellucid_run { first: (number * CHUNK) as usize, count: 1 }, 5, 4);
+        written.note(ffi::pellucid_run { first: (number * CHUNK) as usize, count: 1 }, 5, 4);
     }
-    assert_eq!(births.chunks.len(), CHUNKS_MAX);
-    assert_eq!((births.of(0), births.of((chunks + 5) * CHUNK)), (5, 0));
+    assert_eq!(written.chunks.len(), CHUNKS_MAX);
+    assert_eq!((written.of(0), written.of((chunks + 5) * CHUNK)), (5, 0));
     // A newer reader is the oldest: those that are remembered are no use any more.
-    births.note(ffi::pellucid_run { first: ((chunks + 5) * CHUNK) as usize, count: 1 }, 9, 8);
-    assert_eq!((births.chunks.len(), births.of(0), births.of((chunks + 5) * CHUNK)), (1, 0, 9));
+    written.note(ffi::pellucid_run { first: ((chunks + 5) * CHUNK) as usize, count: 1 }, 9, 8);
+    assert_eq!((written.chunks.len(), written.of(0), written.of((chunks + 5) * CHUNK)), (1, 0, 9));
 }

@@ -57,18 +57,18 @@ fn density(pages: &[usize]) -> usize {
     100 * pages.len() / (parts * PART).max(1)
 }
 
-#[test]
-fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours() {
-    let scratch = Scratch::new("dense-model");
+/// Change rows at random in many transactions, and find each page once. Returns in how many of them
+/// pages were set aside.
+fn no_page_is_lost(scratch: &Scratch) -> u64 {
     let mut chance = Chance(0x9E37_79B9);
     let mut rows = BTreeMap::new();
     let mut set_aside = 0;
     for turn in 0..150 {
-        let mut txn = begin(&scratch);
+        let mut txn = begin(scratch);
         let count = if turn == 0 { 4 * COUNT } else { COUNT / 80 };
         let mut next = rows.clone();
         txn.take_neighbours(count).unwrap();
-        set_aside += u64::from(!txn.aside.pages.is_empty());
+        set_aside += u64::from(!txn.set_aside.pages.is_empty());
         for _ in 0..count {
             put(&mut txn, &mut next, &mut chance, turn);
         }
@@ -107,8 +107,18 @@ fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours(
         found.insert(key.to_vec(), value.to_vec());
     }
     assert!(found == rows);
-    drop(cursor);
-    drop(read);
+    set_aside
+}
+
+#[test]
+fn left_to_lmdb_no_transaction_sets_pages_aside() {
+    assert_eq!(no_page_is_lost(&Scratch::left_to_lmdb("dense-off")), 0);
+}
+
+#[test]
+fn whatever_is_set_aside_no_page_is_lost_and_large_transactions_take_neighbours() {
+    let scratch = Scratch::new("dense-model");
+    let set_aside = no_page_is_lost(&scratch);
     assert!(set_aside > 75, "in {set_aside} of 150 transactions");
     let mut txn = begin(&scratch);
     txn.gather_free().unwrap();
@@ -221,7 +231,7 @@ fn a_very_long_list_of_free_pages_is_not_loaded() {
         let free = txn.pages().unwrap() as u64 - txn.pages_in_use().unwrap();
         assert!(free > FREE_MAX, "{free} pages are free");
         txn.take_neighbours(KEYS_MANY).unwrap();
-        assert!(txn.aside.pages.is_empty() && txn.loaded().unwrap().is_empty());
+        assert!(txn.set_aside.pages.is_empty() && txn.loaded().unwrap().is_empty());
         for _ in 0..KEYS_MANY {
             put(&mut txn, &mut rows, &mut chance, turn);
         }

@@ -18,43 +18,35 @@ use std::slice;
 
 use pellucid_lmdb_sys as ffi;
 
+use crate::engine::lmdb::free_pages::SetAside;
 use crate::engine::lmdb::txn::LmdbWrite;
 use crate::engine::lmdb::{check, empty_stat};
 use crate::engine::{EngineError, MovesPages as _, Tree};
 use crate::sys::{memory, os};
 
-/// So many pages are a part of the file.
+/// Pages of a part of the file.
 const PART: usize = if cfg!(test) { 16 } else { 256 };
-/// With so many free ones among them, it is dense.
+/// Least number of free pages of a dense part.
 const DENSE: usize = PART / 4 * 3;
-/// With fewer pages at hand, what was set aside is added again: one change takes fewer.
+/// Least number of pages at hand before what was set aside is added again. One change takes fewer.
 const LEFT_MIN: usize = if cfg!(test) { 32 } else { 512 };
-/// A tree of so many pages may be in a file that is longer than it has to be: a smaller one is
-/// written to the disk quickly wherever its pages are.
+/// Least number of pages in use of a file that may grow for contiguous pages: fewer are written
+/// quickly wherever they are.
 const LARGE_TREE: u64 = if cfg!(test) { 1 << 4 } else { 1 << 16 };
-/// The file may grow to so many pages for some pages of its trees: with less, the densest parts of
-/// the file are not dense enough under load.
+/// The file may grow to `LONGEST / LONGEST_BY` times its pages in use. Below that, no part of it is
+/// free enough under load.
 const LONGEST: u64 = 5;
 const LONGEST_BY: u64 = 2;
-/// But only by a share of the free disk, and to a share of the machine's memory: a longer file
-/// would drive pages that are in use out of the system's cache.
+/// It grows by this part of the free disk at most, and to this part of the machine's memory: a
+/// longer file would drive pages that are in use out of the system's cache.
 const DISK_SHARE: u64 = 8;
 const MEMORY_SHARE: u64 = 2;
-/// For fewer keys, the file does not grow: it would soon be made shorter again.
+/// Least number of changed keys for which the file grows: it would soon be made shorter again.
 const KEYS_MANY: u64 = if cfg!(test) { 16 } else { 1 << 17 };
 /// A longer list of free pages is taken as LMDB loads it: all that is loaded is written again.
 const FREE_MAX: u64 = if cfg!(test) { 1 << 13 } else { 1 << 22 };
 /// How many times the list of free pages is in memory meanwhile.
 const COPIES: usize = 4;
-
-/// Free pages that a transaction has set aside.
-#[derive(Default)]
-pub(super) struct Aside {
-    /// Their count, then their numbers, descending. Empty if there are none.
-    pages: Vec<usize>,
-    /// Until the file has so many pages, it grows before these are taken.
-    longest: usize,
-}
 
 /// Part a list of free pages, which descend, into those to take first and the others. `wanted` are
 /// taken if they are in dense parts of the file, and `needed` wherever they are, from the parts
@@ -80,7 +72,7 @@ fn divide(pages: &[usize], wanted: usize, needed: usize) -> (Vec<usize>, Vec<usi
     (gather(first), gather(others))
 }
 
-/// About how many pages of `in_use` change with so many keys from anywhere. Some are split.
+/// About how many pages of `in_use` change with `keys` keys from anywhere. Some are split.
 #[expect(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "an estimate")]
 fn pages_changed_by(keys: u64, in_use: u64) -> usize {
     let (keys, in_use) = (keys as f64, in_use.max(1) as f64);
@@ -133,8 +125,7 @@ impl LmdbWrite {
         Ok(longest as usize)
     }
 
-    /// Have free pages at hand that are next to each other, for a transaction that changes so many
-    /// keys.
+    /// Load free pages that are next to each other, for a transaction that changes `keys` keys.
     pub(super) fn set_sparse_aside(&mut self, keys: u64) -> Result<(), EngineError> {
         let in_use = self.pages_in_use()?;
         if (self.pages()? as u64).saturating_sub(in_use) > FREE_MAX {
@@ -160,49 +151,19 @@ impl LmdbWrite {
         let code = unsafe { ffi::pellucid_keep_free(self.txn()?, first.as_ptr(), first.len()) };
         self.environment().check(code)?;
         others.insert(0, others.len());
-        self.aside = Aside { pages: others, longest };
+        self.set_aside = SetAside { pages: others, longest };
         Ok(())
     }
 
-    /// Make sure that there are pages at hand for an entry of this size. One that gets pages of its
-    /// own needs them side by side, and they may be anywhere.
-    pub(super) fn supply_for(&mut self, size: usize) -> Result<(), EngineError> {
-        /// LMDB leaves less than half of a page to an entry: heads of page and entry come off.
-        const HEADS: usize = 32;
-        if !self.aside.pages.is_empty() && size + HEADS > self.environment().page_size() / 2 {
-            self.add_aside()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Make sure that there are pages at hand for one change.
-    #[inline]
-    pub(super) fn supply(&mut self) -> Result<(), EngineError> {
-        if self.aside.pages.is_empty()
-            || self.loaded()?.len() >= LEFT_MIN
-            || self.pages()? < self.aside.longest
-        {
-            return Ok(());
-        }
-        self.add_aside()
-    }
-
-    /// Add all pages that are set aside.
-    pub(super) fn add_aside(&mut self) -> Result<(), EngineError> {
-        let Aside { pages, .. } = std::mem::take(&mut self.aside);
-        if pages.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: the transaction is live, and the list begins with its length.
-        let code = unsafe { ffi::pellucid_add_free(self.txn()?, pages.as_ptr()) };
-        self.environment().check(code)
+    /// Whether pages are at hand for one change, or the file may grow for it.
+    pub(super) fn has_enough(&self) -> Result<bool, EngineError> {
+        Ok(self.loaded()?.len() >= LEFT_MIN || self.pages()? < self.set_aside.longest)
     }
 }
 
 /// The address at which a file is mapped.
 #[cfg(test)]
-fn map_of(environment: &super::Environment) -> usize {
+fn map_of(environment: &crate::engine::lmdb::Environment) -> usize {
     // SAFETY: the environment is open.
     unsafe { ffi::pellucid_map(environment.raw()) as usize }
 }

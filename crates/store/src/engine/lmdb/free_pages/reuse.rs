@@ -32,7 +32,6 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
-use std::sync::{MutexGuard, PoisonError};
 
 use pellucid_lmdb_sys as ffi;
 
@@ -48,10 +47,11 @@ const CHUNK: u64 = 512;
 const CHUNKS_MAX: usize = 4096;
 /// The largest number of pages that one transaction is given.
 const REUSED_MAX: usize = 1 << 20;
-/// A list is written anew for at least one page in so many that it keeps: it would take more room
-/// than it gives.
+/// A list is written anew if one page in `KEPT_SHARE` of those that it keeps can be used: with
+/// fewer, it would take more room than it gives.
 const KEPT_SHARE: usize = 256;
-/// If a commit has written so many pages, what it has freed is worth the wait for all threads.
+/// Least number of pages of a commit after which what it has freed is worth the wait for all
+/// threads.
 const LARGE_COMMIT: usize = if cfg!(test) { 32 } else { 1024 };
 
 /// The versions that have written some pages one after the other; 0 where it is unknown.
@@ -70,7 +70,7 @@ struct Seen {
 
 /// What this process knows of the pages that it has written.
 #[derive(Default)]
-pub(crate) struct Births {
+pub(super) struct WrittenPages {
     chunks: HashMap<u64, Box<Chunk>>,
     /// The version that this process has committed last.
     committed: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Births {
     seen: Seen,
 }
 
-impl Births {
+impl WrittenPages {
     fn clear(&mut self) {
         self.chunks = HashMap::new();
         self.own = 0;
@@ -177,32 +177,27 @@ fn value_of_list(list: &[u64]) -> ffi::MDB_val {
 }
 
 impl Environment {
-    /// What is known of the pages that this process has written.
-    pub(crate) fn births(&self) -> MutexGuard<'_, Births> {
-        self.births.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Let a transaction that has just begun use the pages that no reader needs. Returns false if
     /// it has to be begun again without that.
     pub(super) fn reuse_pages(&self, txn: *mut ffi::MDB_txn) -> Result<bool, EngineError> {
-        let births = &mut *self.births();
+        let written = &mut *self.free_pages.written();
         let mut count = 0;
         // SAFETY: the transaction is live, and the number ours to fill.
         let runs = unsafe { ffi::pellucid_take_written(txn, &raw mut count) };
         // SAFETY: the transaction is live.
         let newest = (unsafe { ffi::mdb_txn_id(txn) } as u64).saturating_sub(1);
         // A commit that changed nothing has written nothing, and made no version.
-        let is_new = count > 0 && births.committed == newest;
-        births.committed = 0;
-        let is_own = is_new || births.own == newest;
+        let is_new = count > 0 && written.committed == newest;
+        written.committed = 0;
+        let is_own = is_new || written.own == newest;
         let mut readers = self.reader_versions();
         let is_behind = |readers: &[u64]| readers.first().is_some_and(|oldest| *oldest < newest);
         // SAFETY: these are as many runs, and nothing is written while they are used.
         let runs = if is_new { unsafe { std::slice::from_raw_parts(runs, count) } } else { &[] };
         if is_new {
-            births.is_large = runs.iter().map(|run| run.count).sum::<usize>() >= LARGE_COMMIT;
+            written.is_large = runs.iter().map(|run| run.count).sum::<usize>() >= LARGE_COMMIT;
         }
-        let is_visible = is_own && births.is_large && is_behind(&readers) && os::memory_barrier();
+        let is_visible = is_own && written.is_large && is_behind(&readers) && os::memory_barrier();
         if is_visible {
             readers = self.reader_versions();
         }
@@ -210,23 +205,23 @@ impl Environment {
         // What is used is listed under a version before the oldest one, and there is none before 1.
         let may_reuse = |oldest: &u64| is_own && *oldest > 1 && cfg!(target_endian = "little");
         let Some(oldest) = oldest.filter(may_reuse) else {
-            births.clear();
-            births.own = if is_own { newest } else { 0 };
+            written.clear();
+            written.own = if is_own { newest } else { 0 };
             return Ok(true);
         };
         if !is_new {
             // What an aborted transaction has used is in the list again.
-            births.seen = Seen::default();
+            written.seen = Seen::default();
         }
-        births.own = newest;
+        written.own = newest;
         for run in runs {
-            births.note(*run, newest, oldest);
+            written.note(*run, newest, oldest);
         }
         let end = newest + u64::from(is_visible);
-        let choice = choose(births, txn, &readers, (oldest, end))?;
+        let choice = choose(written, txn, &readers, (oldest, end))?;
         let is_taken = choice.pages.is_empty() || take(txn, oldest, &choice)?;
         if !is_taken {
-            births.seen = Seen::default();
+            written.seen = Seen::default();
         }
         Ok(is_taken)
     }
@@ -235,13 +230,13 @@ impl Environment {
 /// Choose the pages that no reader needs, of those that LMDB does not use by itself and that were
 /// freed by a version before `end`.
 fn choose(
-    births: &mut Births,
+    written: &mut WrittenPages,
     txn: *mut ffi::MDB_txn,
     readers: &[u64],
     (oldest, end): (u64, u64),
 ) -> Result<Choice, EngineError> {
     let mut choice = Choice::default();
-    let mut from = births.unseen_from(readers, oldest);
+    let mut from = written.unseen_from(readers, oldest);
     while choice.pages.len() < REUSED_MAX {
         let (mut version, mut list) = (from as usize, EMPTY);
         // SAFETY: the transaction is live, the two values ours to fill.
@@ -256,7 +251,7 @@ fn choose(
         let pages = free_list(unsafe { bytes_of(list) });
         let pages =
             pages.ok_or(EngineError::Damaged { what: "the list of free pages is malformed", code: 0 })?;
-        let is_kept = |page: &u64| births.is_pinned(*page, version as u64, readers);
+        let is_kept = |page: &u64| written.is_pinned(*page, version as u64, readers);
         let (kept, used): (Vec<u64>, Vec<u64>) = pages.into_iter().partition(is_kept);
         if !used.is_empty() && used.len() >= kept.len() / KEPT_SHARE {
             choice.pages.extend(used);
@@ -265,7 +260,7 @@ fn choose(
         }
     }
     let needing = readers.iter().copied().take_while(|reader| *reader < from);
-    births.seen = Seen { end: from, readers: needing.collect() };
+    written.seen = Seen { end: from, readers: needing.collect() };
     choice.pages.sort_unstable_by(|one, other| other.cmp(one));
     Ok(choice)
 }
