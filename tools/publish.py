@@ -26,11 +26,11 @@ from pellucid_bench.report.figures import compared_with, machine_line, usable
 
 ROOT = Path(__file__).resolve().parents[1]
 TITLE_LOSSES = 3
-"""So many measures are named in which others are better."""
+"""Most measures in which others are better that a title names."""
 LISTED_LOSSES = 15
-"""So many of them are listed in the page of the experiment."""
+"""Most of them that the page of the experiment lists."""
 LISTED_NAMES = 4
-"""So many contenders are named in a line of this list."""
+"""Most contenders that a line of this list names."""
 
 LARGEST = "/largest"
 # The measures of an experiment's plot, by patterns of their ids. All sizes of a measure are a curve, and

@@ -8,7 +8,7 @@ fn main() {
         .file("src/system.c")
         .file("lmdb/midl.c")
         .include("lmdb")
-        // So many pages may change in one transaction before some are written ahead of its commit.
+        // Logarithm of the changed pages of a transaction beyond which some are written before its commit.
         .define("MDB_IDL_LOGN", "16")
         .flag_if_supported("-Wno-unused-parameter")
         .flag_if_supported("-Wno-implicit-fallthrough");

@@ -415,7 +415,7 @@ def _globals_of(names: tuple[str, ...]) -> Globals:
     return Globals(names)
 
 
-# A tuple, and all keys together, may come to so many objects, and to so many more for each byte.
+# Most objects that a tuple, and all keys together, may come to: these, and SIZE_PER_BYTE for each byte.
 SIZE_MAX = 1_000_000
 SIZE_PER_BYTE = 64
 # Python hashes tuples inside each other with a call for each, on a stack that it does not check.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_foreign"]
 
-# A short pickle may come to so many objects.
+# Most objects that a short pickle may come to.
 SIZE_MAX = 1 << 16
 # A text, bytes or a number of this many bytes counts as one object more.
 BYTES_PER_OBJECT = 16

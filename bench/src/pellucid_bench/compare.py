@@ -26,9 +26,9 @@ THRESHOLD = 0.05
 SAMPLES_MIN = 5
 """With fewer samples on each side, no difference can be told from chance."""
 DEVIATIONS = 3
-"""A difference has to be larger than so many standard deviations of contenders that did not change."""
+"""Least difference, in standard deviations of the contenders that did not change."""
 OTHERS_MIN = 3
-"""From so many other contenders it can be seen what the machine does to all of them."""
+"""With fewer other contenders, nobody can tell what the machine does to all of them."""
 
 
 @dataclass(frozen=True, slots=True)

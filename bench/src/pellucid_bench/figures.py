@@ -73,7 +73,7 @@ def percent(share: float) -> str:
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return how likely two sets of samples differ so much by chance alone (Mann-Whitney, two-sided).
+    """Return how likely chance alone makes two sets of samples differ as these do (Mann-Whitney, two-sided).
 
     >>> round(difference([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]), 4)
     0.0079

@@ -122,7 +122,7 @@ Measure = Callable[[Side, Row], Result]
 def compare(
     sides: tuple[Side, Side], rows: Sequence[Compared], rounds: int, seconds: float, measure: Measure
 ) -> None:
-    """Measure all operations with both revisions in turn, for so many rounds, or until the time is over."""
+    """Measure all operations with both revisions in turn: `rounds` times, or until the time is over."""
     started = time.monotonic()
     for number in range(rounds):
         for place, one in enumerate(rows):

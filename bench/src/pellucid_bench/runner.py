@@ -30,7 +30,7 @@ from pellucid_bench.rivals import library_of, reason
 T = TypeVar("T")
 
 SLOW_FACTOR = 10
-"""A contender that takes so many times the time of the fastest one has no need of many samples."""
+"""A contender with more than this multiple of the time of the fastest one gives few samples."""
 
 
 class WrongAnswerError(AssertionError):

@@ -256,7 +256,7 @@ unsafe extern "C" {
     /// Make the file end before the loaded free pages at its end, and return how many these were.
     pub fn pellucid_cut_free(txn: *mut MDB_txn) -> usize;
 
-    /// Whether so many loaded free pages follow each other that they end at or below `before`.
+    /// Whether `count` loaded free pages follow each other and end at or below `before`.
     pub fn pellucid_has_free(txn: *const MDB_txn, count: usize, before: usize) -> c_int;
 
     /// Copy the page of a key and those above it to the lowest free pages, if one of them is not

@@ -19,10 +19,10 @@ use crate::key_range;
 use crate::plan::code_ranges::{code_ranges, is_equality};
 use crate::plan::{Candidate, IndexRange, index_range, is_in_order};
 
-/// Of a code with more bytes than this, only so many are stored, and a hash of all after them: an
-/// entry of a server's own index has room for 2,704 bytes.
+/// Most bytes of a code that are stored; of a longer one, a hash of the rest follows them. An entry
+/// of a server's own index has room for 2,704 bytes.
 pub const CODE_SIZE_MAX: usize = 2000;
-/// Of what a row is distributed by, only so many bytes count.
+/// Most bytes that count of what a row is distributed by.
 const DISTRIBUTION_SIZE_MAX: usize = 500;
 
 /// The bytes that are stored beside the code of an entry: a byte with a bit for each part that is a
@@ -38,7 +38,7 @@ pub fn stored_spelling(keys: &Keys, parts: &[u8], spelling: &[u8]) -> Option<Vec
 }
 
 /// What the rows of a distributed table are distributed by, if it is the first `count` parts of a
-/// tuple: their code, at most so many bytes of it. It is found in a key that was shortened, too.
+/// tuple: their code, cut to `DISTRIBUTION_SIZE_MAX`. It is found in a key that was shortened, too.
 /// None for a key that has fewer parts.
 #[must_use]
 pub fn distribution_of(stored_key: &[u8], count: usize) -> Option<&[u8]> {

@@ -162,7 +162,7 @@ class Job(NamedTuple):
         return safe_pickles.load(data, self.pickle, self.encoding)
 
     def share(self, done: int) -> float | None:
-        """Which part of the file so many bytes are."""
+        """Which part of the file `done` bytes are."""
         return done / self.input.size if self.input.size else None
 
     def damaged(self, what: object) -> SourceError:

@@ -25,7 +25,7 @@ class Pace:
         self.due = 0.0
 
     def step(self, rows: int, share: float | None) -> None:
-        """Say that so many rows are done, and which part that is."""
+        """Report the number of rows that are done, and which part of all that is."""
         if self.report is not None and (now := time.monotonic()) >= self.due:
             self.due = now + PAUSE_SECONDS
             self.report(rows, share)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 __all__ = ["SKIPPED_KEPT", "CopyReport", "ExportReport", "ImportReport", "Skipped"]
 
-# A report keeps the reasons of so many rows, so that a file of nothing but broken rows does not fill memory.
+# Most rows whose reasons a report keeps: a file of nothing but broken rows must not fill memory.
 SKIPPED_KEPT = 1000
 SHOWN = 10
 

@@ -13,7 +13,7 @@ from pellucid.errors import CorruptRecord, PickleDenied
 __all__ = ["is_pickle", "load", "load_all"]
 
 
-# Of bytes that are longer, only so many instructions are read to say whether they are a pickle.
+# Of more bytes than CHECKED_MAX, OPERATIONS_MAX instructions are read to decide whether they are a pickle.
 CHECKED_MAX = 1 << 20
 OPERATIONS_MAX = 10_000
 

@@ -35,7 +35,7 @@ ABOUT = About(
 )
 SIZE_UNIT = collector.SIZE_UNITS["pickle"]
 BULK = 10_000
-"""A list of so many dicts takes seconds."""
+"""Dicts in the largest list: it takes seconds."""
 SLOW_SECONDS = 1.0
 """After this time, a contender that is ten times as slow as the fastest gives no more samples."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pellucid_bench.dataset import Better, Dataset, Measure, Result, Unit
 
 CURVES_MAX = 12
-"""So many curves can be told apart by their colours, dashes and marks."""
+"""Most curves of a plot: more cannot be told apart by colour, dash and mark."""
 
 Role = Literal["ours", "slower", "faster", "other", "reference", "failed"]
 

@@ -33,7 +33,7 @@ const COVERED: f64 = 70.0;
 const COVERED_PART: f64 = 20.0;
 /// Sample: read a few rows from all over the table.
 pub(super) const SAMPLE: f64 = 60_000.0;
-/// Counting the entries of two index ranges: so long the first rows are probed.
+/// Cost limit of the probe of the first rows: that of counting the entries of two index ranges.
 pub(super) const COUNT_TWO: f64 = 8_000.0;
 /// Sorting one key into its place, for each doubling of the number of keys.
 const SORT_STEP: f64 = 3.0;

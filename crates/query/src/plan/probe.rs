@@ -54,7 +54,7 @@ impl Planner<'_, '_> {
 
     /// The number of rows worth probing: as many as the path reads in the time of the best sure
     /// path, or in less time if this path is not expected to be the best. None if this path cannot
-    /// cost more than that one, or if so few rows are hardly all that is wanted.
+    /// cost more than that one, or if as few rows are hardly all that is wanted.
     fn rows_worth(&self, paths: &[CostedPath], place: usize) -> Option<u64> {
         // A probe of a path that is not expected to be the best mostly fails, so it gets less time.
         const DOUBTED: f64 = 0.6;
