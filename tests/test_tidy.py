@@ -267,6 +267,35 @@ def nothing_waits_by_the_wall_clock(name: str, text: str) -> Iterator[Finding]:
         yield from lines_matching(r"\b(SystemTime|UNIX_EPOCH)\b", text, "a clock that jumps; use Instant")
 
 
+def comments(name: str, text: str) -> Iterator[tuple[int, str]]:
+    """Each comment or docstring of a source file as one line, with the number of its first line."""
+    sign = {".py": r'#|"""', ".c": r"/\*| \*"}.get(Path(name).suffix, r"//[/!]?")
+    found, first = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        comment = re.search(rf"(?:^|\s)(?:{sign})(?!\S*\")\s?(.*)", line) if "://" not in line else None
+        if comment is None:
+            if found:
+                yield first, found
+            found = ""
+            continue
+        first = first if found else number
+        found = f"{found} {comment[1].strip()}".strip()
+
+
+@rule(
+    "crates/store/src/wal/a.rs",
+    "/// A checkpoint takes its time from\n/// so ~many bytes on.\nconst LARGE: u64 = 1;\n",
+)
+def numbers_are_named_by_their_unit(name: str, text: str) -> Iterator[Finding]:
+    # "so many rows that they fill memory" compares; "after so many rows" talks around a number.
+    if is_test(name) or Path(name).suffix not in {".rs", ".py", ".c"} or Path(name).stem == "tests":
+        return
+    around = re.compile(r"(?<!, )\bso (many|much|few|long|often)\b(?!( \w+){0,2} (that|as)\b)", re.I)
+    for number, comment in comments(name, text):
+        if around.search(comment):
+            yield number, "talks around a number; name its unit, and what it limits or causes"
+
+
 @rule("CHANGELOG.md", "## 0.1.0, not released yet\n\n- `sum` no longer wraps around.\n")
 def a_first_release_is_described_and_not_compared(name: str, text: str) -> Iterator[Finding]:
     # It has no user who knows how an earlier state behaved.

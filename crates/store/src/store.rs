@@ -74,8 +74,8 @@ pub struct OpenOptions {
     /// The memory limit for the entries of an index that is being built, to test tables that are
     /// too large; 0 is the default.
     pub index_memory: usize,
-    /// Whether LMDB chooses all pages, to test the database without what `engine/lmdb/free_pages.rs`
-    /// does; or to find out whether that is to blame.
+    /// Whether LMDB chooses all pages, without `engine/lmdb/free_pages.rs`: to test the database
+    /// so, or to find out whether that file is to blame.
     pub leaves_pages_to_lmdb: bool,
     /// Derives the entries of indexes. Without one, a table with indexes cannot be written to.
     pub deriver: Option<Arc<dyn Deriver>>,

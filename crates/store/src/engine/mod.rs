@@ -314,8 +314,8 @@ pub trait Engine: Send + Sync {
     }
 
     /// Write the log into the engine's own file: before that file is read by itself, and before the
-    /// last process closes it. False if a writer held its lock for so long, or another process
-    /// wrote the file for so long.
+    /// last process closes it. False if a writer held its lock, or another process wrote the
+    /// file, until the wait for it was over.
     ///
     /// # Errors
     /// When the file cannot be written; then the log stays.

@@ -47,7 +47,7 @@ pub trait MovesPages {
     fn gather_free(&mut self) -> Result<u64, EngineError>;
 
     /// Have free pages at hand that are next to each other, for a transaction that is about to
-    /// change so many keys: it then writes them to the disk in fewer pieces. All free pages that no
+    /// change `keys` keys: it then writes them to the disk in fewer pieces. All free pages that no
     /// reader can see are loaded for it, which takes time for each of them.
     ///
     /// # Errors

@@ -345,8 +345,7 @@ fn open_engine(
     }
     let lmdb = LmdbOptions {
         is_read_only: !is_writable,
-        // The readers there use no lock file. With one of ours, writers would not know of those
-        // readers.
+        // The readers there use no lock file. With ours, writers would not know of them.
         is_lockless: !is_writable && !is_alone && !has_lock_file,
         key_size_max: options.key_size_max,
         leaves_pages_to_lmdb: options.leaves_pages_to_lmdb,

@@ -21,16 +21,16 @@ use crate::sys::steps::{Step, reached};
 
 /// The numbers of rows at which a table gets its first dictionaries.
 const TRAIN_AT: [u64; 4] = [256, 1 << 11, 1 << 14, 1 << 17];
-/// The ratio is compared each time that so many rows were packed.
+/// Packed rows between two comparisons of the ratio.
 const ROWS_COMPARED: u64 = 1 << 12;
-/// To train a dictionary takes as long as to write thousands of rows. So a transaction trains so
-/// many of them, and one more for each so many rows that it writes. The other tables stay as they
-/// are until a later transaction.
+/// Most dictionaries that a transaction trains: `TRAININGS_MIN`, and one for each `TRAINING_ROWS`
+/// rows that it writes. To train one takes as long as to write thousands of rows. The other tables
+/// stay as they are until a later transaction.
 const TRAININGS_MIN: u64 = 32;
 const TRAINING_ROWS: u64 = 1 << 14;
 /// A table has no more dictionaries: each takes room in the memory of every process that reads it.
 const DICTIONARIES_MAX: u32 = 64;
-/// After so many rows in turn that were not worth packing, one of so many is tried.
+/// After `VAIN_MAX` rows in turn that were not worth packing, only one row in `VAIN_STEP` is tried.
 const VAIN_MAX: u32 = 32;
 const VAIN_STEP: u64 = 16;
 /// Rows that are read from either end of a table when too few were met in the transaction.
@@ -71,7 +71,7 @@ struct Pack {
     number_min: u32,
     last: Last,
     samples: Samples,
-    /// So many rows in turn were not worth packing.
+    /// The number of rows in turn that were not worth packing.
     vain: u32,
 }
 
@@ -218,8 +218,8 @@ impl Packing {
     }
 }
 
-/// Whether a transaction that has trained so many dictionaries, and met so many rows, may train
-/// another one.
+/// Whether a transaction that has trained this number of dictionaries, and met this number of rows,
+/// may train another one.
 fn may_train(trainings: u64, rows: u64) -> bool {
     trainings < TRAININGS_MIN + rows / TRAINING_ROWS || is_all()
 }

@@ -12,7 +12,7 @@ pub(crate) const SAMPLES_SIZE_MAX: usize = 1 << 19;
 pub(crate) const SAMPLES_MIN: usize = 128;
 /// Larger records are no samples: a few of them would leave no room for others.
 const SAMPLE_SIZE_MAX: usize = 16 << 10;
-/// One of so many samples is not trained on, and tells how well the dictionary does.
+/// One sample in this number is not trained on, and shows how well the dictionary does.
 const TEST_SHARE: usize = 5;
 /// The dictionary takes this part of the samples. With twice as many bytes, rows got no smaller.
 const DICTIONARY_SHARE: usize = 10;

@@ -1,8 +1,8 @@
 //! Appends and compares short byte strings without calling the C library.
 //!
-//! Keys, and the values of a dict, are some ten bytes long. Calling the C library for so few takes
-//! longer than moving them, and one put of a row moved bytes eight times. Longer strings are left
-//! to it.
+//! Keys, and the values of a dict, are some ten bytes long. Calling the C library for them
+//! takes longer than moving them, and one put of a row moved bytes eight times. Longer strings are
+//! left to it.
 
 use pellucid_record::encode::copy;
 

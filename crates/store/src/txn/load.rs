@@ -27,7 +27,7 @@ const MEMORY_SHARE: usize = 8;
 const RUN_SIZE_MAX: usize = 64 << 20;
 /// A merge of fewer rows is not worth gathering them.
 const FEW: u64 = 64;
-/// After so many merges of a few rows, a transaction gathers no more.
+/// Merges of a few rows after which a transaction gathers no more.
 const SMALL_MERGES_MAX: u32 = 16;
 /// With less room than this for a WAL record, a savepoint begins a level of gathered rows.
 const ROOM_MIN: usize = 1 << 19;

@@ -103,7 +103,7 @@ impl Default for Budget {
     }
 }
 
-/// The byte for so much memory, rounded down.
+/// The byte for an amount of memory, rounded down.
 fn byte_of(memory: u64) -> u8 {
     let memory = memory.clamp(1 << 20, 1 << 50);
     let power = memory.ilog2() - 20;
@@ -182,7 +182,7 @@ impl Segments {
         members.filter(|(member, _)| *member != own).min_by_key(|(_, memory)| *memory)
     }
 
-    /// Learn how much memory WAL records take, from a memtable of so many bytes of them.
+    /// Learn how much memory WAL records take, from a memtable with `size` bytes of them.
     pub(crate) fn weigh(&self, memtable: &Memtable, size: u64) {
         if size >= WEIGHED_SIZE {
             let weight = (memtable.memory() as u64).saturating_mul(16).div_ceil(size);
@@ -191,7 +191,7 @@ impl Segments {
         }
     }
 
-    /// Learn how long a checkpoint of so many bytes of WAL records took.
+    /// Learn how long a checkpoint of `size` bytes of WAL records took.
     pub(crate) fn time(&self, size: u64, took: Duration) {
         if size >= TIMED_SIZE {
             let timely = u128::from(size) * CHECKPOINT_TIME.as_micros() / took.as_micros().max(1);
@@ -371,14 +371,14 @@ mod tests {
         assert_eq!(limit_after(16 << 20, 0), 1 << 28);
     }
 
-    /// The log at a path, with a map of at most so many bytes.
+    /// The log at a path, with a map of at most `mapped_max` bytes.
     fn log_at(path: &Path, mapped_max: u64) -> Segments {
         let data = std::env::temp_dir().metadata().unwrap();
         let space = FileSpace::open_mapped(path, words_for(1 << 20), Some(&data), true, mapped_max);
         Segments::new(Box::new(space.unwrap()), [7; 16])
     }
 
-    /// Append a WAL record of about so many bytes, and return its end and check.
+    /// Append a WAL record of about `size` bytes, and return its end and check.
     fn append(segments: &Segments, at: (u64, u64, u64), size: usize) -> (u64, u64) {
         let (position, sequence, seed) = at;
         let mut bytes = record::begin(0);

@@ -27,7 +27,7 @@ use crate::wal::state::{Placed, applied_of, newest};
 /// About how much memory a checkpoint needs to sort the keys; pages are allocated one by one.
 const CHECKPOINT_MEMORY: usize = 8 << 20;
 
-/// A checkpoint of so many keys changes so many pages that it matters where they are in the file.
+/// Least number of keys of a checkpoint that takes contiguous free pages.
 const MANY_KEYS: usize = if cfg!(test) { 16 } else { 1 << 14 };
 
 /// The result of a checkpoint.

@@ -34,7 +34,7 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(900);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 /// The same while a load fills the log: then few bytes are not worth a checkpoint.
 const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// A checkpoint of so many bytes of WAL records is a load's, and takes its time.
+/// Least bytes of WAL records of a checkpoint that counts as a load's, and takes its time.
 const LARGE: u64 = 16 << 20;
 /// Writers that are slower than that, in bytes a second, are no load.
 const LOAD: f64 = 1e6;
@@ -43,11 +43,11 @@ const PACE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long nothing is committed before the log's room is given back. Watchers that are slower get
 /// older commits from `keep=` alone, as after a checkpoint.
 const REST_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the thread looks how much of the file is free, and how long after a try that made it
-/// no shorter, which snapshots of other processes may be the reason of.
+/// Interval between checks for free pages; the longer one after a compaction that freed nothing,
+/// for example because of a snapshot.
 const FREE_INTERVAL: Duration = Duration::from_secs(10);
 const FREE_INTERVAL_MAX: Duration = Duration::from_secs(600);
-/// So many bytes that are written meanwhile end the work on the file.
+/// Bytes that writers commit meanwhile which end the work on the file.
 const SHORTENS_BESIDE: u64 = 1 << 20;
 /// Writers that are slower than that, in bytes a second, leave the disk to others.
 const LOW_LOAD: f64 = 1e5;

@@ -29,8 +29,8 @@ const IDLE_ROUNDS: u32 = 4;
 /// Between two tries while other processes read older versions of the tree. An idle process keeps
 /// the version that it read last for a second.
 const HELD: Duration = Duration::from_millis(400);
-/// Readers are given so long to let go of an older version, and are looked at so often. A snapshot
-/// of this age is one that a program keeps.
+/// Time that readers get to release an older version, and the interval between looks at them. A
+/// snapshot of this age is one that a program keeps.
 const LET_GO: Duration = Duration::from_millis(1600);
 const LET_GO_TICK: Duration = Duration::from_millis(50);
 /// Free pages that stay in the file for the next commits: one page in `SPARE` of the file, and
@@ -43,7 +43,7 @@ const SPARE_MIN: u64 = 64;
 const WORTH_SIZE: u64 = 16 << 20;
 const WORTH_SHARE: u64 = 5;
 
-/// Leaves are filled in steps of so many stretches, of which one round knows so many.
+/// Stretches of leaves that one step fills, and that one round knows.
 const STEP_STRETCHES: usize = 32;
 const ROUND_STRETCHES: usize = 1 << 16;
 /// This process itself keeps the tree of a step or two ago.
@@ -86,8 +86,8 @@ impl Shared {
         self.compact_rounds(patience, go_on)
     }
 
-    /// Make the file shorter if so much of it is free that it is worth it. Does nothing, and
-    /// returns false, if it is not. The tree has nearly everything, and no other process is writing
+    /// Make the file shorter if enough of it is free to be worth it. Does nothing, and returns
+    /// false, if it is not. The tree has nearly everything, and no other process is writing
     /// it.
     pub(crate) fn compact_if_worth(
         self: &Arc<Self>,
@@ -153,8 +153,8 @@ impl Shared {
         Ok(true)
     }
 
-    /// Whether all readers have the newest version of the tree, or one so many versions before it,
-    /// now or a little later. `None` if `go_on` returned false meanwhile.
+    /// Whether all readers have the newest version of the tree, or one of the `lag_max` versions
+    /// before it, now or a little later. `None` if `go_on` returned false meanwhile.
     fn readers_follow(
         &self,
         lag_max: u64,

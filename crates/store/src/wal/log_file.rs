@@ -91,7 +91,7 @@ impl FileSpace {
         Self::open_mapped(path, count, creates_for, is_writable, mapped_max)
     }
 
-    /// As `open`, with a map of at most so many bytes. What is after it is read and written by
+    /// As `open`, with a map of at most `mapped_max` bytes. What is after it is read and written by
     /// system calls.
     pub(crate) fn open_mapped(
         path: &Path,

@@ -98,7 +98,7 @@ pub(crate) fn first_of<'t>(
     start: Start<'_>,
     direction: Direction,
 ) -> Result<Option<Entry<'t>>, EngineError> {
-    /// So many hidden entries in turn are worth a cursor, and worth noting.
+    /// Hidden entries in turn from which a cursor, and a note, are worth it.
     const MANY: usize = 4;
     let Some((over, lower)) = overs.split_first() else { return below.first_from(tree, start, direction) };
     let live = over.first_live(tree, bound_of(start, direction), direction);

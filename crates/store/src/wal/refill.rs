@@ -29,7 +29,7 @@ const SHARE_MIN: u64 = 24;
 const STREAM_MIN: u64 = 8 << 20;
 /// If less is free on the disk, values go through the log, which knows how to fill a disk.
 const DISK_ROOM_MIN: u64 = 256 << 20;
-/// The reserve is given back when no large value was written for so long.
+/// Time without a large value after which the reserve is given back.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// What this process knows of the reserve that it refills.
@@ -62,7 +62,7 @@ impl Ahead {
     }
 }
 
-/// The pages that a reserve should have, in a file with so many of its pages still `left` in it.
+/// The pages that a reserve should have, of which `left` are still in it.
 fn wanted_pages(usage: &Usage, left: u64, disk_room: u64) -> u64 {
     let page_size = usage.page_size.max(1);
     let in_use = usage.pages.saturating_sub(usage.free_pages + left);
@@ -300,7 +300,7 @@ fn take_pages(
     Ok(Some(new))
 }
 
-/// The largest ranges, with so many pages at most: one that is shorter is of use for few values.
+/// The largest ranges, with `pages_max` pages at most: a shorter one is of use for few values.
 fn largest(ranges: &[Range<u64>], pages_max: u64) -> Vec<Range<u64>> {
     let mut ranges: Vec<_> = ranges.iter().filter(|range| range.start < range.end).cloned().collect();
     ranges.sort_unstable_by_key(|range| std::cmp::Reverse(range.end - range.start));

@@ -15,7 +15,7 @@ use std::ops::Bound;
 
 use crate::engine::Direction;
 
-/// A walk over so many deleted keys looks for the next key that is not deleted.
+/// Deleted keys in turn after which a walk looks for the next key that is not deleted.
 pub(crate) const RUN_MIN: usize = 16;
 
 /// Some of a source's keys, as bounds in key order.

@@ -10,8 +10,8 @@ use crate::engine::{EngineError, Entry, Tree};
 
 /// Leaves that are looked at together.
 const STRETCH: usize = 16;
-/// They are loose if their entries fit into so many leaves less: where one stretch ends and the
-/// next begins, a leaf may be half full, and stays so.
+/// Least number of leaves by which a stretch must shrink to be filled anew: where one stretch ends
+/// and the next begins, a leaf may be half full, and stays so.
 const SAVED_MIN: usize = 2;
 /// How many leaves are asked to know about all.
 const SAMPLES: u64 = 256;

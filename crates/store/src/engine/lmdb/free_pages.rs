@@ -40,7 +40,7 @@ impl FreePages {
 pub(super) struct SetAside {
     /// Their count, then their numbers, descending. Empty if there are none.
     pages: Vec<usize>,
-    /// Until the file has so many pages, it grows before these are taken.
+    /// The number of pages up to which the file grows before these are taken.
     longest: usize,
 }
 
@@ -61,8 +61,8 @@ impl Environment {
         self.free_pages.written().forget(first, count);
     }
 
-    /// How many of the pages that version `freed` has freed one of these readers needs, which are in
-    /// ascending order.
+    /// How many of these pages, which version `freed` has freed, one of these readers needs. The
+    /// readers are in ascending order.
     pub(super) fn count_pinned(&self, pages: &[u64], freed: u64, readers: &[u64]) -> u64 {
         let written = self.free_pages.written();
         pages.iter().filter(|page| written.is_pinned(**page, freed, readers)).count() as u64
@@ -70,8 +70,7 @@ impl Environment {
 }
 
 impl LmdbWrite {
-    /// Have free pages at hand that are next to each other, for a transaction that changes so many
-    /// keys.
+    /// Load free pages that are next to each other, for a transaction that changes `keys` keys.
     pub(super) fn prepare_contiguous_pages(&mut self, keys: u64) -> Result<(), EngineError> {
         if self.environment().free_pages.is_left_to_lmdb { Ok(()) } else { self.set_sparse_aside(keys) }
     }

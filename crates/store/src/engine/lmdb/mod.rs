@@ -338,7 +338,7 @@ pub(crate) fn is_map_size(size: u64) -> bool {
     size > 0 && size.is_multiple_of(MAP_SIZE_UNIT as u64)
 }
 
-/// How much address space to reserve beside so many other databases, which includes room for the
+/// How much address space to reserve beside `open_count` other databases, with room for the
 /// file to grow; and the least that will do. If the process's address space is limited, some of
 /// what the log leaves stays free.
 fn map_sizes_for(open_count: usize, path: &CStr) -> (usize, usize) {

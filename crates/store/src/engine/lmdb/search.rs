@@ -141,7 +141,7 @@ impl<'m> LeafPosition<'m> {
     }
 
     fn from_root(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<(Self, SearchPath)> {
-        // A tree of so few levels is cached as soon as it is read.
+        // Most levels of a tree that is cached as soon as it is read.
         const DEPTH_NEAR: u16 = 3;
         if tree.depth == 0 || tree.depth > DEPTH_MAX {
             return None;
@@ -270,7 +270,7 @@ pub(crate) struct Sought<'k> {
     /// How many bytes it shares with the nearest known key below it and above it.
     low: usize,
     high: usize,
-    /// It shares so many bytes with all keys in between.
+    /// The number of bytes that it shares with all keys in between.
     known: usize,
     /// Its next bytes.
     word: u64,
@@ -298,7 +298,7 @@ impl<'k> Sought<'k> {
         }
     }
 
-    /// Note that a key with this order to the searched one shares so many bytes with it.
+    /// Note that a key with this order to the searched one shares `shared` bytes with it.
     #[inline]
     fn note(&mut self, order: Ordering, shared: usize) {
         match order {
