@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -334,6 +335,15 @@ def test_handles_outlive_clear_and_compact(db: Database) -> None:
     db.compact()
     table["b"] = 2
     assert db.table("t") == table == {"b": 2}
+
+
+def test_what_was_read_in_a_snapshot_outlives_its_handle(db: Database) -> None:
+    table = db.table("t")
+    table["a"] = {"n": 1}
+    before, record = db.snapshot().table("t"), db.snapshot().table("t")["a"]
+    table["a"] = {"n": 2}
+    gc.collect()
+    assert (before["a"].n, record.n, list(before.values()), table["a"].n) == (1, 1, [{"n": 1}], 2)
 
 
 def test_a_kept_record_does_not_hinder_compact_but_an_open_snapshot_does(path: Path) -> None:

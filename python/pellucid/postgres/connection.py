@@ -11,10 +11,11 @@ from pellucid.errors import Closed, ReadOnly
 from pellucid.postgres import errors, settings, transaction
 from pellucid.postgres.background import started
 from pellucid.postgres.pool import Pool
+from pellucid.postgres.protocols import Connection
 from pellucid.postgres.schema import citus
 from pellucid.postgres.schema.catalog import Catalog
 from pellucid.postgres.schema.shapes import Shapes
-from pellucid.postgres.schema.tables import LayoutCache
+from pellucid.postgres.schema.tables import FROZEN, LayoutCache
 from pellucid.postgres.session import Lost, Parameters, Rows, Session, Statement
 from pellucid.postgres.transaction import Owned, Running, TransactionContext
 from pellucid.postgres.url import Place
@@ -231,3 +232,56 @@ class DatabaseConnection:
     def register_shapes(self, shapes: list[bytes]) -> list[int] | None:
         """Return the ids of shapes, once the server has them; None if it cannot be asked now."""
         return self._shapes.register(self.pool, shapes)
+
+
+class FrozenConnection:
+    """How the statements about a state that does not change reach the server; what would write raises."""
+
+    is_snapshot = True
+    is_read_only = True
+
+    def __init__(
+        self,
+        database: Connection,
+        committed: ServerValidity,
+        lock: contextlib.AbstractContextManager[Any],
+    ) -> None:
+        self._database = database
+        self.place = database.place
+        self.codec = database.codec
+        self.pool = database.pool
+        self.timeout = database.timeout
+        self.committed = committed
+        self.lock = lock
+
+    def check_open(self) -> None:
+        """Raise `Closed` after `close`."""
+        self._database.check_open()
+
+    def check_writable(self) -> None:
+        """Raise `ReadOnly`."""
+        self.check_open()
+        raise ReadOnly(FROZEN)
+
+    def running(self) -> None:
+        """Return None: it sees no transaction of the caller's."""
+
+    def validity(self) -> ServerValidity:
+        """Return how long its rows are valid."""
+        return self.committed
+
+    def write(self, _statements: list[Statement]) -> list[Rows]:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
+
+    def transaction(self) -> Any:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
+
+    def learn_up_to(self, count: int) -> None:
+        """Learn the shapes of other clients, if there are `count` of them."""
+        self._database.learn_up_to(count)
+
+    def register_shapes(self, _shapes: list[bytes]) -> list[int] | None:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)

@@ -1,4 +1,4 @@
-"""A database on a server: its tables, its transactions, and its care."""
+"""A database on a server: its tables, its transactions, and its maintenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pellucid.postgres.default_table import DefaultTable
 from pellucid.postgres.schema import citus
 from pellucid.postgres.schema.layout import CreateOptions
 from pellucid.postgres.schema.tables import DatabaseTables, check_name, name_of
-from pellucid.postgres.snapshot import Snapshot
+from pellucid.postgres.snapshot import Snapshot, SnapshotConnection
 from pellucid.postgres.table.table import Table
 from pellucid.postgres.transaction import TransactionContext
 from pellucid.postgres.url import Place, parse
@@ -45,7 +45,8 @@ class Database(DefaultTable):
         self._connection = DatabaseConnection(place, mode, durability, pickle, timeout)
         self._identity = self._connection.identity
         self._tables = DatabaseTables(self._connection)
-        self._snapshots: weakref.WeakValueDictionary[int, Snapshot] = weakref.WeakValueDictionary()
+        # Their connections, which their tables need as well.
+        self._snapshots: weakref.WeakValueDictionary[int, SnapshotConnection] = weakref.WeakValueDictionary()
         self._default = Table(self._connection, self._tables, DEFAULT_TABLE, stays_with_name=True)
 
     def __repr__(self) -> str:
@@ -181,11 +182,11 @@ class Database(DefaultTable):
     def snapshot(self) -> Snapshot:
         """Return a view of the database as it is now; it has a connection until it is closed."""
         self._connection.check_open()
-        snapshot = Snapshot(self, self._connection)
-        self._snapshots[id(snapshot)] = snapshot
-        return snapshot
+        connection = SnapshotConnection(self._connection)
+        self._snapshots[id(connection)] = connection
+        return Snapshot(self, connection)
 
-    # Care
+    # Maintenance
 
     def watch(self, *, since: int | None = None, timeout: float | None = None) -> Any:
         """Return the changes of all tables, in order; see the guide for what differs from a file.

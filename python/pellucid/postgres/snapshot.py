@@ -6,20 +6,19 @@ import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pellucid._native import ServerValidity
-from pellucid.errors import Closed, ReadOnly
+from pellucid.errors import Closed
 from pellucid.postgres import errors
 from pellucid.postgres.background import of_parent
-from pellucid.postgres.connection import DatabaseConnection
+from pellucid.postgres.connection import DatabaseConnection, FrozenConnection
 from pellucid.postgres.default_table import DefaultTable
 from pellucid.postgres.query.scan import BEGIN
 from pellucid.postgres.schema import citus
 from pellucid.postgres.schema.layout import Layout
-from pellucid.postgres.schema.statements import Statements
-from pellucid.postgres.schema.tables import FROZEN, FrozenTables, LayoutCache
-from pellucid.postgres.session import Lost, Parameters, Rows, Session, Statement
+from pellucid.postgres.schema.tables import FrozenTables, LayoutCache
+from pellucid.postgres.session import Lost, Parameters, Rows, Session
 from pellucid.postgres.table.table import Table
 
 if TYPE_CHECKING:
@@ -47,26 +46,19 @@ class SharedLock:
         self._lock.release()
 
 
-class SnapshotConnection:
+class SnapshotConnection(FrozenConnection):
     """How the statements of a snapshot reach the server: all over one connection, in one transaction."""
 
-    is_snapshot = True
-    is_read_only = True
-
     def __init__(self, database: DatabaseConnection) -> None:
-        self._database = database
-        self.place = database.place
-        self.codec = database.codec
-        self.catalog = database.catalog
-        self.pool = database.pool
-        self.timeout = database.timeout
-        self.committed = ServerValidity()
-        self.is_closed = False
-        self.cache = LayoutCache()
         # Threads may share a snapshot, and a connection runs one statement at a time.
-        self.lock: Any = SharedLock()
+        super().__init__(database, ServerValidity(), SharedLock())
+        self.catalog = database.catalog
+        # Until it has its connection.
+        self.is_closed = True
+        self.cache = LayoutCache()
         self._cursor_number = 0
         self._session = self._begun()
+        self.is_closed = False
 
     def _begun(self) -> Session:
         """Take a connection, and begin the transaction that only reads."""
@@ -101,6 +93,11 @@ class SnapshotConnection:
             finally:
                 self.pool.give(self._session)
 
+    def __del__(self) -> None:
+        # The snapshot was dropped, and so were its tables and their records.
+        if not getattr(self, "is_closed", True):
+            self.close()
+
     def _end(self) -> None:
         self.is_closed = True
         self.cache.epoch += 1
@@ -110,19 +107,7 @@ class SnapshotConnection:
         """Raise `Closed` after `close`."""
         if self.is_closed:
             raise Closed("this snapshot is closed; take another one with db.snapshot()")
-        self._database.check_open()
-
-    def check_writable(self) -> None:
-        """Raise `ReadOnly`."""
-        self.check_open()
-        raise ReadOnly(FROZEN)
-
-    def running(self) -> None:
-        """Return None: it sees no transaction of the caller's."""
-
-    def validity(self) -> ServerValidity:
-        """Return how long its rows are valid."""
-        return self.committed
+        super().check_open()
 
     def with_session(self, work: Callable[[Session], T]) -> T:
         """Run work over its connection."""
@@ -137,43 +122,22 @@ class SnapshotConnection:
         """Run a statement that reads."""
         return self.with_session(lambda session: session.rows(statement, parameters))
 
-    def write(self, _statements: list[Statement]) -> list[Rows]:
-        """Raise `ReadOnly`."""
-        raise ReadOnly(FROZEN)
-
     def cursor(self) -> tuple[Session, bytes]:
         """Return its connection, and a name for a cursor."""
         self._cursor_number += 1
         return self._session, f"pellucid_{self._cursor_number}".encode()
-
-    def transaction(self) -> Any:
-        """Raise `ReadOnly`."""
-        raise ReadOnly(FROZEN)
-
-    def learn_up_to(self, count: int) -> None:
-        """Learn the shapes of other clients, if there are `count` of them."""
-        self._database.learn_up_to(count)
-
-    def register_shapes(self, _shapes: list[bytes]) -> list[int] | None:
-        """Raise `ReadOnly`."""
-        raise ReadOnly(FROZEN)
 
 
 class SnapshotTables(FrozenTables):
     """The tables as they were when the snapshot was made."""
 
     def __init__(self, connection: SnapshotConnection) -> None:
-        super().__init__(connection.cache)
+        super().__init__(connection.catalog, connection.cache)
         self._connection = connection
-        self.catalog = connection.catalog
 
     def names(self) -> list[str]:
         """Return the names of all tables, in order."""
         return self._connection.with_session(self.catalog.names)
-
-    def statements(self, layout: Layout) -> Statements:
-        """Return the statements for a layout, the same ones for the same layout."""
-        return self.catalog.statements(layout)
 
     def layout_named(self, name: str) -> Layout | None:
         """Return the layout of the table with this name."""
@@ -198,10 +162,10 @@ class Snapshot(DefaultTable):
     It holds a connection, and the server keeps old rows for it, until it is closed.
     """
 
-    def __init__(self, database: Database, connection: DatabaseConnection) -> None:
+    def __init__(self, database: Database, connection: SnapshotConnection) -> None:
         self._database = database
         self._place = connection.place
-        self._connection = SnapshotConnection(connection)
+        self._connection = connection
         self._tables = SnapshotTables(self._connection)
         self._default = Table(self._connection, self._tables, "default", stays_with_name=True)
 
@@ -221,12 +185,6 @@ class Snapshot(DefaultTable):
     def close(self) -> None:
         """Give the connection back; records of the snapshot raise `StaleRecord` from now on."""
         self._connection.close()
-
-    def __del__(self) -> None:
-        # One that could not be made has no connection.
-        connection = getattr(self, "_connection", None)
-        if connection is not None and not connection.is_closed:
-            connection.close()
 
     def table(
         self, name: str, /, *, type: type | None = None, run_init: bool = False, fast: bool = False

@@ -17,16 +17,16 @@ import dataclasses
 import time
 from typing import Any
 
-from pellucid._native import ServerValidity, server_key, server_keys
+from pellucid._native import server_key, server_keys
 from pellucid.errors import CorruptRecord, DatabaseError, HistoryGone, ReadOnly
+from pellucid.postgres.connection import FrozenConnection
 from pellucid.postgres.protocols import Connection, Tables
 from pellucid.postgres.query.scan import ALL, Range
 from pellucid.postgres.schema import keys, triggers
 from pellucid.postgres.schema.layout import Layout
-from pellucid.postgres.schema.statements import Statements
 from pellucid.postgres.schema.tables import FROZEN, FrozenTables, LayoutCache
 from pellucid.postgres.schema.text import formed, quoted
-from pellucid.postgres.session import Lost, Parameters, Rows, Session, Statement
+from pellucid.postgres.session import Lost, Parameters, Rows, Session
 from pellucid.postgres.table.binding import TableBinding
 from pellucid.postgres.table.overflow import Overflow
 from pellucid.postgres.table.records import Records
@@ -64,61 +64,20 @@ class Change:
     is_last: bool
 
 
-class PastConnection:
+class PastConnection(FrozenConnection):
     """What the values of changes ask for: they cannot be changed, and overflow values are read now."""
 
-    is_snapshot = True
-    is_read_only = True
-
     def __init__(self, database: Connection) -> None:
-        self._database = database
-        self.place = database.place
-        self.codec = database.codec
-        self.pool = database.pool
-        self.timeout = database.timeout
-        self.committed = database.committed
         # No connection is shared.
-        self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-
-    def check_open(self) -> None:
-        """Raise `Closed` after `close`."""
-        self._database.check_open()
-
-    def check_writable(self) -> None:
-        """Raise `ReadOnly`."""
-        self.check_open()
-        raise ReadOnly(FROZEN)
-
-    def running(self) -> None:
-        """Return None: changes belong to no transaction of the caller's."""
-
-    def validity(self) -> ServerValidity:
-        """Return how long the values are valid."""
-        return self.committed
+        super().__init__(database, database.committed, contextlib.nullcontext())
 
     def read(self, statement: bytes, parameters: Parameters = ()) -> Rows:
         """Run a statement that reads."""
         with self.pool.session() as session:
             return session.rows(statement, parameters)
 
-    def write(self, _statements: list[Statement]) -> list[Rows]:
-        """Raise `ReadOnly`."""
-        raise ReadOnly(FROZEN)
-
     def cursor(self) -> tuple[Session, bytes]:
         """Raise `ReadOnly`: a change has no rows to scan."""
-        raise ReadOnly(FROZEN)
-
-    def transaction(self) -> Any:
-        """Raise `ReadOnly`."""
-        raise ReadOnly(FROZEN)
-
-    def learn_up_to(self, count: int) -> None:
-        """Learn the shapes of other clients, if there are `count` of them."""
-        self._database.learn_up_to(count)
-
-    def register_shapes(self, _shapes: list[bytes]) -> list[int] | None:
-        """Raise `ReadOnly`."""
         raise ReadOnly(FROZEN)
 
 
@@ -126,14 +85,9 @@ class PastTables(FrozenTables):
     """The one table that a change was in, as it is now."""
 
     def __init__(self, tables: Tables, connection: PastConnection, number: int) -> None:
-        super().__init__(LayoutCache())
-        self.catalog = tables.catalog
+        super().__init__(tables.catalog, LayoutCache())
         self._connection = connection
         self._number = number
-
-    def statements(self, layout: Layout) -> Statements:
-        """Return the statements for a layout, the same ones for the same layout."""
-        return self.catalog.statements(layout)
 
     def layout_named(self, _name: str) -> Layout | None:
         """Return the layout of the table; None if it was dropped."""

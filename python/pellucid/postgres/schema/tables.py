@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pellucid.errors import DatabaseError, ReadOnly
 from pellucid.postgres import errors
 from pellucid.postgres.schema import citus
+from pellucid.postgres.schema.catalog import Catalog
 from pellucid.postgres.schema.layout import CreateOptions, Layout
 from pellucid.postgres.schema.races import again
 from pellucid.postgres.schema.statements import Statements
@@ -235,9 +236,14 @@ class DatabaseTables:
 class FrozenTables:
     """The tables of a state that does not change."""
 
-    def __init__(self, cache: LayoutCache) -> None:
+    def __init__(self, catalog: Catalog, cache: LayoutCache) -> None:
+        self.catalog = catalog
         self.cache = cache
         self.blocks: dict[int | None, Block] = {}
+
+    def statements(self, layout: Layout) -> Statements:
+        """Return the statements for a layout, the same ones for the same layout."""
+        return self.catalog.statements(layout)
 
     def read_again(self, _number: int) -> Layout | None:
         """Raise `ReadOnly`: only the database has a layout that changes."""
