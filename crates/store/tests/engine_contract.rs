@@ -8,7 +8,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
+use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions, PageChoice};
 use pellucid_store::engine::memory::MemoryEngine;
 use pellucid_store::engine::{
     Batch, Cursor, Direction, Engine, EngineError, Next, OldestReader, Start, Tree, Usage, WatchPosition,
@@ -33,7 +33,7 @@ fn lmdb(key_size_max: usize) -> Fixture {
 
 /// LMDB, which chooses all pages itself.
 fn lmdb_alone(key_size_max: usize) -> Fixture {
-    lmdb_with(LmdbOptions { key_size_max, leaves_pages_to_lmdb: true, ..LmdbOptions::default() })
+    lmdb_with(LmdbOptions { key_size_max, page_choice: PageChoice::Lmdb, ..LmdbOptions::default() })
 }
 
 fn lmdb_with(options: LmdbOptions) -> Fixture {

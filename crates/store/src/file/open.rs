@@ -15,7 +15,7 @@ use crate::admin::maintenance;
 use crate::admin::prove_index;
 use crate::catalog::{Applied, Counters, FORMAT_WITHOUT_INDEXES, Header};
 use crate::database::Database;
-use crate::engine::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions};
+use crate::engine::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions, PageChoice};
 use crate::engine::memory::MemoryEngine;
 use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted};
@@ -348,7 +348,7 @@ fn open_engine(
         // The readers there use no lock file. With ours, writers would not know of them.
         is_lockless: !is_writable && !is_alone && !has_lock_file,
         key_size_max: options.key_size_max,
-        leaves_pages_to_lmdb: options.leaves_pages_to_lmdb,
+        page_choice: PageChoice::of(options.leaves_pages_to_lmdb),
         ..LmdbOptions::default()
     };
     // Writers need the lock file. Without one there is no writer, and the log stays as it is.

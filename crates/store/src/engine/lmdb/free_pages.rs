@@ -3,8 +3,7 @@
 //! `contiguous` has large transactions take pages that are next to each other, and `reuse` uses
 //! pages again beside snapshots. Both rewrite LMDB's list of free pages from outside, and a mistake
 //! overwrites pages that are in use. So all other files reach them through this one, and
-//! [`LmdbOptions::leaves_pages_to_lmdb`](super::LmdbOptions::leaves_pages_to_lmdb) turns off both.
-//! `docs/internals/lmdb.md` says what they rely on.
+//! [`PageChoice::Lmdb`] turns off both. `docs/internals/lmdb.md` says what they rely on.
 #![allow(unsafe_code)]
 
 mod contiguous;
@@ -19,15 +18,36 @@ use crate::engine::lmdb::Environment;
 use crate::engine::lmdb::free_pages::reuse::WrittenPages;
 use crate::engine::lmdb::txn::LmdbWrite;
 
+/// What chooses the free pages that a write transaction takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageChoice {
+    /// This file: contiguous pages for large transactions, and pages that no snapshot needs.
+    #[default]
+    Pellucid,
+    /// LMDB: scattered pages, and none that is freed beside a snapshot.
+    Lmdb,
+}
+
+impl PageChoice {
+    /// LMDB's choice if it is left to it, else ours.
+    pub(crate) fn of(is_left_to_lmdb: bool) -> Self {
+        if is_left_to_lmdb { Self::Lmdb } else { Self::Pellucid }
+    }
+}
+
 /// What an environment knows of free pages.
 pub(crate) struct FreePages {
-    is_left_to_lmdb: bool,
+    choice: PageChoice,
     written: Mutex<WrittenPages>,
 }
 
 impl FreePages {
-    pub(super) fn new(is_left_to_lmdb: bool) -> Self {
-        Self { is_left_to_lmdb, written: Mutex::default() }
+    pub(super) fn new(choice: PageChoice) -> Self {
+        Self { choice, written: Mutex::default() }
+    }
+
+    fn is_left_to_lmdb(&self) -> bool {
+        self.choice == PageChoice::Lmdb
     }
 
     fn written(&self) -> MutexGuard<'_, WrittenPages> {
@@ -48,7 +68,7 @@ impl Environment {
     /// Let a transaction that has just begun use the pages that no reader needs. Returns false if
     /// it has to be begun again without that.
     pub(super) fn prepare_free_pages(&self, txn: *mut ffi::MDB_txn) -> Result<bool, EngineError> {
-        if self.free_pages.is_left_to_lmdb { Ok(true) } else { self.reuse_pages(txn) }
+        if self.free_pages.is_left_to_lmdb() { Ok(true) } else { self.reuse_pages(txn) }
     }
 
     /// Note that a transaction was committed.
@@ -72,7 +92,7 @@ impl Environment {
 impl LmdbWrite {
     /// Load free pages that are next to each other, for a transaction that changes `keys` keys.
     pub(super) fn prepare_contiguous_pages(&mut self, keys: u64) -> Result<(), EngineError> {
-        if self.environment().free_pages.is_left_to_lmdb { Ok(()) } else { self.set_sparse_aside(keys) }
+        if self.environment().free_pages.is_left_to_lmdb() { Ok(()) } else { self.set_sparse_aside(keys) }
     }
 
     /// Make sure that there are pages at hand for an entry of this size. One that gets pages of its

@@ -60,6 +60,7 @@ use crate::engine::lmdb::cursor::value_of;
 use crate::engine::lmdb::extents::FileExtents;
 use crate::engine::lmdb::format::{Meta, PageFile, TreeHead};
 use crate::engine::lmdb::free_pages::FreePages;
+pub use crate::engine::lmdb::free_pages::PageChoice;
 use crate::engine::lmdb::page::MapBounds;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
 use crate::engine::{Change, Engine, EngineError, Extents, OldestReader, ReadTxn, Tree, Usage, WriteTxn};
@@ -103,9 +104,8 @@ pub struct LmdbOptions {
     pub creates_trees: bool,
     /// The longest key to store, to test longer ones; 0 is LMDB's own limit.
     pub key_size_max: usize,
-    /// Let LMDB choose all pages: write scattered free ones, and none that is freed beside a
-    /// snapshot.
-    pub leaves_pages_to_lmdb: bool,
+    /// What chooses the free pages that a transaction takes.
+    pub page_choice: PageChoice,
 }
 
 /// Keys and values of the tree `meta`.
@@ -213,7 +213,7 @@ impl LmdbEngine {
             heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
             full_at: Mutex::new(None),
-            free_pages: FreePages::new(options.leaves_pages_to_lmdb),
+            free_pages: FreePages::new(options.page_choice),
             lock,
         };
         // From here on dropping `environment` closes it.

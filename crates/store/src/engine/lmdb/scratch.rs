@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::engine::Engine as _;
 use crate::engine::lmdb::lock_path_of;
-use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+use crate::engine::lmdb::{LmdbEngine, LmdbOptions, PageChoice};
 
 /// A database that is removed at the end.
 pub(super) struct Scratch {
@@ -19,7 +19,7 @@ impl Scratch {
 
     /// A database in which LMDB chooses all pages.
     pub(super) fn left_to_lmdb(name: &str) -> Self {
-        Self::with(name, LmdbOptions { leaves_pages_to_lmdb: true, ..LmdbOptions::default() })
+        Self::with(name, LmdbOptions { page_choice: PageChoice::Lmdb, ..LmdbOptions::default() })
     }
 
     fn with(name: &str, options: LmdbOptions) -> Self {
