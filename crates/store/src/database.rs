@@ -1,6 +1,6 @@
 //! The state that all handles of one open database share.
 //!
-//! It has the engine, the dictionary of shapes, the gate for writers, and the newest snapshot.
+//! It has the engine, the dictionary of shapes, the queue of writers, and the newest snapshot.
 //! Handles in one process share it under any path (`file/registry.rs`). It closes the file when the
 //! last handle, snapshot and transaction are gone.
 
@@ -23,9 +23,9 @@ use crate::pack::opening::{Dictionaries, Source};
 use crate::row_key::{Prefix, TableId, is_long, split};
 use crate::sys::latch::Latch;
 use crate::sys::os;
-use crate::txn::gate::Gate;
 use crate::txn::next_int::Floors;
 use crate::txn::snapshot::{Snapshot, SnapshotInner};
+use crate::txn::writer_queue::WriterQueue;
 use crate::warning::Warning;
 
 /// An open database. Fields are dropped in this order: the engine closes its file before the locks
@@ -43,7 +43,7 @@ pub(crate) struct Database {
     loading: Mutex<()>,
     /// The newest snapshot, while it is in use.
     newest: Mutex<Weak<SnapshotInner>>,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) writer_queue: Arc<WriterQueue>,
     /// Blob ids below this were used in this process, perhaps by an aborted transaction.
     pub(crate) blob_floor: AtomicU64,
     pub(crate) admission: Mutex<Admission>,
@@ -113,7 +113,7 @@ impl Database {
             begun: Latch::new(None),
             loading: Mutex::new(()),
             newest: Mutex::new(Weak::new()),
-            gate: Arc::default(),
+            writer_queue: Arc::default(),
             blob_floor: AtomicU64::new(0),
             admission: Mutex::default(),
             deriver: OnceLock::new(),
@@ -167,7 +167,7 @@ impl Database {
 
     /// Write everything into the tree and remove the mark, since the log is about to be removed.
     /// The caller is alone. False when that failed; then everything is as before.
-    pub(crate) fn come_to_rest(&self) -> Result<bool, EngineError> {
+    pub(crate) fn empty_log(&self) -> Result<bool, EngineError> {
         let file = self.opening.as_ref().and_then(|opening| opening.file().ok());
         let token = self.engine.mark();
         // A copy without commits of its own keeps the mark of the log that it lacks.
@@ -456,7 +456,7 @@ impl Database {
         let is_checkpointed = match opening.leaving() {
             Leaving::Last => {
                 let is_checkpointed = self.read_only.is_none()
-                    && self.come_to_rest().unwrap_or_else(|error| {
+                    && self.empty_log().unwrap_or_else(|error| {
                         failed = Some(self.checkpoint_error(error));
                         false
                     });

@@ -131,7 +131,7 @@ fn each_of_a_hundred_changed_bytes_is_found_or_hit_nothing() {
 }
 
 #[test]
-fn damage_where_pages_keep_their_books_is_found_or_hit_nothing() {
+fn damage_in_the_heads_of_pages_is_found_or_hit_nothing() {
     plant(
         300,
         |chance, bytes, offset| bytes[offset] ^= 1 << chance.below(8),

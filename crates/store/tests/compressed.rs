@@ -95,14 +95,14 @@ fn check_rows(snapshot: &Snapshot, table: TableId, rows: &Rows) {
         }
         assert!(scan.next().unwrap().is_none());
         let mut scan = snapshot.scan(table, &Range::ALL, reverse).unwrap();
-        while let Some(said) = scan
+        while let Some(flow) = scan
             .next_rows(|row| {
                 visited.push((row.key.to_vec(), row.record.to_vec()));
                 ControlFlow::<()>::Continue(())
             })
             .unwrap()
         {
-            assert!(said.is_continue());
+            assert!(flow.is_continue());
         }
         let expected: Vec<_> =
             expected.iter().map(|(key, (_, record))| ((*key).clone(), record.clone())).collect();

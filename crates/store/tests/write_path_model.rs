@@ -103,7 +103,7 @@ struct File {
     /// The disk certainly has it.
     is_on_disk: bool,
     /// The log's head says that the disk may not have it.
-    is_newborn: bool,
+    has_unsynced_file: bool,
 }
 
 /// The state that the system keeps when processes die.
@@ -303,7 +303,7 @@ impl World {
             writer: None,
             tree_writer: None,
             tree: Vec::new(),
-            file: File { is_on_disk: true, is_newborn: false },
+            file: File { is_on_disk: true, has_unsynced_file: false },
             tree_on_disk: 0,
             hint: 0,
             has_found: false,
@@ -320,23 +320,23 @@ impl World {
     }
 
     /// The same beside a newly created file.
-    fn newborn(mut self) -> Self {
-        self.shared.file = File { is_on_disk: false, is_newborn: true };
+    fn with_unsynced_file(mut self) -> Self {
+        self.shared.file = File { is_on_disk: false, has_unsynced_file: true };
         self
     }
 
     /// [D5] Before a step: sync the newly created file, if it is not synced yet, and publish that.
-    fn sync_newborn(&mut self, step: &Step) -> bool {
+    fn sync_new_file(&mut self, step: &Step) -> bool {
         let is_ahead = match step {
-            Step::AwaitSync { .. } => self.flaw != Flaw::NewbornLeft,
+            Step::AwaitSync { .. } => self.flaw != Flaw::UnsyncedFileLeft,
             Step::TreeCommit { .. } | Step::BulkCommit => self.flaw != Flaw::TreeAheadOfFile,
             _ => false,
         };
-        if !is_ahead || !self.shared.file.is_newborn {
+        if !is_ahead || !self.shared.file.has_unsynced_file {
             return false;
         }
-        if self.shared.file.is_on_disk || self.flaw == Flaw::NewbornToldFirst {
-            self.shared.file.is_newborn = false;
+        if self.shared.file.is_on_disk || self.flaw == Flaw::UnsyncedFileToldFirst {
+            self.shared.file.has_unsynced_file = false;
         } else {
             self.shared.file.is_on_disk = true;
         }
@@ -520,7 +520,7 @@ impl Shared {
             "[C1] the tree has what was never in the log: {self:?}"
         );
         assert!(
-            self.file.is_on_disk || self.file.is_newborn,
+            self.file.is_on_disk || self.file.has_unsynced_file,
             "[O1] the log of a file that is gone: {self:?}"
         );
         assert!(
@@ -557,7 +557,7 @@ impl Shared {
 fn advance(world: &World, process: u8) -> Option<World> {
     let mut next = world.clone();
     let step = world.steps[usize::from(process)].clone();
-    if next.sync_newborn(&step) {
+    if next.sync_new_file(&step) {
         return Some(next);
     }
     let after = match step {
@@ -938,9 +938,10 @@ fn a_file_that_was_just_made_is_on_the_disk_before_anything_is_said_to_be() {
         (vec![writer(1), writer(1), checkpoint()], true),
         (vec![writer(1), bulk, checkpoint()], false),
     ] {
-        states += explore_from(World::new(steps, 1, Flaw::None, is_full).newborn());
+        states += explore_from(World::new(steps, 1, Flaw::None, is_full).with_unsynced_file());
     }
-    states += explore_from(taken_over(vec![writer(2), checkpoint()], 0, true, Flaw::None).newborn());
+    states +=
+        explore_from(taken_over(vec![writer(2), checkpoint()], 0, true, Flaw::None).with_unsynced_file());
     assert!(states > 1000, "explored {states} states");
 }
 

@@ -90,7 +90,7 @@ class BigStore:
         """Return the bytes of this number of keys and rows, as the library encodes them."""
         return count * ROW_SIZE
 
-    def settle(self) -> float:
+    def finish_writes(self) -> float:
         """Write all commits to their final place, and sync. Return how long it was at rest then."""
         raise NotImplementedError
 

@@ -161,12 +161,12 @@ def _open_shared(lmdb: ModuleType, orjson: ModuleType, path: Path, *, full: bool
         with environment.begin(write=True) as txn:
             for number, one in enumerate(rows):
                 txn.put(PACK(number), orjson.dumps(one))
-        settle()
+        finish_writes()
 
-    def settle() -> None:
+    def finish_writes() -> None:
         environment.sync(True)
 
-    return Opened(lambda: names, fill, settle, environment.close)
+    return Opened(lambda: names, fill, finish_writes, environment.close)
 
 
 def writers(rivals: Rivals) -> list[Writer]:
@@ -228,7 +228,7 @@ class BigLmdb(BigStore):
         transaction: AbstractContextManager[object] = self.environment.begin()
         return transaction
 
-    def settle(self) -> float:
+    def finish_writes(self) -> float:
         self.environment.sync(True)
         return 0.0
 

@@ -301,7 +301,7 @@ class BigTable(BigStore):
         # Of a compressed table, what it would be without.
         return (stats["key_size"] + stats["plain_size"]) // stats["rows"] * count
 
-    def settle(self) -> float:
+    def finish_writes(self) -> float:
         self.database.sync()
         # At rest, the file gets shorter by itself.
         sizes, since = None, time.monotonic()

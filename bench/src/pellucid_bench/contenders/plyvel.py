@@ -65,12 +65,12 @@ def _open_alone(plyvel: ModuleType, orjson: ModuleType, path: Path, *, full: boo
         with database.write_batch() as batch:
             for number, one in enumerate(rows):
                 batch.put(PACK(number), orjson.dumps(one))
-        settle()
+        finish_writes()
 
-    def settle() -> None:
+    def finish_writes() -> None:
         database.compact_range()
 
-    return Opened(lambda: names, fill, settle, database.close)
+    return Opened(lambda: names, fill, finish_writes, database.close)
 
 
 def writers(rivals: Rivals) -> list[Writer]:

@@ -81,7 +81,7 @@ class BigRocksDict(BigStore):
     def snapshot(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext(self.rows.snapshot())
 
-    def settle(self) -> float:
+    def finish_writes(self) -> float:
         self.rows.flush()
         self.rows.flush_wal(sync=True)
         return 0.0

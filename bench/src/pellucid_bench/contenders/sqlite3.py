@@ -246,16 +246,16 @@ def _open_shared(path: Path, *, full: bool = False) -> Opened:
         values = ((number, one["name"], one["age"]) for number, one in enumerate(rows))
         executemany("REPLACE INTO people VALUES (?, ?, ?)", values)
         execute("COMMIT")
-        settle()
+        finish_writes()
 
-    def settle() -> None:
+    def finish_writes() -> None:
         execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close() -> None:
         for connection in connections:
             connection.close()
 
-    return Opened(names, fill, settle, close)
+    return Opened(names, fill, finish_writes, close)
 
 
 _PUT = "execute('REPLACE INTO people VALUES (?, ?, ?)', (k, v['name'], v['age']))"
@@ -359,7 +359,7 @@ class BigSqlite(BigStore):
         finally:
             other.close()
 
-    def settle(self) -> float:
+    def finish_writes(self) -> float:
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return 0.0
 

@@ -42,7 +42,7 @@ class Opened:
     """Names for the lines, in the calling thread."""
     fill: Callable[[Iterable[Row]], object]
     """Store the rows under 0, 1, 2 ... in bulk, and finish all pending writes."""
-    settle: Callable[[], object]
+    finish_writes: Callable[[], object]
     """Write all pending commits to their final place."""
     close: Callable[[], object]
     stats: Callable[[], dict[str, int]] = dict

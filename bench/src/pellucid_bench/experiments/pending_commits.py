@@ -95,7 +95,7 @@ class Scanned:
 
     def _sample(self, work: Callable[[], object]) -> float:
         """Return the seconds for one row, measured directly after the puts."""
-        self.opened.settle()
+        self.opened.finish_writes()
         pending = [self._pending()]
         share = -(-len(self.pairs) // LOOKS)
         for start in range(0, len(self.pairs), max(1, share)):

@@ -178,9 +178,9 @@ def load(store: BigStore, folder: Path, rows: Rows) -> Figures:
     watch = put_all(store, rows, iter(range(rows.count)), 0)
     figures = {"load": rows.count / watch.seconds, "load: memory": watch.memory}
     started = time.perf_counter()
-    waited = store.settle()
-    settled = time.perf_counter() - started - waited
-    return figures | {"load: settle": settled, "load: file": file_ratio(store, folder, rows)}
+    waited = store.finish_writes()
+    finishing = time.perf_counter() - started - waited
+    return figures | {"load: settle": finishing, "load: file": file_ratio(store, folder, rows)}
 
 
 def read(store: BigStore, rows: Rows, has_indexes: bool) -> Figures:
@@ -229,7 +229,7 @@ def put_singly(store: BigStore, rows: Rows) -> Figures:
 def churn(store: BigStore, folder: Path, rows: Rows) -> Figures:
     """Overwrite all rows twice at random, then delete half of them and put them again."""
     seconds = sum(put_all(store, rows, rows.shuffled(turn), turn).seconds for turn in (1, 2))
-    store.settle()
+    store.finish_writes()
     figures = {"overwrite": 2 * rows.count / seconds, "overwrite: file": file_ratio(store, folder, rows)}
     half = rows.count // 2
     deleted = Watch()
@@ -237,7 +237,7 @@ def churn(store: BigStore, folder: Path, rows: Rows) -> Figures:
         keys = [rows.key(number) for number in batch]
         deleted.time(lambda keys=keys: store.delete(keys))  # type: ignore[misc]
     again = put_all(store, rows, islice(rows.shuffled(3), half), 2)
-    store.settle()
+    store.finish_writes()
     expect(store.sum_ages(), sum(rows.age(number, 2) for number in range(rows.count)))
     return figures | {
         "delete half": half / deleted.seconds,
@@ -292,7 +292,7 @@ def soak(name: str, folder: Path, rows: Rows, seconds: float) -> Figures:
                     done += 1
                 size = max(size, size_of(folder))
                 time.sleep(max(0.0, started + done / SOAK_RATE - clock()))
-    store.settle()
+    store.finish_writes()
     figures = {"soak: puts": done / (clock() - started), "soak: file": size}
     store.close()
     return figures | {"soak: file at the end": size_of(folder)}

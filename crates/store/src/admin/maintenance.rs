@@ -255,8 +255,8 @@ impl Store {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StoreError> {
         let link = self.link()?;
-        let database = self.lend(link)?;
-        let (database, compacted) = self.compact_lent(database, timeout, go_on);
+        let database = self.borrow(link)?;
+        let (database, compacted) = self.compact_borrowed(database, timeout, go_on);
         let mut custody = link.database.lock();
         // If the handle was closed meanwhile, the database is closed here.
         if let Custody::Lent(_) = &*custody {
@@ -294,7 +294,7 @@ impl Store {
     }
 
     /// Take the database out of the handle, if it is not in use in this process.
-    fn lend(&self, link: &Link) -> Result<Arc<Database>, StoreError> {
+    fn borrow(&self, link: &Link) -> Result<Arc<Database>, StoreError> {
         let mut custody = link.database.lock();
         let database = custody.database()?;
         let path = database.path.clone();
@@ -313,7 +313,7 @@ impl Store {
 
     /// Compact a database that was taken from its handle. Returns it, or the database that was
     /// opened anew.
-    fn compact_lent(
+    fn compact_borrowed(
         &self,
         database: Arc<Database>,
         timeout: Duration,

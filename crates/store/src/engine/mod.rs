@@ -191,7 +191,7 @@ pub trait Engine: Send + Sync {
     /// which do not ask, and for processes with few readers.
     ///
     /// # Errors
-    /// `ReadersFull`, or when the engine cannot read its own books.
+    /// `ReadersFull`, or when the engine cannot read its reader table.
     fn check_reader_room(&self) -> Result<(), EngineError> {
         Ok(())
     }
@@ -391,7 +391,7 @@ pub trait Engine: Send + Sync {
     /// The oldest version from which on `next_commits` has all commits. Reads each of them.
     ///
     /// # Errors
-    /// When the engine cannot read its own books.
+    /// When the engine cannot read its own pages.
     fn known_since(&self) -> Result<u64, EngineError> {
         Ok(self.version())
     }
@@ -402,7 +402,7 @@ pub trait Engine: Send + Sync {
     /// The oldest read transaction of any process. All is 0 if none sees older pages.
     ///
     /// # Errors
-    /// When the engine cannot read its own books.
+    /// When the engine cannot read its own pages.
     fn oldest_reader(&self) -> Result<OldestReader, EngineError>;
 
     /// Bytes of the file up to the last page of the newest version. 0 for an engine without a file.
@@ -413,7 +413,7 @@ pub trait Engine: Send + Sync {
     /// How much room the database takes, and its readers.
     ///
     /// # Errors
-    /// When the engine cannot read its own books.
+    /// When the engine cannot read its own pages.
     fn usage(&self) -> Result<Usage, EngineError>;
 }
 

@@ -341,7 +341,7 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
     };
     // With another data file, or none, the log's file was moved: its name was there before its
     // log's.
-    if data.inode.is_some() && data.inode == log_file::newborn_of(&file) {
+    if data.inode.is_some() && data.inode == log_file::unsynced_file_of(&file) {
         let held = held_by(&log_path, manner);
         remove(path, None);
         // After another power cut the log must not lie beside the new file.

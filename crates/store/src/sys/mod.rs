@@ -1,9 +1,9 @@
 //! What the operating system is asked for: memory maps, latches, waits and memory.
 
+pub(crate) mod arena;
 pub(crate) mod block;
 pub(crate) mod cgroup;
 pub(crate) mod file_id;
-pub(crate) mod grown_bytes;
 pub(crate) mod latch;
 pub(crate) mod memory;
 pub(crate) mod os;

@@ -1,6 +1,5 @@
 //! Transactions, snapshots, the writer lock, and walks over rows.
 
-pub(crate) mod gate;
 pub(crate) mod index_batch;
 pub(crate) mod index_entries;
 pub(crate) mod load;
@@ -18,3 +17,4 @@ pub(crate) mod transaction_scan;
 mod waiting;
 pub(crate) mod whole;
 pub(crate) mod writer_lock;
+pub(crate) mod writer_queue;

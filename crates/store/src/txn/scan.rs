@@ -375,9 +375,9 @@ impl Scan {
                 let snapshot = self.walk.snapshot();
                 self.range.opened_row(snapshot.database(), snapshot.source(), *entry, &mut self.opened)?
             };
-            let said = visit(row);
-            if said.is_break() {
-                return Ok(Some(said));
+            let flow = visit(row);
+            if flow.is_break() {
+                return Ok(Some(flow));
             }
         }
         self.index = self.end;
@@ -395,8 +395,8 @@ impl Scan {
         mut test: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<B>, StoreError> {
         loop {
-            let said = self.next_rows(&mut test)?;
-            match said {
+            let flow = self.next_rows(&mut test)?;
+            match flow {
                 None => return Ok(None),
                 Some(ControlFlow::Continue(())) => {}
                 Some(ControlFlow::Break(value)) => {

@@ -24,7 +24,6 @@ use crate::pack::opening::Source;
 use crate::row::{Range, Row};
 use crate::row_key::{RowKey, TableId};
 use crate::store::Durability;
-use crate::txn::gate::GateGuard;
 use crate::txn::index_batch::Gathered;
 use crate::txn::index_entries::Changes;
 use crate::txn::load::Load;
@@ -33,6 +32,7 @@ use crate::txn::scan::RowRange;
 use crate::txn::single::KnownTable;
 use crate::txn::transaction_scan::{DirtyScan, TransactionScan};
 use crate::txn::writer_lock;
+use crate::txn::writer_queue::WriterTurn;
 
 /// Serial numbers for states of the catalog within transactions, never used twice.
 static NEXT_CATALOG: AtomicU64 = AtomicU64::new(1);
@@ -75,7 +75,7 @@ pub struct Transaction {
     pub(crate) head: Vec<u8>,
     pub(crate) next_ints: NextInts,
     pub(crate) database: Arc<Database>,
-    gate: Option<GateGuard>,
+    turn: Option<WriterTurn>,
     durability: Durability,
 }
 
@@ -119,8 +119,8 @@ impl Transaction {
         durability: Durability,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self, StoreError> {
-        let (write, gate) = writer_lock::acquire(&database, timeout, go_on)?;
-        Self::over(database, write, gate, durability)
+        let (write, turn) = writer_lock::acquire(&database, timeout, go_on)?;
+        Self::over(database, write, turn, durability)
     }
 
     /// As `begin`, without waiting: `None` if it would have to wait.
@@ -130,13 +130,13 @@ impl Transaction {
         durability: Durability,
     ) -> Result<Option<Self>, StoreError> {
         let acquired = writer_lock::try_acquire(&database, timeout)?;
-        acquired.map(|(write, gate)| Self::over(database, write, gate, durability)).transpose()
+        acquired.map(|(write, turn)| Self::over(database, write, turn, durability)).transpose()
     }
 
     fn over(
         database: Arc<Database>,
         write: Box<dyn WriteTxn>,
-        gate: GateGuard,
+        turn: WriterTurn,
         durability: Durability,
     ) -> Result<Self, StoreError> {
         let Begun { version: catalog_version, mut counters, plain } =
@@ -167,7 +167,7 @@ impl Transaction {
             head: Vec::new(),
             next_ints: NextInts::default(),
             database,
-            gate: Some(gate),
+            turn: Some(turn),
             durability,
         })
     }
@@ -548,7 +548,7 @@ impl Transaction {
         let committed = self
             .flush_rows()
             .and_then(|()| self.flush_entries())
-            .and_then(|()| self.write_books())
+            .and_then(|()| self.write_catalog())
             .and_then(|()| self.commit_engine());
         if committed.is_ok() {
             self.next_ints.publish(&self.database.int_floors);
@@ -589,7 +589,7 @@ impl Transaction {
 
     /// Write what was kept in memory: counts, counters, shapes. Transactions that only change rows
     /// skip this if the commit counts the rows.
-    fn write_books(&mut self) -> Result<(), StoreError> {
+    fn write_catalog(&mut self) -> Result<(), StoreError> {
         let loose = std::mem::take(&mut self.loose_blobs);
         self.delete_blobs(&loose)?;
         let are_rows_all = self.counters == self.begun
@@ -627,9 +627,9 @@ impl Transaction {
 
     /// Roll back and end; the same as dropping it.
     pub fn abort(&mut self) {
-        // In this order: the next holder of the gate must not have to wait for the engine.
+        // In this order: the next writer in the queue must not have to wait for the engine.
         self.write = None;
-        self.gate = None;
+        self.turn = None;
         self.saved.clear();
         self.load = Load::default();
     }

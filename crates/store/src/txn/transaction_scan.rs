@@ -85,8 +85,8 @@ impl TransactionScan {
         let mut scan = scan.lock().unwrap_or_else(PoisonError::into_inner);
         if scan.rows.is_empty() && !scan.is_over {
             let database = &transaction.database;
-            if let Some(said) = scan.visit(transaction.scan_source()?, database, &mut visit)? {
-                return Ok(Some(said));
+            if let Some(flow) = scan.visit(transaction.scan_source()?, database, &mut visit)? {
+                return Ok(Some(flow));
             }
             // Rows of a run, or the end.
             scan.take(transaction.scan_source()?, database, 1)?;
@@ -198,7 +198,7 @@ impl DirtyScan {
         self.start(&mut *cursor, database)?;
         let mut batch = Batch::default();
         let (mut seen, mut position) = (0, None);
-        let (mut said, mut opened) = (None, Vec::new());
+        let (mut flow, mut opened) = (None, Vec::new());
         'pages: while seen < VISITED {
             cursor.fill(&mut batch).map_err(|error| database.error(error))?;
             for entry in &batch.entries {
@@ -212,7 +212,7 @@ impl DirtyScan {
                 (seen, position) = (seen + 1, Some(entry.0));
                 let one = visit(row);
                 let is_break = one.is_break();
-                said = Some(one);
+                flow = Some(one);
                 if is_break {
                     break 'pages;
                 }
@@ -224,7 +224,7 @@ impl DirtyScan {
         if let Some(position) = position {
             self.position = Some(position.to_vec());
         }
-        Ok(said)
+        Ok(flow)
     }
 
     /// Place the cursor where the walk goes on.

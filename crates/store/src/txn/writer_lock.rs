@@ -1,7 +1,7 @@
 //! Acquires the right to write, and reports who holds it after a timeout.
 //!
-//! One thread of this process at a time (`txn/gate.rs`), and for a database with a log one process
-//! at a time (`wal/lock.rs`).
+//! One thread of this process at a time (`txn/writer_queue.rs`), and for a database with a log one
+//! process at a time (`wal/lock.rs`).
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use crate::database::Database;
 use crate::engine::WriteTxn;
 use crate::error::{Holder, StoreError, Wanted};
 use crate::sys::process::command_of;
-use crate::txn::gate::{GateGuard, LOOK, Refused};
+use crate::txn::writer_queue::{LOOK, Refused, WriterTurn};
 
-/// The engine's transaction, and this process's gate.
-type Acquired = (Box<dyn WriteTxn>, GateGuard);
+/// The engine's transaction, and this process's turn.
+type Acquired = (Box<dyn WriteTxn>, WriterTurn);
 
 /// Wait for the right to write, until the timeout passes or `go_on` returns false.
 pub(crate) fn acquire(
@@ -32,7 +32,7 @@ pub(crate) fn acquire(
     let holder = |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
     let own = std::process::id();
     let late = || match database.engine.writer() {
-        // Another thread of this process may hold the gate and wait for that process.
+        // Another thread of this process may have its turn and wait for that process.
         Some(pid) if pid != own => busy(Some(holder(pid))),
         _ => {
             let command = "another transaction of this process".to_owned();
@@ -40,7 +40,7 @@ pub(crate) fn acquire(
         }
     };
     loop {
-        let gate = database.gate.enter(deadline, go_on).map_err(|refused| match refused {
+        let turn = database.writer_queue.enter(deadline, go_on).map_err(|refused| match refused {
             Refused::Late => late(),
             Refused::Stopped => StoreError::Stopped,
         })?;
@@ -49,14 +49,14 @@ pub(crate) fn acquire(
         let until = deadline.min(Instant::now() + LOOK);
         let txn = database.engine.begin_write_until(until, timeout);
         if let Some(txn) = txn.map_err(|error| database.error(error))? {
-            return Ok((txn, gate));
+            return Ok((txn, turn));
         }
         if until == deadline {
             return Err(busy(database.engine.writer().map(holder)));
         }
-        // `go_on` may run code that writes, such as a signal handler: with our gate closed it would
+        // `go_on` may run code that writes, such as a signal handler: with our turn taken it would
         // wait for us.
-        drop(gate);
+        drop(turn);
         if !go_on() {
             return Err(StoreError::Stopped);
         }
@@ -65,8 +65,8 @@ pub(crate) fn acquire(
 
 /// The same, without waiting: `None` if it would have to wait.
 pub(crate) fn try_acquire(database: &Database, timeout: Duration) -> Result<Option<Acquired>, StoreError> {
-    let Some(gate) = database.gate.try_enter() else { return Ok(None) };
+    let Some(turn) = database.writer_queue.try_enter() else { return Ok(None) };
     database.mark()?;
     let txn = database.engine.try_begin_write(timeout).map_err(|error| database.error(error))?;
-    Ok(txn.map(|txn| (txn, gate)))
+    Ok(txn.map(|txn| (txn, turn)))
 }

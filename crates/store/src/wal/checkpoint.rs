@@ -19,10 +19,10 @@ use crate::wal::engine::Shared;
 use crate::wal::extents::{Place, put_placed};
 use crate::wal::history;
 use crate::wal::lock::{self, Held};
-use crate::wal::memtable::{Memtable, Said, Saying};
+use crate::wal::memtable::{Lookup, LookupEntry, Memtable};
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
-use crate::wal::state::{Placed, applied_of, newest};
+use crate::wal::state::{SegmentMemtable, applied_of, newest};
 
 /// About how much memory a checkpoint needs to sort the keys; pages are allocated one by one.
 const CHECKPOINT_MEMORY: usize = 8 << 20;
@@ -104,7 +104,7 @@ impl Shared {
             }
         }
         // If nothing was ever committed, nothing has synced the new file yet.
-        self.sync_newborn()?;
+        self.sync_new_file()?;
         Ok(true)
     }
 
@@ -185,7 +185,7 @@ impl Shared {
             return Ok(None);
         }
         let lock = TreeLock { shared: Arc::clone(self) };
-        self.sync_newborn()?;
+        self.sync_new_file()?;
         let learns = !self.is_unproven.load(Ordering::Relaxed);
         Ok(Some((lock, Packing::over(self.tree.begin_write()?, learns)?)))
     }
@@ -212,7 +212,11 @@ impl Shared {
         };
         // Usually this process has a memtable of the segment already; it ends where the next
         // segment begins.
-        let known = self.state().placed(head).filter(|placed| placed.end == end).map(Placed::read);
+        let known = self
+            .state()
+            .memtable_of(head)
+            .filter(|of_segment| of_segment.end == end)
+            .map(SegmentMemtable::read);
         let sequence = if let Some((memtable, sequence)) = &known {
             self.prove_memtable(end, memtable)?;
             self.write_part(&mut *txn, memtable, go_on)?.then_some(*sequence)
@@ -258,8 +262,10 @@ impl Shared {
 
     /// The same for the changes of a memtable.
     pub(super) fn prove_memtable(&self, end: u64, memtable: &Memtable) -> Result<(), EngineError> {
-        let changes = |(tree, sayings)| {
-            Iterator::map(sayings, move |(key, said): Saying<'_>| (tree, key, said == Said::Deleted))
+        let changes = |(tree, lookups)| {
+            Iterator::map(lookups, move |(key, lookup): LookupEntry<'_>| {
+                (tree, key, lookup == Lookup::Tombstone)
+            })
         };
         self.prove(end, |prove| prove(&mut memtable.all().flat_map(changes)))
     }
@@ -333,42 +339,42 @@ pub(super) fn write_memtable(
     memtable: &Memtable,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Vec<Place>>, EngineError> {
-    let mut placed = Vec::new();
+    let mut extents = Vec::new();
     if memtable.key_count() >= MANY_KEYS
         && let Some(pages) = txn.moves_pages()
     {
         pages.take_neighbours(memtable.key_count() as u64)?;
     }
-    for (tree, sayings) in memtable.all() {
-        for (key, said) in sayings {
+    for (tree, lookups) in memtable.all() {
+        for (key, lookup) in lookups {
             if !go_on() {
                 return Ok(None);
             }
-            if let Said::Placed(place, _) = said {
-                placed.push(place);
+            if let Lookup::Extent(place, _) = lookup {
+                extents.push(place);
             }
-            write_said(txn, tree, key, said)?;
+            write_lookup(txn, tree, key, lookup)?;
             reached(Step::CheckpointWrites);
         }
     }
-    Ok(Some(placed))
+    Ok(Some(extents))
 }
 
 /// Write one version of a key into the tree. Cheapest if keys come in order.
-pub(crate) fn write_said(
+pub(crate) fn write_lookup(
     txn: &mut dyn WriteTxn,
     tree: Tree,
     key: &[u8],
-    said: Said<'_>,
+    lookup: Lookup<'_>,
 ) -> Result<(), EngineError> {
-    match said {
-        Said::Value(value) => {
+    match lookup {
+        Lookup::Value(value) => {
             if !txn.append(tree, key, &[value])? {
                 txn.put(tree, key, &[value])?;
             }
         }
-        Said::Placed(place, value) => put_placed(txn, (tree, key), place, value)?,
-        Said::Deleted => {
+        Lookup::Extent(place, value) => put_placed(txn, (tree, key), place, value)?,
+        Lookup::Tombstone => {
             txn.delete(tree, key)?;
         }
     }

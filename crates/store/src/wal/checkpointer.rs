@@ -327,7 +327,7 @@ impl Watch {
     }
 
     /// Give back the log's room after a while without a commit.
-    fn come_to_rest(&mut self, shared: &Arc<Shared>) {
+    fn work_when_idle(&mut self, shared: &Arc<Shared>) {
         let (tail, now) = (shared.segments.tail(), Instant::now());
         let due = match self.rests {
             Some((before, due)) if before == tail => due,
@@ -354,7 +354,7 @@ fn keep(kept: &Job) {
         && shared.pending() > 0
     {
         // Otherwise the next sync or close would have to wait for this. It also sees the error.
-        let _ = shared.sync_newborn();
+        let _ = shared.sync_new_file();
     }
     let mut watch = Watch::new();
     loop {
@@ -363,7 +363,7 @@ fn keep(kept: &Job) {
         let Some(shared) = &*place else { return };
         watch.look_after(shared, &kept.ends);
         watch.keep_short(shared, &kept.ends);
-        watch.come_to_rest(shared);
+        watch.work_when_idle(shared);
         watch.shorten(shared, &kept.ends);
         // What fails here is tried again, or done by the last one that closes.
         let _ = shared.give_back_reserve();
@@ -457,7 +457,7 @@ mod tests {
         let mut watch = Watch::new();
         let mut is_done_when_due = || {
             watch.rests = Some((tail, Some(Instant::now())));
-            watch.come_to_rest(shared);
+            watch.work_when_idle(shared);
             matches!(watch.rests, Some((_, None)))
         };
         let lock = shared.lock(None).unwrap();
@@ -466,10 +466,10 @@ mod tests {
         // What a dead process has left in a segment is no reason to keep it.
         shared.segments.set_found(&Held::alone(), true);
         assert!(is_done_when_due() && !shared.segments.has_found());
-        watch.come_to_rest(shared);
+        watch.work_when_idle(shared);
         assert!(matches!(watch.rests, Some((_, None))), "it is done once");
         watch.rests = Some((tail + 1, None));
-        watch.come_to_rest(shared);
+        watch.work_when_idle(shared);
         assert!(matches!(watch.rests, Some((_, Some(_)))), "there was a commit");
     }
 

@@ -105,21 +105,21 @@ impl LoggedEngine {
         match segments.identify(opened.is_alone) {
             Ok(()) if opened.is_alone => {
                 takeover::take_over(&segments, applied)?;
-                if opened.joins && segments.is_newborn() {
+                if opened.joins && segments.has_unsynced_file() {
                     // `sync_found_tree` has synced the file itself.
                     segments.space().sync_names().map_err(|error| {
                         segments.note_failure(Unsynced::Log, &error);
                         EngineError::of_system(error)
                     })?;
-                    segments.set_newborn(0);
+                    segments.set_unsynced_file(0);
                 }
             }
             Ok(()) => {}
             Err(Foreign::Empty) if opened.is_alone => {
                 // The process that made the file may have died before it made a log. Only the
                 // second commit proves that the first is on the disk.
-                let newborn = if tree.version() <= 1 { opened.inode } else { 0 };
-                let created = segments.create(applied.position, applied.sequence, newborn);
+                let unsynced_file = if tree.version() <= 1 { opened.inode } else { 0 };
+                let created = segments.create(applied.position, applied.sequence, unsynced_file);
                 created.map_err(EngineError::of_system)?;
             }
             Err(foreign) => return Err(foreign_log_error(foreign)),
@@ -129,7 +129,7 @@ impl LoggedEngine {
             segments.show_memory(false);
             // We have only just joined: if our number stands in a word, a dead member with the same
             // number left it.
-            lock::abandon(&segments);
+            lock::leave_to_recovery(&segments);
             lock::release_tree(&segments);
             segments.leave_syncer();
         }
@@ -351,7 +351,7 @@ impl Shared {
 
     /// Sync all commits that are acknowledged now to the disk.
     pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
-        self.sync_newborn().map_err(|error| match error {
+        self.sync_new_file().map_err(|error| match error {
             EngineError::Broken => self.failed_before(self.segments.failure()),
             error => error,
         })?;
@@ -374,19 +374,19 @@ impl Shared {
     /// [D5] Sync the newly created data file and its name. This happens before any commit is
     /// reported as durable and before the tree is written to, so a file whose creation a power cut
     /// interrupted is never longer than it was made.
-    pub(crate) fn sync_newborn(&self) -> Result<(), EngineError> {
-        if !self.segments.is_newborn() {
+    pub(crate) fn sync_new_file(&self) -> Result<(), EngineError> {
+        if !self.segments.has_unsynced_file() {
             return Ok(());
         }
         let _birth = self.birth.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.segments.is_newborn() {
+        if !self.segments.has_unsynced_file() {
             return Ok(());
         }
         self.check_sound()?;
         let synced =
             self.tree.sync().and_then(|()| self.segments.space().sync_names().map_err(EngineError::Io));
         synced.map_err(|error| self.not_synced(error))?;
-        self.segments.set_newborn(0);
+        self.segments.set_unsynced_file(0);
         Ok(())
     }
 
@@ -472,7 +472,7 @@ impl Shared {
             if !matches!(recovered, Ok(true)) {
                 // If the lock were released, the next process would take it as free, and the log as
                 // complete.
-                lock::abandon(&self.segments);
+                lock::leave_to_recovery(&self.segments);
                 return recovered.map(|_| None).map_err(EngineError::before_commit);
             }
         }
@@ -649,7 +649,7 @@ impl Engine for LoggedEngine {
     fn leave(&self, has_committed: bool) -> Result<(), EngineError> {
         let segments = &self.shared.segments;
         // Only members of the log may note a successful sync. Any process may note a failed one.
-        if segments.is_newborn() {
+        if segments.has_unsynced_file() {
             let synced =
                 self.shared.tree.sync().and_then(|()| segments.space().sync_names().map_err(EngineError::Io));
             synced.map_err(|error| self.shared.not_synced(error))?;

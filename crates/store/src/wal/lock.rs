@@ -109,7 +109,7 @@ fn take_over(segments: &Segments, word: &AtomicU64, owner: u64) -> bool {
 }
 
 /// Leave the lock as if its owner had died: the next holder has to recover the log.
-pub(crate) fn abandon(segments: &Segments) {
+pub(crate) fn leave_to_recovery(segments: &Segments) {
     let own = segments.space().member();
     let _ = segments.writer().compare_exchange(own, GONE, Ordering::Release, Ordering::Relaxed);
 }

@@ -41,7 +41,7 @@ pub(crate) const MEMBERS_AT: i64 = 1 << 40;
 /// Where the members' PIDs are.
 const PIDS_AT: u64 = 8192;
 const NAMESPACE_AT: u64 = 32;
-const NEWBORN_AT: u64 = 40;
+const UNSYNCED_FILE_AT: u64 = 40;
 const SEGMENT_SIZE_AT: u64 = 48;
 
 /// The initial content of a new chunk. Static zeros: a buffer made each time caused most of the
@@ -294,13 +294,13 @@ pub(crate) fn is_log(file: &File) -> bool {
 }
 
 /// The inode of the log's data file, if that is new and may not be on the disk yet.
-pub(crate) fn newborn_of(file: &File) -> Option<u64> {
-    let mut words = [0; NEWBORN_AT as usize + 8];
+pub(crate) fn unsynced_file_of(file: &File) -> Option<u64> {
+    let mut words = [0; UNSYNCED_FILE_AT as usize + 8];
     file.read_exact_at(&mut words, 0).ok()?;
-    let [magic, format, .., newborn] = words.as_chunks().0 else { return None };
+    let [magic, format, .., unsynced_file] = words.as_chunks().0 else { return None };
     let [magic, format] = [*magic, *format].map(u64::from_le_bytes);
     let is_known = magic == LOG_MAGIC && (1..=LOG_FORMAT).contains(&format);
-    Some(u64::from_le_bytes(*newborn)).filter(|newborn| is_known && *newborn != 0)
+    Some(u64::from_le_bytes(*unsynced_file)).filter(|unsynced_file| is_known && *unsynced_file != 0)
 }
 
 /// The size in words in a log's own head, if it has one: openers that disagreed would append where

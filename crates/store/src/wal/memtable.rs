@@ -17,8 +17,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::catalog::blob::BLOB_ADDRESS_REMAINDER;
 use crate::engine::{Direction, EngineError, Entry, Extents, HashedKey, Tree};
 use crate::row_key::{self, TableId};
+use crate::sys::arena::{Arena, ArenaWriter, GAP};
 use crate::sys::block::LINE;
-use crate::sys::grown_bytes::{GAP, Pen, Pinned};
 use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::short::is_same;
 use crate::wal::counted::Counted;
@@ -28,36 +28,36 @@ use crate::wal::newest::Newest;
 use crate::wal::record::{self, Change};
 use crate::wal::tombstones::{Bounds, Covered, KeyOrder};
 
-/// What a memtable or write batch says of a key.
+/// Result of a lookup in a memtable or write batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said<'a> {
+pub(crate) enum Lookup<'a> {
     /// The key has this value.
     Value(&'a [u8]),
     /// The same, for a large value that is in the data file already.
-    Placed(Place, &'a [u8]),
+    Extent(Place, &'a [u8]),
     /// The key is deleted.
-    Deleted,
+    Tombstone,
 }
 
-impl<'a> Said<'a> {
+impl<'a> Lookup<'a> {
     pub(crate) fn value(self) -> Option<&'a [u8]> {
         match self {
-            Self::Value(value) | Self::Placed(_, value) => Some(value),
-            Self::Deleted => None,
+            Self::Value(value) | Self::Extent(_, value) => Some(value),
+            Self::Tombstone => None,
         }
     }
 
-    /// What a place says. A log that names pages which the file lacks is damaged, and its value
-    /// empty.
-    pub(crate) fn placed(bytes: &[u8], extents: Option<&'a Arc<dyn Extents>>) -> Self {
+    /// The value in an extent. A log that names pages which the file lacks is damaged, and its
+    /// value empty.
+    pub(crate) fn in_extent(bytes: &[u8], extents: Option<&'a Arc<dyn Extents>>) -> Self {
         let Some(place) = Place::parse(bytes) else { return Self::Value(&[]) };
         let value = extents.and_then(|extents| extents.bytes(place.first, place.size));
-        Self::Placed(place, value.unwrap_or_default())
+        Self::Extent(place, value.unwrap_or_default())
     }
 }
 
-/// A key and what is said of it.
-pub(crate) type Saying<'a> = (&'a [u8], Said<'a>);
+/// A key and what a lookup of it finds.
+pub(crate) type LookupEntry<'a> = (&'a [u8], Lookup<'a>);
 
 /// The slot of a key in a memtable, or the slot where it would go.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ pub(crate) struct MemtableSlot {
 /// The WAL records of one use of a segment.
 pub(crate) struct Memtable {
     /// Every version of every key: a [`Head`], the key and the value.
-    versions: Pinned,
+    versions: Arena,
     /// The newest version of every key. Reads and puts of one key use this alone, so it is read
     /// without a lock.
     newest: Newest,
@@ -142,13 +142,13 @@ impl Head {
 
     /// What a version says. `rest` is what follows its head.
     #[inline]
-    fn said<'a>(self, rest: &'a [u8], extents: Option<&'a Arc<dyn Extents>>) -> Said<'a> {
+    fn lookup<'a>(self, rest: &'a [u8], extents: Option<&'a Arc<dyn Extents>>) -> Lookup<'a> {
         if self.flags & DELETED != 0 {
-            return Said::Deleted;
+            return Lookup::Tombstone;
         }
         let (_, behind) = rest.split_at_checked(self.key_size as usize).unwrap_or_default();
         let value = behind.get(..self.value_size as usize).unwrap_or_default();
-        if self.flags & PLACED != 0 { Said::placed(value, extents) } else { Said::Value(value) }
+        if self.flags & PLACED != 0 { Lookup::in_extent(value, extents) } else { Lookup::Value(value) }
     }
 
     #[inline]
@@ -167,17 +167,17 @@ impl Head {
 }
 
 impl Memtable {
-    /// An empty memtable, and the pen that appends to it.
+    /// An empty memtable, and the writer that appends to it.
     #[cfg(test)]
-    pub(crate) fn new() -> (Self, Pen) {
+    pub(crate) fn new() -> (Self, ArenaWriter) {
         Self::over(None)
     }
 
     /// The same, over the data file that has its large values.
-    pub(crate) fn over(extents: Option<&Arc<dyn Extents>>) -> (Self, Pen) {
-        let (versions, pen) = Pinned::new();
+    pub(crate) fn over(extents: Option<&Arc<dyn Extents>>) -> (Self, ArenaWriter) {
+        let (versions, arena_writer) = Arena::new();
         let (newest, index) = (Newest::default(), Latch::new(Index::default()));
-        (Self { versions, newest, index, extents: extents.cloned() }, pen)
+        (Self { versions, newest, index, extents: extents.cloned() }, arena_writer)
     }
 
     /// Reserve memory for a WAL record of this many bytes and entries. The caller does so before
@@ -215,7 +215,7 @@ impl Memtable {
     ///
     /// In a large memtable neither a key's slot nor its last version is likely to be cached. So
     /// both are prefetched, first the slots and then the versions, for a batch of keys at a time.
-    pub(crate) fn add(&self, pen: &mut Pen, sequence: u64, wal_record: &[u8]) -> bool {
+    pub(crate) fn add(&self, arena_writer: &mut ArenaWriter, sequence: u64, wal_record: &[u8]) -> bool {
         const AT_A_TIME: usize = 16;
         let mut is_of_catalog = false;
         let mut changes = record::changes(wal_record);
@@ -238,7 +238,7 @@ impl Memtable {
             for (hash, change) in some.drain(..) {
                 let key = wal_record.get(change.key.clone()).unwrap_or_default();
                 let (place, _) = self.look_hashed(change.tree, key, hash);
-                self.add_at(pen, place, sequence, wal_record, &change);
+                self.add_at(arena_writer, place, sequence, wal_record, &change);
             }
         }
     }
@@ -246,7 +246,7 @@ impl Memtable {
     /// As `add`, for a WAL record made in this process, whose keys' hashes are known.
     pub(crate) fn add_made<'a>(
         &self,
-        pen: &mut Pen,
+        arena_writer: &mut ArenaWriter,
         sequence: u64,
         wal_record: &[u8],
         changes: impl Iterator<Item = (u64, &'a Change)>,
@@ -254,7 +254,7 @@ impl Memtable {
         for (hash, change) in changes {
             let key = wal_record.get(change.key.clone()).unwrap_or_default();
             let (place, _) = self.look_hashed(change.tree, key, short_hash(change.tree, hash));
-            self.add_at(pen, place, sequence, wal_record, change);
+            self.add_at(arena_writer, place, sequence, wal_record, change);
         }
     }
 
@@ -267,9 +267,9 @@ impl Memtable {
 
     /// The last version of a row.
     #[inline]
-    pub(crate) fn find_row(&self, key: HashedKey<'_>) -> Option<Said<'_>> {
+    pub(crate) fn find_row(&self, key: HashedKey<'_>) -> Option<Lookup<'_>> {
         let (_, version) = self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash));
-        version.map(|(head, rest)| head.said(rest, self.extents.as_ref()))
+        version.map(|(head, rest)| head.lookup(rest, self.extents.as_ref()))
     }
 
     /// The slot of a key with this hash. If the key is there, also its newest version's head and
@@ -289,15 +289,19 @@ impl Memtable {
 
     /// The last version at a place.
     #[inline]
-    pub(crate) fn said_at(&self, place: MemtableSlot) -> Option<Said<'_>> {
-        if place.newest == NONE { None } else { self.said(place.newest, u64::MAX).map(|(_, said)| said) }
+    pub(crate) fn lookup_at(&self, place: MemtableSlot) -> Option<Lookup<'_>> {
+        if place.newest == NONE {
+            None
+        } else {
+            self.lookup(place.newest, u64::MAX).map(|(_, lookup)| lookup)
+        }
     }
 
     /// As `add`, for one change of a key whose place is known.
     #[inline]
     pub(crate) fn add_at(
         &self,
-        pen: &mut Pen,
+        arena_writer: &mut ArenaWriter,
         MemtableSlot { hash, newest: older, slot }: MemtableSlot,
         sequence: u64,
         wal_record: &[u8],
@@ -327,7 +331,7 @@ impl Memtable {
             && key.len().is_multiple_of(UNIT as usize)
             && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
         let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
-        let at = self.versions.append(pen, [&head.bytes(), key_and_value], address);
+        let at = self.versions.append(arena_writer, [&head.bytes(), key_and_value], address);
         self.note((hash, slot, older), at);
     }
 
@@ -353,7 +357,7 @@ impl Memtable {
     /// What the WAL records up to a sequence number say of a key, with the number of the last one
     /// that does. `None` if none does.
     #[inline]
-    pub(crate) fn find_numbered(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<(u64, Said<'_>)> {
+    pub(crate) fn find_numbered(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<(u64, Lookup<'_>)> {
         self.find_hashed(tree, HashedKey::of(key), sequence)
     }
 
@@ -364,13 +368,13 @@ impl Memtable {
         tree: Tree,
         key: HashedKey<'_>,
         sequence: u64,
-    ) -> Option<(u64, Said<'_>)> {
+    ) -> Option<(u64, Lookup<'_>)> {
         let (_, version) = self.look_hashed(tree, key.bytes, short_hash(tree, key.hash));
         let (head, rest) = version?;
         if head.sequence <= sequence {
-            return Some((head.sequence, head.said(rest, self.extents.as_ref())));
+            return Some((head.sequence, head.lookup(rest, self.extents.as_ref())));
         }
-        if head.older == NONE { None } else { self.said(head.older, sequence) }
+        if head.older == NONE { None } else { self.lookup(head.older, sequence) }
     }
 
     /// How many rows of a table were counted by the WAL records after `behind` and up to `until`.
@@ -406,16 +410,16 @@ impl Memtable {
         direction: Direction,
         sequence: u64,
         limit: usize,
-        out: &mut Vec<Saying<'a>>,
+        out: &mut Vec<LookupEntry<'a>>,
     ) -> bool {
         let mut index = self.index();
         let Some(of_tree) = index.trees.get_mut(tree.index()) else { return false };
         self.order(of_tree);
         let take = |newest: u32| {
-            if let Some((_, said)) = self.said(newest, sequence)
+            if let Some((_, lookup)) = self.lookup(newest, sequence)
                 && let Some((_, key)) = key_of(&self.versions, newest)
             {
-                out.push((key, said));
+                out.push((key, lookup));
             }
             out.len() < limit
         };
@@ -437,8 +441,8 @@ impl Memtable {
         let of_tree = index.trees.get_mut(tree.index())?;
         self.order(of_tree);
         let see = |version: u32| {
-            let (_, said) = self.said(version, sequence)?;
-            Some((self.key(version), said.value()?))
+            let (_, lookup) = self.lookup(version, sequence)?;
+            Some((self.key(version), lookup.value()?))
         };
         let bounds = bounds_from(bound, direction);
         let is_unseen = |version: &u32| {
@@ -485,21 +489,21 @@ impl Memtable {
     }
 
     /// Every key of each tree with its newest version, in key order, for a checkpoint.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = Saying<'_>>)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = LookupEntry<'_>>)> {
         // In key order the versions are scattered over memory, so they are prefetched.
         const AHEAD: usize = 8;
         let newest = self.index().trees.each_ref().map(OfTree::newest_as_they_came);
         Tree::ALL.into_iter().zip(newest).map(move |(tree, newest)| {
             let sorted = self.sorted(newest);
             let count = sorted.len();
-            let said = move |place: usize| {
+            let lookup = move |place: usize| {
                 if let Some(next) = sorted.get(place + AHEAD) {
                     self.versions.ask_for(u64::from(*next) * UNIT);
                 }
                 let (head, rest) = version_at(&self.versions, *sorted.get(place)?)?;
-                Some((rest.get(..head.key_size as usize)?, head.said(rest, self.extents.as_ref())))
+                Some((rest.get(..head.key_size as usize)?, head.lookup(rest, self.extents.as_ref())))
             };
-            (tree, (0..count).filter_map(said))
+            (tree, (0..count).filter_map(lookup))
         })
     }
 
@@ -533,12 +537,12 @@ impl Memtable {
 
     /// The newest version up to `sequence`, with its own sequence number.
     #[inline]
-    fn said(&self, newest: u32, sequence: u64) -> Option<(u64, Said<'_>)> {
+    fn lookup(&self, newest: u32, sequence: u64) -> Option<(u64, Lookup<'_>)> {
         let mut version = newest;
         loop {
             let (head, rest) = version_at(&self.versions, version)?;
             if head.sequence <= sequence {
-                return Some((head.sequence, head.said(rest, self.extents.as_ref())));
+                return Some((head.sequence, head.lookup(rest, self.extents.as_ref())));
             }
             version = head.older;
         }
@@ -556,7 +560,7 @@ fn bounds_from(bound: Bound<&[u8]>, direction: Direction) -> Bounds<'_> {
 /// The head of a version, and the bytes after it: the key, the value, and further versions. `None`
 /// if there is no such version.
 #[inline]
-fn version_at(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
+fn version_at(versions: &Arena, version: u32) -> Option<(Head, &[u8])> {
     parsed(versions.from(u64::from(version) * UNIT))
 }
 
@@ -569,7 +573,7 @@ fn parsed(bytes: &[u8]) -> Option<(Head, &[u8])> {
 
 /// The head and the key of a version. `None` if there is no such version.
 #[inline]
-fn key_of(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
+fn key_of(versions: &Arena, version: u32) -> Option<(Head, &[u8])> {
     let (head, rest) = version_at(versions, version)?;
     Some((head, rest.get(..head.key_size as usize)?))
 }
@@ -598,7 +602,7 @@ impl OfTree {
 
 impl Index {
     /// Read the versions that were added since the last call.
-    fn catch_up(&mut self, versions: &Pinned) {
+    fn catch_up(&mut self, versions: &Arena) {
         while let Some(mut place) = versions.entry_from(self.until) {
             // Walk one contiguous run of versions.
             let mut bytes = versions.from(place);

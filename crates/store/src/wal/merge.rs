@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree};
-use crate::wal::memtable::{Memtable, Said, Saying};
+use crate::wal::memtable::{Lookup, LookupEntry, Memtable};
 use crate::wal::tombstones::{self, RUN_MIN};
 use crate::wal::write_batch::WriteBatch;
 
@@ -28,7 +28,7 @@ impl<'t> Over<'t> {
         bound: Bound<&[u8]>,
         direction: Direction,
         limit: usize,
-        out: &mut Vec<Saying<'t>>,
+        out: &mut Vec<LookupEntry<'t>>,
     ) -> bool {
         match self {
             Self::WriteBatch(write_batch) => write_batch.walk(tree, bound, direction, limit, out),
@@ -156,22 +156,22 @@ pub(crate) fn first_of<'t>(
 /// A walk over one source that lies over the tree.
 struct OverWalk<'t> {
     over: Over<'t>,
-    sayings: Vec<Saying<'t>>,
+    lookups: Vec<LookupEntry<'t>>,
     index: usize,
     has_more: bool,
 }
 
 impl<'t> OverWalk<'t> {
     /// The next key of this source.
-    fn head(&mut self, tree: Tree, direction: Direction, limit: usize) -> Option<Saying<'t>> {
-        if self.index >= self.sayings.len() && self.has_more {
-            let last = self.sayings.last().map(|(key, _)| *key);
-            self.sayings.clear();
+    fn head(&mut self, tree: Tree, direction: Direction, limit: usize) -> Option<LookupEntry<'t>> {
+        if self.index >= self.lookups.len() && self.has_more {
+            let last = self.lookups.last().map(|(key, _)| *key);
+            self.lookups.clear();
             self.index = 0;
             let bound = last.map_or(Bound::Unbounded, Bound::Excluded);
-            self.has_more = self.over.walk(tree, bound, direction, limit, &mut self.sayings);
+            self.has_more = self.over.walk(tree, bound, direction, limit, &mut self.lookups);
         }
-        self.sayings.get(self.index).copied()
+        self.lookups.get(self.index).copied()
     }
 }
 
@@ -206,7 +206,7 @@ impl<'t> MergedCursor<'t> {
         let below = source.cursor(tree)?;
         let overs = overs
             .into_iter()
-            .map(|over| OverWalk { over, sayings: Vec::new(), index: 0, has_more: false })
+            .map(|over| OverWalk { over, lookups: Vec::new(), index: 0, has_more: false })
             .collect();
         Ok(Self {
             tree,
@@ -237,7 +237,7 @@ impl<'t> MergedCursor<'t> {
     fn next(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
         loop {
             let below = self.head_below()?;
-            let mut best: Option<Saying<'t>> = below.map(|(key, value)| (key, Said::Value(value)));
+            let mut best: Option<LookupEntry<'t>> = below.map(|(key, value)| (key, Lookup::Value(value)));
             let (tree, direction, limit) = (self.tree, self.direction, self.limit);
             // From the lowest source up: of equal keys the upper source holds.
             for over in self.overs.iter_mut().rev() {
@@ -250,19 +250,19 @@ impl<'t> MergedCursor<'t> {
                     best = Some(head);
                 }
             }
-            let Some((key, said)) = best else { return Ok(None) };
+            let Some((key, lookup)) = best else { return Ok(None) };
             if below.is_some_and(|(other, _)| other == key) {
                 self.index += 1;
             }
             for over in &mut self.overs {
-                if over.sayings.get(over.index).is_some_and(|(other, _)| *other == key) {
+                if over.lookups.get(over.index).is_some_and(|(other, _)| *other == key) {
                     over.index += 1;
-                    if over.index == over.sayings.len() {
+                    if over.index == over.lookups.len() {
                         self.limit = (self.limit * 2).min(LIMIT_MAX);
                     }
                 }
             }
-            if let Some(value) = said.value() {
+            if let Some(value) = lookup.value() {
                 self.passed = 0;
                 return Ok(Some((key, value)));
             }
@@ -291,7 +291,7 @@ impl<'t> MergedCursor<'t> {
         self.batch.entries.clear();
         self.is_below_over = true;
         for over in &mut self.overs {
-            over.sayings.clear();
+            over.lookups.clear();
             over.has_more = false;
         }
         Ok(())
@@ -305,9 +305,9 @@ impl<'t> MergedCursor<'t> {
         self.is_below_over = false;
         let bound = bound_of(start, self.direction);
         for over in &mut self.overs {
-            over.sayings.clear();
+            over.lookups.clear();
             over.index = 0;
-            over.has_more = over.over.walk(self.tree, bound, self.direction, self.limit, &mut over.sayings);
+            over.has_more = over.over.walk(self.tree, bound, self.direction, self.limit, &mut over.lookups);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::engine::{
 };
 use crate::row_key::TableId;
 use crate::wal::history;
-use crate::wal::memtable::{Memtable, Said};
+use crate::wal::memtable::{Lookup, Memtable};
 use crate::wal::merge::{MergedCursor, Over, first_of};
 use crate::wal::state::State;
 use crate::wal::write_batch::WriteBatch;
@@ -33,9 +33,10 @@ impl LoggedRead {
     /// The newest version that this process has read, with the tree under it.
     pub(crate) fn new(state: &State, tree: Arc<dyn ReadTxn>) -> Self {
         let mut memtables = [None, None];
-        let mut live = state.memtables.iter().rev().filter(|placed| placed.end > state.applied.position);
-        for (place, placed) in memtables.iter_mut().zip(live.by_ref()) {
-            *place = Some(Arc::clone(&placed.memtable));
+        let mut live =
+            state.memtables.iter().rev().filter(|of_segment| of_segment.end > state.applied.position);
+        for (place, of_segment) in memtables.iter_mut().zip(live.by_ref()) {
+            *place = Some(Arc::clone(&of_segment.memtable));
         }
         debug_assert!(live.next().is_none(), "a log has two segments");
         let sequence = state.sequence().max(state.applied.sequence);
@@ -44,16 +45,18 @@ impl LoggedRead {
 
     /// The memtables' version of a key.
     #[inline]
-    pub(crate) fn find_over(&self, tree: Tree, key: HashedKey<'_>) -> Option<Said<'_>> {
+    pub(crate) fn find_over(&self, tree: Tree, key: HashedKey<'_>) -> Option<Lookup<'_>> {
         let mut memtables = self.memtables.iter().flatten();
-        memtables.find_map(|memtable| memtable.find_hashed(tree, key, self.sequence)).map(|(_, said)| said)
+        memtables
+            .find_map(|memtable| memtable.find_hashed(tree, key, self.sequence))
+            .map(|(_, lookup)| lookup)
     }
 
     /// As `get`, for a key whose hash is known.
     #[inline]
     pub(crate) fn get_hashed(&self, tree: Tree, key: HashedKey<'_>) -> Result<Option<&[u8]>, EngineError> {
         match self.find_over(tree, key) {
-            Some(said) => Ok(said.value()),
+            Some(lookup) => Ok(lookup.value()),
             None => self.tree.get(tree, key.bytes),
         }
     }
@@ -80,7 +83,7 @@ impl LoggedRead {
             more -= history::count(&*self.tree)?;
         }
         let all = self.memtables.iter().flatten().flat_map(|memtable| memtable.all());
-        let keys = all.filter(|(of, _)| *of == tree).flat_map(|(_, sayings)| sayings.map(|(key, _)| key));
+        let keys = all.filter(|(of, _)| *of == tree).flat_map(|(_, lookups)| lookups.map(|(key, _)| key));
         for key in keys.collect::<BTreeSet<_>>() {
             let (is_now, was) = (self.get(tree, key)?.is_some(), self.tree.get(tree, key)?.is_some());
             more += i64::from(is_now) - i64::from(was);
@@ -153,7 +156,7 @@ impl Contents for LoggedRead {
             return self.tree.get_at(tree, key, place);
         }
         match self.find_over(tree, HashedKey::of(key)) {
-            Some(said) => Ok(said.value()),
+            Some(lookup) => Ok(lookup.value()),
             None => self.tree.get_at(tree, key, place),
         }
     }

@@ -43,7 +43,7 @@ impl Shared {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Option<u64>, EngineError> {
         let (segments, (segment, head, end)) = (&self.segments, sealed);
-        let (mut memtable, mut pen) = Memtable::over(segments.extents());
+        let (mut memtable, mut arena_writer) = Memtable::over(segments.extents());
         let mut is_whole = true;
         let mut add = |sequence, wal_record: &[u8]| -> Result<bool, EngineError> {
             if memtable.memory() as u64 >= segments.part_size() {
@@ -53,10 +53,10 @@ impl Shared {
                 if !self.write_part(txn, &memtable, go_on)? {
                     return Ok(false);
                 }
-                (memtable, pen) = Memtable::over(segments.extents());
+                (memtable, arena_writer) = Memtable::over(segments.extents());
             }
             memtable.reserve(wal_record.len(), record::count_of(wal_record))?;
-            memtable.add(&mut pen, sequence, wal_record);
+            memtable.add(&mut arena_writer, sequence, wal_record);
             Ok(true)
         };
         let (mut read, mut done) = (head.begin, Ok(true));

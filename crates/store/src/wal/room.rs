@@ -141,7 +141,7 @@ mod tests {
         if adds {
             record::push_put(&mut bytes, Tree::Rows, b"key", &[b"value"]);
         } else {
-            record::push_put(&mut bytes, Tree::Rows, b"key", &[b"said"]);
+            record::push_put(&mut bytes, Tree::Rows, b"key", &[b"text"]);
             record::push_delete(&mut bytes, Tree::Rows, b"key");
             record::push_put(&mut bytes, Tree::Meta, b"table", &[b"count"]);
         }

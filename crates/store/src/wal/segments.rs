@@ -20,7 +20,7 @@
 //!                               56 on, pages for large values: see `extents.rs`
 //! word 3       token, which the data file is marked by
 //! word 4       the PID namespace of the log's creator
-//! word 5       newborn: the data file's inode until the new file has been synced, then 0
+//! word 5       unsynced_file: the data file's inode until the new file has been synced, then 0
 //! word 6       u32 size of a segment, u32 low half of its hash
 //! word 7       lost: how many acknowledged WAL records were lost, until a writer was told
 //! word 33      1: no tree is ahead of what the disk has of the head, see `sync_head`
@@ -61,7 +61,7 @@ pub(crate) const FORMAT: u64 = 2;
 /// The format of logs without places of large values (`extents.rs`).
 const FORMAT_OLD: u64 = 1;
 const TOKEN: usize = 3;
-const NEWBORN: usize = 5;
+const UNSYNCED_FILE: usize = 5;
 const SEGMENT_SIZE: usize = 6;
 pub(super) const LOST: usize = 7;
 const SEQUENCE: usize = 8;
@@ -234,9 +234,9 @@ impl Segments {
         self.load(0) == 0 && [0, 1].into_iter().all(|segment| self.head(segment).is_none())
     }
 
-    /// Create an empty log that begins at a position. `newborn` is the inode of the data file if
-    /// that has not been synced yet, else 0. No other process may have the log.
-    pub(crate) fn create(&self, position: u64, sequence: u64, newborn: u64) -> std::io::Result<()> {
+    /// Create an empty log that begins at a position. `unsynced_file` is the inode of the data file
+    /// if that has not been synced yet, else 0. No other process may have the log.
+    pub(crate) fn create(&self, position: u64, sequence: u64, unsynced_file: u64) -> std::io::Result<()> {
         self.space.reserve(0..HEAD_WORDS, true)?;
         self.store(1, FORMAT);
         self.store(2, self.seed);
@@ -245,7 +245,7 @@ impl Segments {
         self.store(TREE_WRITER, 0);
         self.store(4, 0);
         self.store(SEGMENT_SIZE, segment_size_word(self.segment_words * 8));
-        self.set_newborn(newborn);
+        self.set_unsynced_file(unsynced_file);
         self.store(ACTIVE, 0);
         self.store(FOUND, 0);
         self.store(LOST, 0);
@@ -579,13 +579,13 @@ impl Segments {
 
     /// Whether the newly created data file has not been synced yet.
     #[inline]
-    pub(crate) fn is_newborn(&self) -> bool {
-        self.word(NEWBORN).load(Ordering::Acquire) != 0
+    pub(crate) fn has_unsynced_file(&self) -> bool {
+        self.word(UNSYNCED_FILE).load(Ordering::Acquire) != 0
     }
 
-    pub(crate) fn set_newborn(&self, newborn: u64) {
+    pub(crate) fn set_unsynced_file(&self, unsynced_file: u64) {
         Self::step();
-        self.word(NEWBORN).store(newborn, Ordering::Release);
+        self.word(UNSYNCED_FILE).store(unsynced_file, Ordering::Release);
     }
 
     /// The word of the writer lock.

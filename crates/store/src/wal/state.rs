@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::{Contents, Engine, EngineError, HashedKey, Parked, ReadTxn, Tree};
-use crate::sys::grown_bytes::Pen;
+use crate::sys::arena::ArenaWriter;
 use crate::sys::steps::{Step, reached};
 use crate::wal::extents::Taken;
 use crate::wal::lock::Held;
@@ -17,9 +17,9 @@ use crate::wal::segments::{SegmentHead, Segments};
 use crate::wal::write_batch::WriteBatch;
 
 /// A memtable, and the use of a segment that it was read from.
-pub(crate) struct Placed {
+pub(crate) struct SegmentMemtable {
     pub(crate) memtable: Arc<Memtable>,
-    pen: Pen,
+    arena_writer: ArenaWriter,
     pub(crate) segment: usize,
     pub(crate) head: SegmentHead,
     /// The position after the last WAL record that was read, with its sequence number and check.
@@ -28,10 +28,18 @@ pub(crate) struct Placed {
     pub(crate) chain: u64,
 }
 
-impl Placed {
+impl SegmentMemtable {
     fn new(segments: &Segments, segment: usize, head: SegmentHead, sequence: u64) -> Self {
-        let (memtable, pen) = Memtable::over(segments.extents());
-        Self { memtable: Arc::new(memtable), pen, segment, head, end: head.begin, sequence, chain: head.salt }
+        let (memtable, arena_writer) = Memtable::over(segments.extents());
+        Self {
+            memtable: Arc::new(memtable),
+            arena_writer,
+            segment,
+            head,
+            end: head.begin,
+            sequence,
+            chain: head.salt,
+        }
     }
 
     /// The memtable, and the sequence number of its last WAL record.
@@ -87,7 +95,7 @@ impl Below {
 /// What this process has read; see the module.
 pub(crate) struct State {
     /// Oldest first. The last one is that of the active segment, as far as this process knows.
-    pub(crate) memtables: Vec<Placed>,
+    pub(crate) memtables: Vec<SegmentMemtable>,
     /// The tree under the memtables. It is cached only if `keeps`, since it keeps old pages from
     /// being used again: a process without a checkpointer would hold it too long.
     kept: Option<Arc<dyn ReadTxn>>,
@@ -132,13 +140,13 @@ impl State {
     }
 
     /// The memtable of one use of a segment.
-    pub(crate) fn placed(&self, head: SegmentHead) -> Option<&Placed> {
-        self.memtables.iter().find(|placed| placed.head == head)
+    pub(crate) fn memtable_of(&self, head: SegmentHead) -> Option<&SegmentMemtable> {
+        self.memtables.iter().find(|of_segment| of_segment.head == head)
     }
 
     #[inline]
     pub(crate) fn sequence(&self) -> u64 {
-        self.memtables.last().map_or(self.applied.sequence, |placed| placed.sequence)
+        self.memtables.last().map_or(self.applied.sequence, |of_segment| of_segment.sequence)
     }
 
     /// The sequence number of the last WAL record that changed the catalog, or may have. What was
@@ -216,10 +224,10 @@ impl State {
         below: &'a Below,
         key: HashedKey<'_>,
     ) -> Result<Option<&'a [u8]>, EngineError> {
-        let live = self.memtables.iter().rev().filter(|placed| placed.end > self.applied.position);
-        for placed in live {
-            if let Some(said) = placed.memtable.find_row(key) {
-                return Ok(said.value());
+        let live = self.memtables.iter().rev().filter(|of_segment| of_segment.end > self.applied.position);
+        for of_segment in live {
+            if let Some(lookup) = of_segment.memtable.find_row(key) {
+                return Ok(lookup.value());
             }
         }
         self.find_below(below, key.bytes)
@@ -233,15 +241,15 @@ impl State {
         below: &'a Below,
         key: HashedKey<'_>,
     ) -> Result<Option<&'a [u8]>, EngineError> {
-        let is_live = |placed: &&Placed| placed.end > self.applied.position;
-        if let Some(said) =
-            self.memtables.last().filter(is_live).and_then(|last| last.memtable.said_at(place))
+        let is_live = |of_segment: &&SegmentMemtable| of_segment.end > self.applied.position;
+        if let Some(lookup) =
+            self.memtables.last().filter(is_live).and_then(|last| last.memtable.lookup_at(place))
         {
-            return Ok(said.value());
+            return Ok(lookup.value());
         }
-        for placed in self.memtables.iter().rev().skip(1).filter(is_live) {
-            if let Some(said) = placed.memtable.find_row(key) {
-                return Ok(said.value());
+        for of_segment in self.memtables.iter().rev().skip(1).filter(is_live) {
+            if let Some(lookup) = of_segment.memtable.find_row(key) {
+                return Ok(lookup.value());
             }
         }
         self.find_below(below, key.bytes)
@@ -345,19 +353,25 @@ impl State {
 
     /// Read the next WAL record of the last memtable's segment.
     fn read_wal_record(&mut self, segments: &Segments) -> Result<bool, EngineError> {
-        let Some(placed) = self.memtables.last_mut() else { return Ok(false) };
-        let (end, sequence) = (placed.end, placed.sequence + 1);
+        let Some(of_segment) = self.memtables.last_mut() else { return Ok(false) };
+        let (end, sequence) = (of_segment.end, of_segment.sequence + 1);
         let bytes = &mut self.spare;
-        let Some(check) =
-            segments.wal_record(placed.segment, placed.head, end, sequence, placed.chain, bytes)?
+        let Some(check) = segments.wal_record(
+            of_segment.segment,
+            of_segment.head,
+            end,
+            sequence,
+            of_segment.chain,
+            bytes,
+        )?
         else {
             return Ok(false);
         };
-        placed.memtable.reserve(bytes.len(), record::count_of(bytes))?;
-        placed.end += bytes.len() as u64;
-        placed.chain = check;
-        placed.sequence = sequence;
-        if placed.memtable.add(&mut placed.pen, sequence, bytes) {
+        of_segment.memtable.reserve(bytes.len(), record::count_of(bytes))?;
+        of_segment.end += bytes.len() as u64;
+        of_segment.chain = check;
+        of_segment.sequence = sequence;
+        if of_segment.memtable.add(&mut of_segment.arena_writer, sequence, bytes) {
             self.catalog = sequence;
         }
         Ok(true)
@@ -365,9 +379,9 @@ impl State {
 
     /// Go on in the other segment, if it begins where this one ends.
     fn enter_next_segment(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<bool, EngineError> {
-        let Some(placed) = self.memtables.last() else { return Ok(false) };
-        let (other, end, sequence) = (1 - placed.segment, placed.end, placed.sequence);
-        if end == placed.head.begin {
+        let Some(of_segment) = self.memtables.last() else { return Ok(false) };
+        let (other, end, sequence) = (1 - of_segment.segment, of_segment.end, of_segment.sequence);
+        if end == of_segment.head.begin {
             return Ok(false);
         }
         let Some(head) = segments.head(other).filter(|head| head.begin == end) else { return Ok(false) };
@@ -377,7 +391,7 @@ impl State {
             // memtables would be needed, and a snapshot has two.
             self.take_tree(tree)?;
         }
-        self.memtables.push(Placed::new(segments, other, head, sequence));
+        self.memtables.push(SegmentMemtable::new(segments, other, head, sequence));
         Ok(true)
     }
 
@@ -390,18 +404,18 @@ impl State {
         taken: &mut Taken,
     ) -> Result<(), EngineError> {
         self.catch_up(tree, segments)?;
-        let placed = self.place_to_append(tree, segments)?;
-        placed.memtable.reserve(write_batch.size(), write_batch.count_of_changes())?;
+        let of_segment = self.place_to_append(tree, segments)?;
+        of_segment.memtable.reserve(write_batch.size(), write_batch.count_of_changes())?;
         if let Some(left) = taken.note() {
-            segments.note_taken(held, left, placed.end + write_batch.size() as u64);
+            segments.note_taken(held, left, of_segment.end + write_batch.size() as u64);
         }
-        let sequence = placed.sequence + 1;
-        let (bytes, check) = write_batch.finish(sequence, placed.chain);
-        let begin = placed.end;
-        placed.publish((segments, held), bytes, check)?;
-        segments.begin_sync(begin, placed.end);
-        placed.memtable.add_made(
-            &mut placed.pen,
+        let sequence = of_segment.sequence + 1;
+        let (bytes, check) = write_batch.finish(sequence, of_segment.chain);
+        let begin = of_segment.end;
+        of_segment.publish((segments, held), bytes, check)?;
+        segments.begin_sync(begin, of_segment.end);
+        of_segment.memtable.add_made(
+            &mut of_segment.arena_writer,
             sequence,
             write_batch.bytes(),
             write_batch.hashed_changes(),
@@ -425,8 +439,10 @@ impl State {
     /// The last memtable, if the next WAL record belongs after it. Otherwise a single row goes
     /// through a transaction (`place_to_append`).
     #[inline]
-    pub(crate) fn last_to_append(&self, segments: &Segments) -> Option<&Placed> {
-        self.memtables.last().filter(|placed| placed.goes_on(segments.active(), segments.tail(), segments))
+    pub(crate) fn last_to_append(&self, segments: &Segments) -> Option<&SegmentMemtable> {
+        self.memtables
+            .last()
+            .filter(|of_segment| of_segment.goes_on(segments.active(), segments.tail(), segments))
     }
 
     /// As `append`, for one row whose WAL record lacks only its head and check. Appends after
@@ -439,13 +455,13 @@ impl State {
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<(), EngineError> {
-        let Some(placed) = self.memtables.last_mut() else {
+        let Some(of_segment) = self.memtables.last_mut() else {
             return Err(EngineError::Misuse("no segment to append to"));
         };
-        placed.memtable.reserve(bytes.len(), 1)?;
-        let check = record::finish(bytes, 1, placed.sequence + 1, placed.chain);
-        placed.publish((segments, held), bytes, check)?;
-        placed.memtable.add_at(&mut placed.pen, place, placed.sequence, bytes, change);
+        of_segment.memtable.reserve(bytes.len(), 1)?;
+        let check = record::finish(bytes, 1, of_segment.sequence + 1, of_segment.chain);
+        of_segment.publish((segments, held), bytes, check)?;
+        of_segment.memtable.add_at(&mut of_segment.arena_writer, place, of_segment.sequence, bytes, change);
         Ok(())
     }
 
@@ -454,15 +470,15 @@ impl State {
         &mut self,
         tree: &dyn Engine,
         segments: &Segments,
-    ) -> Result<&mut Placed, EngineError> {
+    ) -> Result<&mut SegmentMemtable, EngineError> {
         let (active, tail) = (segments.active(), segments.tail());
-        let goes_on = |placed: &Placed| placed.goes_on(active, tail, segments);
+        let goes_on = |of_segment: &SegmentMemtable| of_segment.goes_on(active, tail, segments);
         // Otherwise the segment was begun, or begun anew with another salt, and nothing was
         // appended to it yet.
         if !self.memtables.last().is_some_and(goes_on) && !self.enter_next_segment(tree, segments)? {
             self.restart(tree, segments)?;
         }
-        self.memtables.last_mut().filter(|placed| goes_on(placed)).ok_or(EngineError::Damaged {
+        self.memtables.last_mut().filter(|of_segment| goes_on(of_segment)).ok_or(EngineError::Damaged {
             what: "the log's active segment does not end where it should",
             code: 0,
         })
@@ -476,7 +492,7 @@ impl State {
         let active = segments.active();
         for segment in [active, 1 - active] {
             if let Some(head) = segments.head(segment).filter(|head| head.begin == self.applied.position) {
-                self.memtables.push(Placed::new(segments, segment, head, self.applied.sequence));
+                self.memtables.push(SegmentMemtable::new(segments, segment, head, self.applied.sequence));
                 break;
             }
         }
@@ -488,7 +504,7 @@ impl State {
         self.set_tree(tree)?;
         // The last memtable stays even if the tree has all of it: it marks where to go on.
         while self.memtables.len() > 1
-            && self.memtables.first().is_some_and(|placed| placed.end <= self.applied.position)
+            && self.memtables.first().is_some_and(|of_segment| of_segment.end <= self.applied.position)
         {
             self.memtables.remove(0);
         }

@@ -15,7 +15,7 @@ use crate::engine::{
 use crate::row_key::TableId;
 use crate::sys::os;
 use crate::wal::checkpoint::{
-    Done, TreeLock, in_a_while, wal_record_size_max, wal_record_size_wide, write_said,
+    Done, TreeLock, in_a_while, wal_record_size_max, wal_record_size_wide, write_lookup,
 };
 use crate::wal::engine::{Shared, WriterLock};
 use crate::wal::extents::{Place, SIZE_MIN, Taken};
@@ -150,11 +150,11 @@ impl LoggedWrite {
         let Some((tree_lock, txn)) = begun else { return Err(self.is_busy()) };
         let mut txn = Recording::new(txn, self.version())?;
         let mut savepoints = self.write_batch.savepoints().peekable();
-        for (number, (tree, (key, said))) in self.write_batch.changes().enumerate() {
+        for (number, (tree, (key, lookup))) in self.write_batch.changes().enumerate() {
             while savepoints.next_if_eq(&number).is_some() {
                 txn.savepoint()?;
             }
-            write_said(&mut txn, tree, key, said)?;
+            write_lookup(&mut txn, tree, key, lookup)?;
         }
         for _ in savepoints {
             txn.savepoint()?;
@@ -354,7 +354,7 @@ impl Contents for LoggedWrite {
         }
         let key = HashedKey::of(key);
         match self.write_batch.find_hashed(tree, key) {
-            Some(said) => Ok(said.value()),
+            Some(lookup) => Ok(lookup.value()),
             None => self.base.get_hashed(tree, key),
         }
     }
@@ -433,7 +433,7 @@ impl WriteTxn for LoggedWrite {
         }
         let hashed = HashedKey::of(key);
         let value = match self.write_batch.find_hashed(tree, hashed) {
-            Some(said) => said.value(),
+            Some(lookup) => lookup.value(),
             None => self.base.get_hashed(tree, hashed)?,
         };
         self.found.clear();
@@ -503,7 +503,7 @@ impl WriteTxn for LoggedWrite {
             return Ok(None);
         }
         let old = match self.write_batch.find_hashed(Tree::Rows, key) {
-            Some(said) => said.value(),
+            Some(lookup) => lookup.value(),
             None => self.base.get_hashed(Tree::Rows, key)?,
         };
         let was_there = old.is_some();

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::engine::{self, Direction, Extents, HashedKey, TakeRow, Tree};
 use crate::sys::short::is_same;
 use crate::wal::extents::Place;
-use crate::wal::memtable::{Said, Saying};
+use crate::wal::memtable::{Lookup, LookupEntry};
 use crate::wal::record::{self, Change};
 use crate::wal::tombstones::{Covered, KeyOrder};
 use hashbrown::HashTable;
@@ -199,16 +199,16 @@ impl WriteBatch {
     }
 
     /// What the batch says of a key.
-    pub(crate) fn find(&self, tree: Tree, key: &[u8]) -> Option<Said<'_>> {
+    pub(crate) fn find(&self, tree: Tree, key: &[u8]) -> Option<Lookup<'_>> {
         if self.is_empty() { None } else { self.find_hashed(tree, HashedKey::of(key)) }
     }
 
     /// As `find`, for a key whose hash is known.
     #[inline]
-    pub(crate) fn find_hashed(&self, tree: Tree, key: HashedKey<'_>) -> Option<Said<'_>> {
+    pub(crate) fn find_hashed(&self, tree: Tree, key: HashedKey<'_>) -> Option<Lookup<'_>> {
         let said_if_it = |number: usize| {
             let change = self.changes.get(number)?;
-            (change.tree == tree && is_same(self.key(change), key.bytes)).then(|| self.said(change))
+            (change.tree == tree && is_same(self.key(change), key.bytes)).then(|| self.lookup(change))
         };
         if self.changes.len() <= FEW {
             let numbers = 0..self.hashes.len();
@@ -226,7 +226,7 @@ impl WriteBatch {
         bound: Bound<&[u8]>,
         direction: Direction,
         limit: usize,
-        out: &mut Vec<Saying<'a>>,
+        out: &mut Vec<LookupEntry<'a>>,
     ) -> bool {
         if self.changes.len() <= FEW {
             self.walk_few(tree, bound, direction, out);
@@ -234,7 +234,7 @@ impl WriteBatch {
         }
         let take = |number: usize| {
             if let Some(change) = self.changes.get(number) {
-                out.push((self.key(change), self.said(change)));
+                out.push((self.key(change), self.lookup(change)));
             }
             out.len() < limit
         };
@@ -250,13 +250,14 @@ impl WriteBatch {
         direction: Direction,
     ) -> Option<engine::Entry<'_>> {
         if self.changes.len() <= FEW {
-            let mut sayings = Vec::new();
-            self.walk_few(tree, bound, direction, &mut sayings);
-            return sayings.into_iter().find_map(value_of);
+            let mut lookups = Vec::new();
+            self.walk_few(tree, bound, direction, &mut lookups);
+            return lookups.into_iter().find_map(value_of);
         }
         let change = |number: usize| self.changes.get(number);
         let is_deleted = |number| change(number).is_none_or(|change| change.value.is_none());
-        let see = |number| change(number).and_then(|change| value_of((self.key(change), self.said(change))));
+        let see =
+            |number| change(number).and_then(|change| value_of((self.key(change), self.lookup(change))));
         let (start, end) = indexed_from(tree, bound, direction);
         self.ordered().newest.first_live((as_slice(&start), as_slice(&end)), direction, is_deleted, see)
     }
@@ -278,7 +279,7 @@ impl WriteBatch {
         tree: Tree,
         bound: Bound<&[u8]>,
         direction: Direction,
-        out: &mut Vec<Saying<'a>>,
+        out: &mut Vec<LookupEntry<'a>>,
     ) {
         for change in self.changes.iter().rev().filter(|change| change.tree == tree) {
             let key = self.key(change);
@@ -290,7 +291,7 @@ impl WriteBatch {
                 (Bound::Excluded(edge), Direction::Reverse) => key < edge,
             };
             if is_in && !out.iter().any(|(other, _)| *other == key) {
-                out.push((key, self.said(change)));
+                out.push((key, self.lookup(change)));
             }
         }
         out.sort_unstable_by_key(|(key, _)| *key);
@@ -334,22 +335,22 @@ impl WriteBatch {
         let (size, count) =
             self.savepoints.last().map_or((record::HEAD_SIZE, 0), |saved| (saved.size, saved.count));
         let changes = || self.changes.get(count..).unwrap_or_default().iter();
-        let is_placed = |said| matches!(said, Said::Placed(..));
-        let has_placed = changes().any(|change| is_placed(self.said(change)));
+        let is_placed = |lookup| matches!(lookup, Lookup::Extent(..));
+        let has_placed = changes().any(|change| is_placed(self.lookup(change)));
         let mut others = Vec::new();
         for change in changes() {
-            let (key, said) = (self.key(change), self.said(change));
-            if change.tree != Tree::Rows || is_placed(said) {
-                let value = match said {
-                    Said::Value(value) => SavedChange::Value(value.to_vec()),
-                    Said::Placed(place, _) => SavedChange::Placed(place),
-                    Said::Deleted => SavedChange::Deleted,
+            let (key, lookup) = (self.key(change), self.lookup(change));
+            if change.tree != Tree::Rows || is_placed(lookup) {
+                let value = match lookup {
+                    Lookup::Value(value) => SavedChange::Value(value.to_vec()),
+                    Lookup::Extent(place, _) => SavedChange::Placed(place),
+                    Lookup::Tombstone => SavedChange::Deleted,
                 };
                 others.push((change.tree, key.to_vec(), value));
             } else if !(has_placed && self.find(change.tree, key).is_some_and(is_placed)) {
                 // Otherwise the value that is in the file already, and stays in the batch, is
                 // newer.
-                take(key, said.value());
+                take(key, lookup.value());
             }
         }
         let uncounted = self.savepoints.last().map_or(0, |saved| saved.uncounted);
@@ -371,8 +372,8 @@ impl WriteBatch {
     }
 
     /// All changes in the order in which they were made.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = (Tree, Saying<'_>)> + '_ {
-        self.changes.iter().map(|change| (change.tree, (self.key(change), self.said(change))))
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (Tree, LookupEntry<'_>)> + '_ {
+        self.changes.iter().map(|change| (change.tree, (self.key(change), self.lookup(change))))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -416,13 +417,13 @@ impl WriteBatch {
         self.bytes.get(change.key.clone()).unwrap_or_default()
     }
 
-    fn said(&self, change: &Change) -> Said<'_> {
+    fn lookup(&self, change: &Change) -> Lookup<'_> {
         match &change.value {
             Some(value) if change.is_placed => {
-                Said::placed(self.bytes.get(value.clone()).unwrap_or_default(), self.extents.as_ref())
+                Lookup::in_extent(self.bytes.get(value.clone()).unwrap_or_default(), self.extents.as_ref())
             }
-            Some(value) => Said::Value(self.bytes.get(value.clone()).unwrap_or_default()),
-            None => Said::Deleted,
+            Some(value) => Lookup::Value(self.bytes.get(value.clone()).unwrap_or_default()),
+            None => Lookup::Tombstone,
         }
     }
 }
@@ -446,8 +447,8 @@ fn indexed_from(tree: Tree, bound: Bound<&[u8]>, direction: Direction) -> (OwnBo
 }
 
 /// A key and its value, unless it is deleted.
-fn value_of((key, said): Saying<'_>) -> Option<engine::Entry<'_>> {
-    Some((key, said.value()?))
+fn value_of((key, lookup): LookupEntry<'_>) -> Option<engine::Entry<'_>> {
+    Some((key, lookup.value()?))
 }
 
 fn as_slice(bound: &OwnBound) -> Bound<&[u8]> {

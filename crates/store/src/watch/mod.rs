@@ -166,7 +166,7 @@ impl Store {
                 break;
             }
         }
-        take_back(&mut names, &ops);
+        roll_back(&mut names, &ops);
         if let Watched::Table { table: table @ None, name: wanted, .. } = &mut watched {
             *table = names.iter().find(|(_, name)| ***name == **wanted).map(|(table, _)| *table);
         }
@@ -224,7 +224,7 @@ impl NameOp {
 
 /// Undo these changes of names. A name was taken from the table of the operation that follows: a
 /// rename or a drop.
-fn take_back(names: &mut BTreeMap<TableId, Arc<str>>, ops: &[NameOp]) {
+fn roll_back(names: &mut BTreeMap<TableId, Arc<str>>, ops: &[NameOp]) {
     let mut table = None;
     for op in ops.iter().rev() {
         match op {
@@ -321,14 +321,14 @@ impl Watch {
         let counted = counted_anew(&written);
         let holding = last_of_each(&written);
         let blobs = blobs_of(&written);
-        let mut said: HashMap<&[u8], Said<'_>> = HashMap::new();
+        let mut key_texts: HashMap<&[u8], KeyText<'_>> = HashMap::new();
         let mut changes = Vec::new();
         for (written, holds) in written.iter().zip(holding) {
             match written.tree {
                 Tree::Meta => changes.extend(self.name_change(written)),
                 Tree::Blobs => {}
                 Tree::Rows => {
-                    let mut key = said_of(written, &mut said);
+                    let mut key = key_text_of(written, &mut key_texts);
                     if !is_long(written.key, key_size_max) {
                         key.whole_key = written.key;
                     }
@@ -391,7 +391,7 @@ impl Watch {
     fn row_changes(
         &self,
         written: &Written<'_>,
-        Said { whole_key, spelling }: Said<'_>,
+        KeyText { whole_key, spelling }: KeyText<'_>,
         (dropped, counted, blobs): (&HashSet<TableId>, &HashSet<TableId>, &HashMap<u64, &[u8]>),
         changes: &mut Vec<Change>,
     ) {
@@ -450,7 +450,7 @@ fn blobs_of<'a>(written: &[Written<'a>]) -> HashMap<u64, &'a [u8]> {
 /// What a row's cell says of its key: the whole key with the table id, if it is long, and its
 /// spelling.
 #[derive(Clone, Copy, Default)]
-struct Said<'a> {
+struct KeyText<'a> {
     whole_key: &'a [u8],
     spelling: &'a [u8],
 }
@@ -458,12 +458,14 @@ struct Said<'a> {
 /// What this entry, or an earlier one of the same row in the commit, says of the row's key. A row
 /// whose row key does not identify it is put again without a record before it is deleted
 /// (`Transaction::say_key`).
-fn said_of<'a>(written: &Written<'a>, said: &mut HashMap<&'a [u8], Said<'a>>) -> Said<'a> {
-    let What::Value(bytes) = written.what else { return said.get(written.key).copied().unwrap_or_default() };
-    let Some(cell) = Cell::parse(bytes) else { return Said::default() };
-    let key = Said { whole_key: cell.whole_key, spelling: cell.spelling };
+fn key_text_of<'a>(written: &Written<'a>, key_texts: &mut HashMap<&'a [u8], KeyText<'a>>) -> KeyText<'a> {
+    let What::Value(bytes) = written.what else {
+        return key_texts.get(written.key).copied().unwrap_or_default();
+    };
+    let Some(cell) = Cell::parse(bytes) else { return KeyText::default() };
+    let key = KeyText { whole_key: cell.whole_key, spelling: cell.spelling };
     if !key.whole_key.is_empty() || !key.spelling.is_empty() {
-        said.insert(written.key, key);
+        key_texts.insert(written.key, key);
     }
     key
 }

@@ -158,14 +158,14 @@ impl Recorder {
             let _ = write!(told, "; {name}: {} bytes, manner {manner}", image.len());
             std::fs::write(target.join(name), image).unwrap();
         }
-        keep_newborn(target);
+        keep_unsynced_file(target);
         told
     }
 }
 
 /// A log has the inode of a file that may not be on the disk yet. Here the file has another inode
 /// than where it was written.
-fn keep_newborn(target: &Path) {
+fn keep_unsynced_file(target: &Path) {
     for entry in std::fs::read_dir(target).unwrap() {
         let log = entry.unwrap().path();
         let Some(file) = log.to_str().and_then(|name| name.strip_suffix("-log")) else { continue };

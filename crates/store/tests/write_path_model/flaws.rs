@@ -32,13 +32,13 @@ pub(super) enum Flaw {
     /// of the other segment.
     OtherSegmentLeft,
     /// Against D5: commits are reported as durable although the file may not be on the disk.
-    NewbornLeft,
+    UnsyncedFileLeft,
     /// Against D5: the tree is written to although the new file may not be on the disk.
     TreeAheadOfFile,
     /// Against O1: the file is reported as durable before its sync.
-    NewbornToldFirst,
+    UnsyncedFileToldFirst,
     /// Against O1: a process that opens alone does so without a sync.
-    NewbornTaken,
+    UnsyncedFileTaken,
     /// Against W6: the head of a segment stays as a process left it that died between two stores of
     /// it.
     TornHeadLeft,
@@ -75,17 +75,20 @@ fn flaws_are_found() {
         (Flaw::JoinedUntaken, vec![writer(2), checkpoint()]),
         (Flaw::FreedFirst, vec![writer(2)]),
         (Flaw::OtherSegmentLeft, vec![writer(3), checkpoint()]),
-        (Flaw::NewbornLeft, vec![writer(1), syncs(1)]),
+        (Flaw::UnsyncedFileLeft, vec![writer(1), syncs(1)]),
         (Flaw::TreeAheadOfFile, vec![writer(1), checkpoint()]),
-        (Flaw::NewbornToldFirst, vec![writer(1), syncs(1)]),
-        (Flaw::NewbornTaken, vec![writer(1)]),
+        (Flaw::UnsyncedFileToldFirst, vec![writer(1), syncs(1)]),
+        (Flaw::UnsyncedFileTaken, vec![writer(1)]),
     ] {
-        let is_newborn = matches!(
+        let has_unsynced_file = matches!(
             flaw,
-            Flaw::NewbornLeft | Flaw::TreeAheadOfFile | Flaw::NewbornToldFirst | Flaw::NewbornTaken
+            Flaw::UnsyncedFileLeft
+                | Flaw::TreeAheadOfFile
+                | Flaw::UnsyncedFileToldFirst
+                | Flaw::UnsyncedFileTaken
         );
         let world = taken_over(before, 1, false, flaw);
-        let world = if is_newborn { world.newborn() } else { world };
+        let world = if has_unsynced_file { world.with_unsynced_file() } else { world };
         let found = std::panic::catch_unwind(|| explore_from(world));
         assert!(found.is_err(), "{flaw:?} went unnoticed");
     }

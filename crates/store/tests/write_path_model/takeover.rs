@@ -50,7 +50,7 @@ pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) ->
             if flaw != Flaw::TakenUnsynced {
                 shared.tree_on_disk = shared.tree.len() as u8;
             }
-            shared.file.is_on_disk |= flaw != Flaw::NewbornTaken;
+            shared.file.is_on_disk |= flaw != Flaw::UnsyncedFileTaken;
             Stage::Close
         }
         Stage::Close => {
@@ -91,7 +91,7 @@ pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) ->
         }
         Stage::Open => {
             shared.writer = None;
-            shared.file.is_newborn = false;
+            shared.file.has_unsynced_file = false;
             // The recovered records are written into the tree before anything is appended.
             return Some(if shared.has_found {
                 Step::CheckpointLock { left }

@@ -351,8 +351,8 @@ impl Transaction {
                 // A damaged cell does not prevent its table from being cleared.
                 let cell = Cell::outside(bytes);
                 blobs.extend(cell.iter().flat_map(Cell::blobs));
-                let said = cell.map(|cell| (cell.spelling.to_vec(), cell.whole_key.to_vec()));
-                row_keys.push((row_key.to_vec(), said.unwrap_or_default()));
+                let key_text = cell.map(|cell| (cell.spelling.to_vec(), cell.whole_key.to_vec()));
+                row_keys.push((row_key.to_vec(), key_text.unwrap_or_default()));
             }
         }
         for (row_key, (spelling, whole_key)) in &row_keys {

@@ -6,14 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
-fn put((memtable, pen): &mut (Memtable, Pen), sequence: u64, tree: Tree, key: &[u8], is_counted: bool) {
+fn put(
+    (memtable, arena_writer): &mut (Memtable, ArenaWriter),
+    sequence: u64,
+    tree: Tree,
+    key: &[u8],
+    is_counted: bool,
+) {
     let mut bytes = record::begin(64);
     let mut change = record::push_put(&mut bytes, tree, key, &[b"value ", &sequence.to_le_bytes()]);
     if is_counted {
         record::count_first(&mut bytes, &mut change);
     }
     let (place, _) = memtable.look_hashed(tree, key, hash_of(tree, key));
-    memtable.add_at(pen, place, sequence, &bytes, &change);
+    memtable.add_at(arena_writer, place, sequence, &bytes, &change);
 }
 
 #[test]
@@ -32,8 +38,8 @@ fn a_checkpoint_gets_every_key_once_and_in_order() {
             put(&mut memtable, sequence, Tree::Meta, b"another tree's", false);
             expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
         }
-        for (tree, sayings) in memtable.0.all() {
-            let found = sayings.map(|(key, said)| (key.to_vec(), said.value().unwrap().to_vec()));
+        for (tree, lookups) in memtable.0.all() {
+            let found = lookups.map(|(key, lookup)| (key.to_vec(), lookup.value().unwrap().to_vec()));
             match tree {
                 Tree::Rows => assert!(found.eq(expected.clone()), "after {shared:?}"),
                 Tree::Meta => assert_eq!(found.count(), 1),
@@ -80,13 +86,13 @@ fn a_walk_over_many_keys_is_one_over_few() {
                 expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
             }
             put(&mut memtable, sequence, Tree::Meta, b"another tree's", false);
-            let (mut found, mut sayings, mut behind) = (Vec::new(), Vec::new(), Bound::Unbounded);
-            while memtable.0.walk(Tree::Rows, behind, Direction::Forward, sequence, 1000, &mut sayings) {
-                behind = Bound::Excluded(sayings[sayings.len() - 1].0);
-                found.append(&mut sayings);
+            let (mut found, mut lookups, mut behind) = (Vec::new(), Vec::new(), Bound::Unbounded);
+            while memtable.0.walk(Tree::Rows, behind, Direction::Forward, sequence, 1000, &mut lookups) {
+                behind = Bound::Excluded(lookups[lookups.len() - 1].0);
+                found.append(&mut lookups);
             }
-            found.append(&mut sayings);
-            let values = |(key, said): Saying<'_>| (key.to_vec(), said.value().unwrap().to_vec());
+            found.append(&mut lookups);
+            let values = |(key, lookup): LookupEntry<'_>| (key.to_vec(), lookup.value().unwrap().to_vec());
             assert!(
                 found.into_iter().map(values).eq(expected.clone().into_iter().map(|(k, v)| (k.to_vec(), v)))
             );
@@ -96,15 +102,15 @@ fn a_walk_over_many_keys_is_one_over_few() {
 
 #[test]
 fn what_no_writer_of_ours_makes_is_found_all_the_same() {
-    let (memtable, mut pen) = Memtable::new();
+    let (memtable, mut arena_writer) = Memtable::new();
     for (sequence, key) in (1..).zip([&b"odd"[..], b"", b"12345678", b"123456789"]) {
         let mut bytes = record::begin(0);
         let value = [sequence as u8; 2000];
         record::push_put(&mut bytes, Tree::Blobs, key, &[&value]);
         record::finish(&mut bytes, 1, sequence, 0);
-        memtable.add(&mut pen, sequence, &bytes);
-        let (_, said) = memtable.find_numbered(Tree::Blobs, key, sequence).unwrap();
-        assert_eq!(said, Said::Value(&value[..]));
+        memtable.add(&mut arena_writer, sequence, &bytes);
+        let (_, lookup) = memtable.find_numbered(Tree::Blobs, key, sequence).unwrap();
+        assert_eq!(lookup, Lookup::Value(&value[..]));
     }
 }
 
@@ -112,7 +118,7 @@ fn what_no_writer_of_ours_makes_is_found_all_the_same() {
 fn readers_without_a_lock_see_their_version_while_somebody_adds() {
     const KEYS: u64 = 400;
     const GROUPS: u64 = 40_000;
-    let ((memtable, mut pen), published) = (Memtable::new(), AtomicU64::new(0));
+    let ((memtable, mut arena_writer), published) = (Memtable::new(), AtomicU64::new(0));
     let (memtable, published) = (&memtable, &published);
     let is_deleted = |sequence: u64| sequence.is_multiple_of(7);
     let value = |sequence: u64| sequence.to_le_bytes().repeat(1 + (sequence % 5) as usize);
@@ -129,7 +135,7 @@ fn readers_without_a_lock_see_their_version_while_somebody_adds() {
                     record::push_put(&mut bytes, Tree::Rows, &key, &[&value(sequence)]);
                 }
                 record::finish(&mut bytes, 1, sequence, 0);
-                memtable.add(&mut pen, sequence, &bytes);
+                memtable.add(&mut arena_writer, sequence, &bytes);
                 published.store(sequence, Ordering::Release);
             }
         });
@@ -144,23 +150,23 @@ fn readers_without_a_lock_see_their_version_while_somebody_adds() {
                             assert!(found.is_none(), "{key} up to {until}");
                             continue;
                         };
-                        let (number, said) = found.unwrap();
+                        let (number, lookup) = found.unwrap();
                         assert_eq!(number, at, "{key} up to {until}");
-                        assert_eq!(said.value(), (!is_deleted(at)).then(|| value(at)).as_deref());
+                        assert_eq!(lookup.value(), (!is_deleted(at)).then(|| value(at)).as_deref());
                     }
-                    let mut sayings = Vec::new();
+                    let mut lookups = Vec::new();
                     let more = memtable.walk(
                         Tree::Rows,
                         Bound::Unbounded,
                         Direction::Forward,
                         until,
                         500,
-                        &mut sayings,
+                        &mut lookups,
                     );
                     assert!(!more);
                     let keys = (0..KEYS).filter(|key| last(*key, until).is_some());
                     assert!(
-                        sayings
+                        lookups
                             .iter()
                             .map(|(key, _)| key.to_vec())
                             .eq(keys.map(|key| key.to_be_bytes().to_vec()))

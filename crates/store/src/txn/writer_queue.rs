@@ -1,4 +1,4 @@
-//! The gate: the writer lock among the threads of this process.
+//! The queue of writers: the writer lock among the threads of this process.
 //!
 //! This is the inner of two writer locks. Threads wait here, with a timeout, before one of them
 //! takes the lock between processes (`txn/writer_lock.rs`). LMDB has a lock of its own for both,
@@ -14,7 +14,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// A lock that one thread at a time holds.
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct WriterQueue {
     inside: Mutex<Inside>,
 }
 
@@ -43,21 +43,21 @@ pub(crate) enum Refused {
     Stopped,
 }
 
-/// The right to write in this process. Dropping it, in any thread, releases the gate.
-pub(crate) struct GateGuard(Arc<Gate>);
+/// The right to write in this process. Dropping it, in any thread, ends the turn.
+pub(crate) struct WriterTurn(Arc<WriterQueue>);
 
-impl Gate {
+impl WriterQueue {
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait until no other thread holds the gate, until `deadline` at most, and while `go_on`
+    /// Wait until no other thread has the turn, until `deadline` at most, and while `go_on`
     /// returns true. `go_on` is called at intervals and does not panic.
     pub(crate) fn enter(
         self: &Arc<Self>,
         deadline: Instant,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<GateGuard, Refused> {
+    ) -> Result<WriterTurn, Refused> {
         let mut inside = self.lock();
         if inside.owner.is_some() {
             let own = thread::current();
@@ -69,7 +69,7 @@ impl Gate {
                 }
                 drop(inside);
                 thread::park_timeout(left.min(LOOK));
-                // `go_on` may need a lock that the gate's holder has (the GIL).
+                // `go_on` may need a lock that the thread that has the turn holds (the GIL).
                 let goes_on = go_on();
                 inside = self.lock();
                 if inside.owner.is_none() {
@@ -79,7 +79,7 @@ impl Gate {
                     break Err(Refused::Stopped);
                 }
             };
-            // The place that this call took: `go_on` may have entered the gate too, and left it
+            // The place that this call took: `go_on` may have entered the queue too, and left it
             // again.
             let place = inside.waiting.iter().rposition(|waiting| waiting.id() == own.id());
             place.and_then(|place| inside.waiting.remove(place));
@@ -89,21 +89,21 @@ impl Gate {
             }
         }
         inside.owner = Some(thread::current().id());
-        Ok(GateGuard(Arc::clone(self)))
+        Ok(WriterTurn(Arc::clone(self)))
     }
 
-    /// Enter if no thread holds the gate and none waits.
-    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<GateGuard> {
+    /// Enter if no thread has the turn and none waits.
+    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<WriterTurn> {
         let mut inside = self.lock();
         if inside.owner.is_some() || !inside.waiting.is_empty() {
             return None;
         }
         inside.owner = Some(thread::current().id());
-        Some(GateGuard(Arc::clone(self)))
+        Some(WriterTurn(Arc::clone(self)))
     }
 }
 
-impl Drop for GateGuard {
+impl Drop for WriterTurn {
     fn drop(&mut self) {
         let mut inside = self.0.lock();
         inside.owner = None;
@@ -119,66 +119,66 @@ mod tests {
 
     #[test]
     fn whoever_waits_goes_ahead_of_those_who_try() {
-        let gate = Arc::new(Gate::default());
-        let guard = gate.try_enter().expect("nobody is inside");
-        assert!(gate.try_enter().is_none());
+        let queue = Arc::new(WriterQueue::default());
+        let guard = queue.try_enter().expect("nobody is inside");
+        assert!(queue.try_enter().is_none());
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                drop(gate.enter(Instant::now() + Duration::from_secs(60), &mut || true).expect("in time"));
+                drop(queue.enter(Instant::now() + Duration::from_secs(60), &mut || true).expect("in time"));
             });
-            while gate.lock().waiting.is_empty() {
+            while queue.lock().waiting.is_empty() {
                 thread::yield_now();
             }
-            // As it is for a moment after a guard was dropped: no thread holds the gate, one is
+            // As it is for a moment after a guard was dropped: no thread has the turn, one is
             // about to enter.
-            gate.lock().owner = None;
-            assert!(gate.try_enter().is_none());
+            queue.lock().owner = None;
+            assert!(queue.try_enter().is_none());
             drop(guard);
             waiter.join().unwrap();
         });
-        assert!(gate.try_enter().is_some());
+        assert!(queue.try_enter().is_some());
     }
 
     #[test]
     fn whoever_enters_while_it_is_asked_leaves_its_place_alone() {
-        let gate = Arc::new(Gate::default());
-        let _guard = gate.try_enter().expect("nobody is inside");
+        let queue = Arc::new(WriterQueue::default());
+        let _guard = queue.try_enter().expect("nobody is inside");
         let mut places = Vec::new();
         let late = Instant::now() + Duration::from_secs(60);
-        let refused = gate.enter(late, &mut || {
+        let refused = queue.enter(late, &mut || {
             let soon = Instant::now() + Duration::from_millis(1);
-            assert_eq!(gate.enter(soon, &mut || true).err(), Some(Refused::Late));
-            places.push(gate.lock().waiting.len());
+            assert_eq!(queue.enter(soon, &mut || true).err(), Some(Refused::Late));
+            places.push(queue.lock().waiting.len());
             false
         });
         assert_eq!((refused.err(), places), (Some(Refused::Stopped), vec![1]));
-        assert!(gate.lock().waiting.is_empty());
+        assert!(queue.lock().waiting.is_empty());
     }
 
     #[test]
     fn whoever_gives_up_is_in_nobodys_way() {
-        let gate = Arc::new(Gate::default());
-        let guard = gate.try_enter().expect("nobody is inside");
+        let queue = Arc::new(WriterQueue::default());
+        let guard = queue.try_enter().expect("nobody is inside");
         let soon = Instant::now() + Duration::from_millis(1);
-        assert_eq!(gate.enter(soon, &mut || true).err(), Some(Refused::Late));
+        assert_eq!(queue.enter(soon, &mut || true).err(), Some(Refused::Late));
         let late = Instant::now() + Duration::from_secs(60);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let (gate, is_over) = (&gate, &is_over);
-            let stopped = scope.spawn(|| gate.enter(late, &mut || !is_over.load(Ordering::Relaxed)).err());
-            while gate.lock().waiting.is_empty() {
+            let (queue, is_over) = (&queue, &is_over);
+            let stopped = scope.spawn(|| queue.enter(late, &mut || !is_over.load(Ordering::Relaxed)).err());
+            while queue.lock().waiting.is_empty() {
                 thread::yield_now();
             }
-            let patient = scope.spawn(|| gate.enter(late, &mut || true).is_ok());
-            while gate.lock().waiting.len() < 2 {
+            let patient = scope.spawn(|| queue.enter(late, &mut || true).is_ok());
+            while queue.lock().waiting.len() < 2 {
                 thread::yield_now();
             }
             is_over.store(true, Ordering::Relaxed);
             assert_eq!(stopped.join().unwrap(), Some(Refused::Stopped));
-            assert_eq!(gate.lock().waiting.len(), 1);
+            assert_eq!(queue.lock().waiting.len(), 1);
             drop(guard);
             assert!(patient.join().unwrap());
         });
-        assert!(gate.try_enter().is_some());
+        assert!(queue.try_enter().is_some());
     }
 }

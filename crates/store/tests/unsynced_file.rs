@@ -14,9 +14,9 @@ use support::{Child, Scratch};
 
 const SECTOR: usize = 512;
 const PAGE: usize = 4096;
-/// The offset of the proof in the first page, and of `newborn` in the log.
+/// The offset of the proof in the first page, and of `unsynced_file` in the log.
 const PROOF: usize = 4080;
-const NEWBORN: std::ops::Range<usize> = 40..48;
+const UNSYNCED_FILE: std::ops::Range<usize> = 40..48;
 
 fn open(path: &Path, mode: Mode) -> Result<Store, StoreError> {
     Store::open(path, &OpenOptions::with_mode(mode))
@@ -44,15 +44,17 @@ fn left_by_the_dead(scratch: &Scratch, commits: u32) -> (Vec<u8>, Vec<u8>) {
     (file, log)
 }
 
-fn is_newborn(path: &Path) -> bool {
-    std::fs::read(log_of(path)).unwrap()[NEWBORN] == std::fs::metadata(path).unwrap().ino().to_le_bytes()
+fn has_unsynced_file(path: &Path) -> bool {
+    std::fs::read(log_of(path)).unwrap()[UNSYNCED_FILE]
+        == std::fs::metadata(path).unwrap().ino().to_le_bytes()
 }
 
-/// Put a file and its log in place, as in the first second of the log (`is_newborn`) or later.
-fn place(path: &Path, file: &[u8], log: &[u8], is_newborn: bool) {
+/// Put a file and its log in place, as in the first second of the log (`has_unsynced_file`) or
+/// later.
+fn place(path: &Path, file: &[u8], log: &[u8], has_unsynced_file: bool) {
     std::fs::write(path, file).unwrap();
-    let inode = if is_newborn { std::fs::metadata(path).unwrap().ino() } else { 0 };
-    let log = [&log[..NEWBORN.start], &inode.to_le_bytes(), &log[NEWBORN.end..]].concat();
+    let inode = if has_unsynced_file { std::fs::metadata(path).unwrap().ino() } else { 0 };
+    let log = [&log[..UNSYNCED_FILE.start], &inode.to_le_bytes(), &log[UNSYNCED_FILE.end..]].concat();
     std::fs::write(log_of(path), log).unwrap();
 }
 
@@ -178,8 +180,8 @@ fn the_log_of_a_file_that_the_power_cut_took_goes_with_it_and_is_told() {
             drop(store);
             assert_eq!(scratch.names(), ["cut.pel"]);
             assert_begun(&path, "opened again");
-            // The log's page with `newborn` may be lost: then nothing shows that the log belongs to
-            // another file.
+            // The log's page with `unsynced_file` may be lost: then nothing shows that the log
+            // belongs to another file.
             std::fs::write(&path, left).unwrap();
             std::fs::write(log_of(&path), [&[0; PAGE], &log[PAGE..]].concat()).unwrap();
             assert_begun(&path, "the log's first page is lost");
@@ -223,26 +225,26 @@ fn a_log_says_whether_the_file_beside_it_need_not_be_on_the_disk() {
     let path = scratch.path("said.pel");
     let (file, log) = left_by_the_dead(&scratch, 2);
     let store = open(&path, Mode::Create).unwrap();
-    assert!(is_newborn(&path), "it was just made");
+    assert!(has_unsynced_file(&path), "it was just made");
     let beside = open(&path, Mode::Write).unwrap();
     store.sync().unwrap();
-    assert!(!is_newborn(&path), "it was synced");
+    assert!(!has_unsynced_file(&path), "it was synced");
     drop((store, beside));
     std::fs::write(&path, &file).unwrap();
     let store = open(&path, Mode::Write).unwrap();
-    assert!(is_newborn(&path), "its maker has died ahead of making a log");
+    assert!(has_unsynced_file(&path), "its maker has died ahead of making a log");
     drop(store);
     place(&path, &file, &log, true);
     let store = open(&path, Mode::Read).unwrap();
-    assert!(!is_newborn(&path), "whoever takes a log over syncs the file");
+    assert!(!has_unsynced_file(&path), "whoever takes a log over syncs the file");
     assert_eq!(tables(&store), 1);
     drop(store);
     let store = open(&path, Mode::Write).unwrap();
-    assert!(!is_newborn(&path), "it has a second commit");
+    assert!(!has_unsynced_file(&path), "it has a second commit");
     drop(store);
     let copy = scratch.path("copy.pel");
     open(&path, Mode::Read).unwrap().backup(&copy).unwrap();
     let store = open(&copy, Mode::Write).unwrap();
-    assert!(!is_newborn(&copy), "a copy is on the disk before it has its name");
+    assert!(!has_unsynced_file(&copy), "a copy is on the disk before it has its name");
     drop(store);
 }

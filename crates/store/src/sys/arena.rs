@@ -1,17 +1,17 @@
 //! Append-only bytes with stable addresses, which are read without a lock while one thread appends.
 //!
 //! The bytes are in buckets that double in size and never move, so a reader may keep references to
-//! them as long as the `Pinned` lives. The holder of the pen appends; any thread reads. A vector
+//! them as long as the `Arena` lives. The holder of the writer appends; any thread reads. A vector
 //! for each entry would cost an allocation for each, and three memory reads where one is enough:
 //! that was a third of a single put.
 //!
 //! Invariants:
 //!
-//! 1. A bucket's memory is allocated once, and neither moved nor freed before the `Pinned`.
+//! 1. A bucket's memory is allocated once, and neither moved nor freed before the `Arena`.
 //! 2. Bytes below `end` never change again, and only these are returned. The gaps between entries
 //!    have arbitrary content.
-//! 3. Only the holder of the `Pinned`'s own pen, of which there is one, writes, and only from `end`
-//!    on.
+//! 3. Only the holder of the `Arena`'s own writer, of which there is one, writes, and only from
+//!    `end` on.
 //! 4. A pointer in `starts` is null, or the address of the bucket's `size_of` bytes.
 #![allow(unsafe_code)]
 
@@ -35,19 +35,19 @@ const UNIT: u64 = 8;
 pub(crate) const GAP: u64 = 1 << 63;
 
 /// Bytes that stay in place.
-pub(crate) struct Pinned {
+pub(crate) struct Arena {
     buckets: [OnceLock<Block>; BUCKET_COUNT],
     /// The address of each bucket, kept apart from the blocks: one memory read for each row that is
     /// read or put.
     starts: [AtomicPtr<u8>; BUCKET_COUNT],
     end: AtomicU64,
-    /// The number of its pen.
+    /// The number of its writer.
     number: u64,
 }
 
-/// The right to append to one [`Pinned`]. Each `Pinned` has exactly one, so appending takes no
+/// The right to append to one [`Arena`]. Each `Arena` has exactly one, so appending takes no
 /// lock.
-pub(crate) struct Pen {
+pub(crate) struct ArenaWriter {
     number: u64,
 }
 
@@ -64,14 +64,14 @@ fn locate(place: u64) -> (usize, usize) {
     ((bits - FIRST_BITS) as usize, (from_one - (1 << bits)) as usize)
 }
 
-impl Pinned {
-    /// An empty `Pinned`, and its pen.
-    pub(crate) fn new() -> (Self, Pen) {
+impl Arena {
+    /// An empty `Arena`, and its writer.
+    pub(crate) fn new() -> (Self, ArenaWriter) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let buckets = [const { OnceLock::new() }; BUCKET_COUNT];
         let starts = [const { AtomicPtr::new(std::ptr::null_mut()) }; BUCKET_COUNT];
-        (Self { buckets, starts, end: AtomicU64::new(0), number }, Pen { number })
+        (Self { buckets, starts, end: AtomicU64::new(0), number }, ArenaWriter { number })
     }
 
     /// The address of a bucket, or null.
@@ -145,7 +145,7 @@ impl Pinned {
         for (number, bucket) in self.buckets.iter().enumerate().skip(first) {
             if bucket.get().is_none() {
                 let Some(block) = Block::any(size_of(number) / UNIT as usize) else { return false };
-                // There is one pen, so no other thread does this meanwhile.
+                // There is one writer, so no other thread does this meanwhile.
                 let _ = bucket.set(block);
             }
             // The first bucket may be full.
@@ -159,16 +159,16 @@ impl Pinned {
     /// Append the concatenation of `parts`. Returns its place: a multiple of 8, within one bucket.
     /// With an `address`, the byte of that index gets an address with that remainder modulo 64.
     /// `None` if there is no more room, which is after gigabytes, if memory was not reserved and
-    /// there is none, or with the pen of another `Pinned`. The appended bytes must begin with a
+    /// there is none, or with the writer of another `Arena`. The appended bytes must begin with a
     /// word below 2^63.
     #[inline]
     pub(crate) fn append(
         &self,
-        pen: &mut Pen,
+        arena_writer: &mut ArenaWriter,
         parts: [&[u8]; 2],
         address: Option<(usize, usize)>,
     ) -> Option<u64> {
-        if pen.number != self.number {
+        if arena_writer.number != self.number {
             return None;
         }
         let size = parts[0].len() + parts[1].len();
@@ -198,11 +198,11 @@ impl Pinned {
                 let bucket = bucket.get()?;
                 let start = bucket.words().as_ptr().cast_mut().cast::<u8>();
                 self.starts.get(number)?.store(start, Ordering::Release);
-                self.leave_out(pen, place, skip);
+                self.leave_out(arena_writer, place, skip);
                 place += skip as u64;
                 break (start, offset + skip);
             }
-            self.leave_out(pen, place, size_of(number) - offset);
+            self.leave_out(arena_writer, place, size_of(number) - offset);
             place += (size_of(number) - offset) as u64;
         };
         for part in parts {
@@ -216,7 +216,7 @@ impl Pinned {
     }
 
     /// Mark this many bytes after `end` as a gap, if their bucket exists.
-    fn leave_out(&self, _pen: &mut Pen, place: u64, size: usize) {
+    fn leave_out(&self, _arena_writer: &mut ArenaWriter, place: u64, size: usize) {
         let (number, offset) = locate(place);
         let start = self.start_of(number);
         if size > 0 && !start.is_null() {
@@ -235,43 +235,43 @@ mod tests {
 
     #[test]
     fn what_was_appended_stays_where_it_is() {
-        let (pinned, mut pen) = Pinned::new();
+        let (arena, mut arena_writer) = Arena::new();
         let sizes = [0, 1, 7, 8, 9, 4000, 16_384, 16_385, 1 << 20, 5, (1 << 20) + 1, 3];
         let entries: Vec<Vec<u8>> =
             sizes.iter().enumerate().map(|(number, size)| vec![number as u8 + 1; *size]).collect();
         let mut places = Vec::new();
         for entry in &entries {
             let (head, tail) = entry.split_at(entry.len() / 2);
-            let place = pinned.append(&mut pen, [head, tail], None).unwrap();
+            let place = arena.append(&mut arena_writer, [head, tail], None).unwrap();
             assert_eq!(place % UNIT, 0);
-            places.push((place, pinned.from(place).as_ptr()));
-            let place = pinned.append(&mut pen, [entry, &[]], None).unwrap();
+            places.push((place, arena.from(place).as_ptr()));
+            let place = arena.append(&mut arena_writer, [entry, &[]], None).unwrap();
             assert_eq!(place % UNIT, 0);
-            places.push((place, pinned.from(place).as_ptr()));
+            places.push((place, arena.from(place).as_ptr()));
         }
         for (entry, (place, address)) in entries.iter().flat_map(|entry| [entry, entry]).zip(places) {
-            assert_eq!(pinned.from(place).as_ptr(), address);
-            assert!(pinned.from(place).starts_with(entry));
+            assert_eq!(arena.from(place).as_ptr(), address);
+            assert!(arena.from(place).starts_with(entry));
         }
-        assert_eq!((pinned.from(u64::MAX), pinned.from(1 << 40)), (&b""[..], &b""[..]));
+        assert_eq!((arena.from(u64::MAX), arena.from(1 << 40)), (&b""[..], &b""[..]));
     }
 
     #[test]
     fn a_byte_gets_the_address_that_it_asks_for() {
-        let (pinned, mut pen) = Pinned::new();
+        let (arena, mut arena_writer) = Arena::new();
         for size in [1, 100, 20_000, 3, 1 << 18] {
-            pinned.append(&mut pen, [b"some", b"thing"], None).unwrap();
+            arena.append(&mut arena_writer, [b"some", b"thing"], None).unwrap();
             let entry = vec![7; size];
             let parts = [&b"a head of 24 bytes......"[..], &entry];
-            let place = pinned.append(&mut pen, parts, Some((24, 16))).unwrap();
-            let value = &pinned.from(place + 24)[..size];
+            let place = arena.append(&mut arena_writer, parts, Some((24, 16))).unwrap();
+            let value = &arena.from(place + 24)[..size];
             assert_eq!((value, value.as_ptr() as usize % LINE), (&entry[..], 16));
         }
     }
 
     #[test]
     fn entries_are_found_one_after_the_other_whatever_lies_between() {
-        let (pinned, mut pen) = Pinned::new();
+        let (arena, mut arena_writer) = Arena::new();
         // Sizes that leave a rest of a bucket, or all of one, or some bytes for an alignment, or
         // nothing.
         let sizes = [16, 16_360, 8, 16_384, 40_000, 400_000, 24, 100, 32_768, 8, 1 << 20, 1 << 22, 8, 8];
@@ -279,11 +279,11 @@ mod tests {
         for (number, size) in sizes.into_iter().cycle().take(60).enumerate() {
             let entry = [(size as u64).to_le_bytes().to_vec(), vec![0xFF; size - 8]].concat();
             let address = (number % 3 == 0).then_some((0, 48));
-            appended.push((pinned.append(&mut pen, [&entry, &[]], address).unwrap(), size));
+            appended.push((arena.append(&mut arena_writer, [&entry, &[]], address).unwrap(), size));
         }
         let (mut found, mut place) = (Vec::new(), 0);
-        while let Some(at) = pinned.entry_from(place) {
-            let size = u64::from_le_bytes(*pinned.from(at).first_chunk().unwrap());
+        while let Some(at) = arena.entry_from(place) {
+            let size = u64::from_le_bytes(*arena.from(at).first_chunk().unwrap());
             found.push((at, size as usize));
             place = (at + size).next_multiple_of(UNIT);
         }
@@ -292,26 +292,26 @@ mod tests {
 
     #[test]
     fn nobody_writes_with_the_pen_of_another() {
-        let ((pinned, _pen), (_other, mut pen)) = (Pinned::new(), Pinned::new());
-        assert_eq!(pinned.append(&mut pen, [b"some", b"thing"], None), None);
-        assert_eq!(pinned.append(&mut pen, [b"something", &[]], None), None);
-        assert_eq!(pinned.from(0), b"");
+        let ((arena, _arena_writer), (_other, mut arena_writer)) = (Arena::new(), Arena::new());
+        assert_eq!(arena.append(&mut arena_writer, [b"some", b"thing"], None), None);
+        assert_eq!(arena.append(&mut arena_writer, [b"something", &[]], None), None);
+        assert_eq!(arena.from(0), b"");
     }
 
     #[test]
     fn readers_go_on_while_somebody_appends() {
-        let (pinned, mut pen) = Pinned::new();
+        let (arena, mut arena_writer) = Arena::new();
         std::thread::scope(|scope| {
             let append = || {
                 for number in 0..20_000_u64 {
-                    pinned.append(&mut pen, [&number.to_le_bytes(), b""], None).unwrap();
+                    arena.append(&mut arena_writer, [&number.to_le_bytes(), b""], None).unwrap();
                 }
             };
             scope.spawn(append);
             let (mut seen, mut place) = (0_u64, 0);
             while seen < 20_000 {
-                while let Some(at) = pinned.entry_from(place) {
-                    assert_eq!(pinned.from(at)[..8], seen.to_le_bytes());
+                while let Some(at) = arena.entry_from(place) {
+                    assert_eq!(arena.from(at)[..8], seen.to_le_bytes());
                     (seen, place) = (seen + 1, at + 8);
                 }
             }
