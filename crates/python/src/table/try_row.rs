@@ -33,18 +33,7 @@ impl Table {
             return Ok(None);
         }
         for _ in 0..TRIES {
-            let known = match self.identity.known() {
-                Some(known) => known,
-                // Looks up the table, and knows it from then on. The long way raises errors about
-                // the table, and about snapshots, which a write does without.
-                None => {
-                    let found = self.snapshot(py).and_then(|snapshot| self.id_in(py, &snapshot));
-                    match found.ok().and_then(|_| self.identity.known()) {
-                        Some(known) => known,
-                        None => return Ok(None),
-                    }
-                }
-            };
+            let Some(known) = self.identity.known().or_else(|| self.look_up(py)) else { return Ok(None) };
             let done = self.core.with_cached(py, |cached| work(cached, known));
             match done.map_err(|error| store_errors::of_store(py, error))? {
                 TryResult::Done(done) => return Ok(Some(done)),
@@ -53,6 +42,15 @@ impl Table {
             }
         }
         Ok(None)
+    }
+
+    /// Looks up the table, which is known from then on. None if that failed: the long way raises
+    /// errors about the table, and about snapshots, which a write does without.
+    #[cold]
+    fn look_up(&self, py: Python<'_>) -> Option<KnownTable> {
+        let snapshot = self.snapshot(py).ok()?;
+        self.id_in(py, &snapshot).ok()?;
+        self.identity.known()
     }
 
     /// The value of a key, or that it has none, if the short way is possible. The store tells no
