@@ -2,7 +2,7 @@
 //!
 //! A condition that compares the part with a value leaves ranges of codes: one for the numbers and
 //! one for the Decimals, which compare with each other but have codes apart; and one for each value
-//! of `isin`. Any other condition leaves no code ranges, and the index cannot serve it. CodeRanges
+//! of `isin`. Any other condition leaves no code ranges, and the index cannot serve it. Code ranges
 //! have the order of elements of a tuple (`pellucid_record::key`), where a byte below FE follows
 //! each code.
 
