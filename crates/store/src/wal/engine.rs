@@ -25,7 +25,7 @@ use crate::wal::read::LoggedRead;
 use crate::wal::refill::Ahead;
 use crate::wal::segments::{FORMAT, Foreign, Segments, words_for};
 use crate::wal::space::{MemorySpace, Space};
-use crate::wal::state::{State, newest};
+use crate::wal::state::{State, check_version, newest};
 use crate::wal::sync::{Extent, SyncError, Unsynced};
 use crate::wal::takeover;
 use crate::wal::write::LoggedWrite;
@@ -98,6 +98,9 @@ impl LoggedEngine {
         opened: Opened,
     ) -> Result<(Self, Met), EngineError> {
         let segments = Segments::new(space, identity).over(&*tree);
+        if opened.is_alone {
+            check_version(&*tree)?;
+        }
         if opened.is_alone && opened.joins {
             sync_found_tree(&*tree, &segments)?;
         }

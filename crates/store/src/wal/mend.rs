@@ -22,7 +22,7 @@ use crate::wal::read::LoggedRead;
 use crate::wal::record::{self, CHECK_SIZE, HEAD_SIZE};
 use crate::wal::segments::{SegmentHead, Segments};
 use crate::wal::space::{MemorySpace, Space};
-use crate::wal::state::{State, newest};
+use crate::wal::state::{State, check_version, newest};
 use crate::wal::takeover::{is_damaged, take_over};
 
 /// Bytes of the shortest WAL record, which has no entry.
@@ -57,6 +57,7 @@ pub(crate) fn mended(
     if segments.known_synced() == 0 {
         return Ok((segments.into_space(), Vec::new()));
     }
+    check_version(tree)?;
     if may_write {
         // Readers do not see the commit of a writer that died right after it until the tree's lock
         // was taken once.

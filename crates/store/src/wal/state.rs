@@ -519,6 +519,19 @@ pub(crate) fn newest(tree: &dyn Engine) -> Result<(Arc<dyn ReadTxn>, Applied), E
     Ok((txn, applied))
 }
 
+/// Refuse a tree whose newest commit is not the one that its meta page says. If the number in the
+/// older meta page is damaged, that page may pass for the newest; the end of the file would be cut
+/// off, with the pages of the newest version.
+pub(crate) fn check_version(tree: &dyn Engine) -> Result<(), EngineError> {
+    let (txn, applied) = newest(tree)?;
+    let version = txn.version();
+    if applied.version != 0 && applied.version != version {
+        let what = "this meta page is of another version than the catalog that it leads to";
+        return Err(EngineError::BadPage { page: version & 1, what });
+    }
+    Ok(())
+}
+
 /// The position in the log up to which a version of the tree has everything.
 pub(crate) fn applied_of(source: &dyn Contents) -> Result<Applied, EngineError> {
     catalog::applied(source).map_err(|error| match error {
