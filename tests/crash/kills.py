@@ -43,6 +43,10 @@ WIDE_SHARE = 0.15
 """In so many rounds each writer has a table of some hundred leaves, most of whose rows are put and deleted
 again, and the file is made shorter without being asked."""
 
+BUSY_SHARE = 0.4
+"""In so many rounds that aim at no step, writers put, change and delete small rows alone, as quickly as they
+can, and are killed after a time."""
+
 TIMED_SHARE = 0.4
 """So many writers that aim at no step are killed after a time alone."""
 
@@ -186,6 +190,8 @@ class Round:
         # Of dice of their own: the other rounds are what they were before there was this.
         self.is_compressed = random.Random(f"{seed} compressed").random() < COMPRESSED_SHARE
         self.is_wide = random.Random(f"{seed} wide").random() < WIDE_SHARE
+        self.is_busy = step is None and random.Random(f"{seed} busy").random() < BUSY_SHARE
+        self.is_wide &= not self.is_busy
         self.is_compressed |= self.setting.is_compressed
         self.is_wide |= self.setting.is_wide
         self.processes: list[Process] = []
@@ -199,7 +205,7 @@ class Round:
             segment_size = min(segment_size or SEGMENT_SIZE_WIDE, SEGMENT_SIZE_WIDE)
         if self.setting.segment_size is not None:
             segment_size = self.setting.segment_size
-        kind = f"{'wide ' * self.is_wide}{'compressed ' * self.is_compressed}tables"
+        kind = f"{'wide ' * self.is_wide}{'busy ' * self.is_busy}{'compressed ' * self.is_compressed}tables"
         self.tell(f"{len(self.models)} writers of {kind}, segments of {segment_size or 'the usual'} bytes")
         _testing.limit_log(segment_size)
         _testing.limit_sorts(SORT_MEMORY)
@@ -236,14 +242,19 @@ class Round:
             # What it does follows from these alone: `expect` does it once more.
             writer = self.writer(name, model.copy(), dice, plans[name])
             aims = self.step is not None and not self.setting.by_opener and not writers
-            aim = aim_at(self.step, self.dice) if aims and self.step else None
+            is_alone = len(self.models) == 1
+            aim = aim_at(self.step, self.dice, is_alone=is_alone) if aims and self.step else None
             work = self.writing(writer, is_beside=is_beside, durability=durability)
             writers[name] = self.start(name, work, aim)
         wants_reader = self.dice.random() < 0.25 and self.reader is None
         first = next(iter(writers.values()))
         if wants_reader and wait_for(first, ("put", "large", "patch", "transaction", "bulk"), 1):
             self.reader = self.start("reader", lambda notes: read(notes, self.path))
-        for name in self.dice.sample(list(writers), len(writers)):
+        order = self.dice.sample(list(writers), len(writers))
+        if self.setting.takes_over:
+            # Only then is there something to take over.
+            order.sort(key=lambda name: writers[name].steps.is_aimed)
+        for name in order:
             self.end(writers[name], plans[name], may_live=len(writers) > 1)
         for process in writers.values():
             process.wait()
@@ -257,7 +268,17 @@ class Round:
     def writer(self, name: str, model: Model, dice: random.Random, target: Target) -> Writer:
         favourites = self.setting.favourites if self.step else (target[0][0],)
         is_alone = len(self.models) == 1
-        return Writer(name, model, dice, is_alone=is_alone, is_wide=self.is_wide, favourites=favourites)
+        if self.step and self.setting.beside is not None and name != next(iter(self.models)):
+            favourites = self.setting.beside
+        return Writer(
+            name,
+            model,
+            dice,
+            is_alone=is_alone,
+            is_wide=self.is_wide,
+            is_busy=self.is_busy,
+            favourites=favourites,
+        )
 
     def writing(self, writer: Writer, **how: Any) -> Callable[[Notes], None]:
         return lambda notes: write(notes, self.path, writer, **how)
@@ -269,9 +290,9 @@ class Round:
             process.notes.words[STOP] = 1
             return
         phases, seconds = target
-        seconds, is_timed = seconds * self.dice.random(), self.dice.random() < TIMED_SHARE
+        seconds, is_timed = seconds * self.dice.random(), self.dice.random() < TIMED_SHARE or self.is_busy
         if process.steps.is_aimed:
-            self.wait_for_step(process, max(PATIENCE_STEP, life(self.dice)))
+            self.wait_for_step(process, PATIENCE_STEP)
         elif is_timed:
             self.wait(process, life(self.dice))
         else:
@@ -326,7 +347,8 @@ class Round:
             notes.enter("close")
             db.close()
 
-        aim = aim_at(self.step, self.dice) if self.step and self.setting.by_opener and mode == "c" else None
+        aims = self.setting.by_opener and mode == "c"
+        aim = aim_at(self.step, self.dice, is_alone=True) if self.step and aims else None
         process = self.start("opener", work, aim)
         if aim is None:
             wait_for(process, OPENING, 1)

@@ -6,12 +6,17 @@ shares with the campaign what it is about to do and what has been acknowledged: 
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import mmap
 import os
+import pickle
+import random
 import signal
 import struct
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +61,10 @@ OPERATIONS_AT_ONCE = 20
 OPERATIONS_MAX = 20_000
 """A writer that has done so many waits for its end: the campaign does them all again."""
 TIMEOUT = 60.0
+LOOK_SHARE = 0.2
+"""In so many stretches of its life a writer keeps a snapshot, and looks at it again at the end."""
+LOOK_ROWS = 300
+"""So many rows of each table does a look compare."""
 REST = 0.15
 """So long a writer does nothing when it rests: the thread that shortens its file looks every 50 ms."""
 
@@ -109,6 +118,8 @@ class Process:
             self.notes.parent = parent
             code = 0
             try:
+                # No power is cut here, so nothing can be lost.
+                warnings.simplefilter("error", pellucid.LostCommitsWarning)
                 self.steps.watch()
                 work(self.notes)
             except BaseException:
@@ -164,15 +175,48 @@ def opened(path: Path, notes: Notes, *, is_beside: bool, **options: Any) -> Any:
     return db
 
 
+class Look:
+    """A snapshot that is kept while others write: what it shows must stay as it is."""
+
+    def __init__(self, db: Any) -> None:
+        self.snapshot = db.snapshot()
+        self.content = digest(self.snapshot)
+
+    def end(self) -> None:
+        assert digest(self.snapshot) == self.content, (
+            f"snapshot {self.snapshot.version} has become another one"
+        )
+        self.snapshot.close()
+
+
+def digest(snapshot: Any) -> str:
+    """The names of all tables of a snapshot, and what is in the first rows of each."""
+    sums = hashlib.blake2b(digest_size=16)
+    for name in snapshot.tables():
+        rows = itertools.islice(snapshot.table(name).items(), LOOK_ROWS)
+        plain = [(key, row.to_dict() if isinstance(row, pellucid.Record) else row) for key, row in rows]
+        sums.update(pickle.dumps((name, plain)))
+    return sums.hexdigest()
+
+
 def write(notes: Notes, path: Path, writer: Writer, *, is_beside: bool, durability: str) -> None:
     """A writer's life: one operation after the other until it is killed or told to stop."""
     db = opened(path, notes, is_beside=is_beside, durability=durability)
     operations, words = iter(writer), notes.words
+    look: Look | None = None
+    looks = random.Random(f"{writer.name} {writer.model.count}")
     while not notes.is_over():
         if words[ACKNOWLEDGED] >= OPERATIONS_MAX:
             time.sleep(0.001)
             continue
         ahead = [(next(operations), writer.model.count) for _ in range(OPERATIONS_AT_ONCE)]
+        # Files are not replaced, and databases not closed, while snapshots of them are in use.
+        is_open = all(operation.kind not in ("compact", "reopen") for operation, _ in ahead)
+        if look is not None and (not is_open or looks.random() < 0.5):
+            look.end()
+            look = None
+        if look is None and is_open and looks.random() < LOOK_SHARE:
+            look = Look(db)
         for operation, number in ahead:
             words[ATTEMPTED] += 1
             notes.enter(operation.phase)
@@ -201,6 +245,8 @@ def write(notes: Notes, path: Path, writer: Writer, *, is_beside: bool, durabili
             notes.leave()
             if words[STOP]:
                 break
+    if look is not None:
+        look.end()
     notes.enter("close")
     db.close()
     notes.leave()
@@ -209,7 +255,9 @@ def write(notes: Notes, path: Path, writer: Writer, *, is_beside: bool, durabili
 def read(notes: Notes, path: Path) -> None:
     """A reader's life: whatever it sees must go together."""
     db = opened(path, notes, is_beside=True, mode="r")
+    dice = random.Random()
     while not notes.is_over():
+        look = Look(db) if dice.random() < LOOK_SHARE else None
         with db.snapshot() as snap:
             journal = snap.table("journal")
             numbers, count = list(journal), len(journal)
@@ -225,6 +273,9 @@ def read(notes: Notes, path: Path) -> None:
                 assert newest.get(row.writer, -1) < row.number
                 newest[row.writer] = row.number
             notes.words[ACKNOWLEDGED] += 1
+        if look is not None:
+            time.sleep(dice.choice([0.001, 0.01, 0.1, 0.3]))
+            look.end()
     db.close()
 
 

@@ -64,8 +64,8 @@ ROWS_MAX, ROWS_MAX_WIDE = 2_000, 9_000
 # that lies apart from its record, a transaction that no longer fits a small log.
 
 
-def some_value(dice: random.Random) -> Any:
-    kind = dice.randrange(10)
+def some_value(dice: random.Random, *, is_small: bool = False) -> Any:
+    kind = dice.randrange(2, 10) if is_small else dice.randrange(10)
     if kind == 0:
         return dice.choice([0, -1, 1 << 70, 1.5, True, None, "", "text", b"bytes"])
     if kind == 1:
@@ -100,11 +100,13 @@ class Writer:
         *,
         is_alone: bool,
         is_wide: bool = False,
+        is_busy: bool = False,
         favourites: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.favourites = favourites
         self.is_wide = is_wide
+        self.is_busy = is_busy
         self.model = model
         self.dice = dice
         self.is_alone = is_alone
@@ -126,6 +128,8 @@ class Writer:
             self.online: 1,
             self.sort: 1,
         }
+        if self.is_busy:
+            kinds = {self.put: 300, self.delete: 60, self.patch: 200, self.transaction: 10, self.sync: 1}
         if self.is_wide:
             kinds |= {self.sort: 4, self.thin: 4, self.online: 3, self.rest: 1}
         by_phase = {
@@ -174,9 +178,8 @@ class Writer:
         return (name, self.dice.choice(keys)) if keys else None
 
     def put(self) -> Operation:
-        return Operation(
-            "put", "change", [("put", self.any_table(), some_key(self.dice), some_value(self.dice))]
-        )
+        value = some_value(self.dice, is_small=self.is_busy)
+        return Operation("put", "change", [("put", self.any_table(), some_key(self.dice), value)])
 
     def large(self) -> Operation:
         """Put a value that is written to the file ahead of its commit: a row, or a field beside small ones.

@@ -1,7 +1,8 @@
 """At which named steps of the write path does a process die?
 
 A build with the feature `failpoints` counts the steps that `crates/store/src/sys/steps.rs` names, in a page
-that it shares with the campaign, and dies or stops at one that was chosen there. Other builds name none.
+that it shares with the campaign, and dies, stops or sleeps at one that was chosen there. Other builds name
+none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pellucid._native import _testing
 
 STEP_NAMES: list[str] = list(getattr(_testing, "STEP_NAMES", ()))
-CHOSEN, LEFT, STOPS, STOPPED, COUNTS = 0, 1, 2, 3, 16
+CHOSEN, LEFT, STOPS, STOPPED, SLEEPS, COUNTS = 0, 1, 2, 3, 4, 16
 """Places of words in the shared page."""
 
 
@@ -28,6 +29,8 @@ class Aim:
     """How many times the process takes it, the last time included."""
     stops: bool
     """Only the thread that takes it stops; the others go on until the process is killed."""
+    sleeps: int = 0
+    """The thread that takes it only sleeps for so many milliseconds, from then on each time."""
 
 
 class StepPage:
@@ -39,7 +42,7 @@ class StepPage:
         self.words = memoryview(mmap.mmap(self.descriptor, mmap.PAGESIZE)).cast("Q")
 
     def choose(self, aim: Aim) -> None:
-        self.words[LEFT], self.words[STOPS] = aim.count, aim.stops
+        self.words[LEFT], self.words[STOPS], self.words[SLEEPS] = aim.count, aim.stops, aim.sleeps
         self.words[CHOSEN] = STEP_NAMES.index(aim.step) + 1
 
     def watch(self) -> None:
@@ -55,7 +58,8 @@ class StepPage:
 
     @property
     def is_aimed(self) -> bool:
-        return bool(self.words[CHOSEN])
+        """Whether the process is to end at its step."""
+        return bool(self.words[CHOSEN]) and not self.words[SLEEPS]
 
     @property
     def has_stopped(self) -> bool:
@@ -65,7 +69,7 @@ class StepPage:
     def is_hit(self) -> bool:
         """Whether the chosen step was taken as often as it was to be."""
         # It is counted down from `count`; the last time it is 1, and 0 from then on, or far beyond.
-        return bool(self.words[CHOSEN]) and not 0 < self.words[LEFT] < 1 << 63
+        return self.is_aimed and not 0 < self.words[LEFT] < 1 << 63
 
     def taken(self) -> collections.Counter[str]:
         counts = {name: self.words[COUNTS + number] for number, name in enumerate(STEP_NAMES)}
@@ -78,12 +82,16 @@ class Setting:
 
     favourites: tuple[str, ...] = ()
     """The phases of the operations that lead there."""
+    beside: tuple[str, ...] | None = None
+    """Those of a second writer, if it is to do something else meanwhile."""
     count: int = 3
     """The process ends at one of the first so many times that it takes the step."""
     is_wide: bool = False
     is_compressed: bool = False
     writers: int = 1
     segment_size: int | None = None
+    takes_over: bool = False
+    """The first writer comes there after the death of the second one."""
     by_opener: bool = False
     """A process that opens what the dead have left comes there, rather than a writer."""
 
@@ -93,7 +101,7 @@ SETTINGS: dict[str, Setting] = {
     "replay: the end of the log is known": Setting(by_opener=True, count=1),
     "replay: all words of the head are set": Setting(by_opener=True, count=1),
     "append: written, not acknowledged": Setting(count=1000),
-    "append: between tail and sequence": Setting(count=1000),
+    "append: between tail and sequence": Setting(writers=2, count=1000),
     "log: has grown": Setting(("bulk",), count=6),
     "log: is about to give room back": Setting(("bulk", "rest"), is_wide=True, count=1, segment_size=0),
     "log: has given room back": Setting(("bulk", "rest"), is_wide=True, count=1, segment_size=0),
@@ -110,12 +118,12 @@ SETTINGS: dict[str, Setting] = {
     "compact: the new file is in its place": Setting(("compact",), count=1),
     "large value: pages are reserved, not known": Setting(("large",)),
     "large value: the reserve is freed, and still known": Setting(("online",), count=2),
-    "large value: written, not in the log": Setting(("large",), count=20),
+    "large value: written, not in the log": Setting(("large", "checkpoint"), ("online",), count=20),
     "sorted load: a run is written": Setting(("sorted",), count=6),
     "sorted load: rows are about to be merged": Setting(("sorted",), count=2),
     "bulk: is about to commit": Setting(("sorted",), count=2),
-    "takeover: the lock is taken from the dead": Setting(writers=2, count=1),
-    "takeover: the log is recovered": Setting(writers=2, count=1),
+    "takeover: the lock is taken from the dead": Setting(takes_over=True, writers=2, count=1),
+    "takeover: the log is recovered": Setting(takes_over=True, writers=2, count=1),
     "index: entries are built, not put": Setting(("index",)),
     "close: the last process is about to remove the log": Setting(("close",), count=1),
     "close: the log is removed": Setting(("close",), count=1),
@@ -123,7 +131,12 @@ SETTINGS: dict[str, Setting] = {
 """How a round comes to each step. A test compares the names with those of the build."""
 
 
-def aim_at(step: str, dice: random.Random) -> Aim:
-    """Choose one of the first times that the step is taken, and how the process ends there."""
-    count = round(SETTINGS[step].count ** dice.random())
-    return Aim(step, max(1, count), stops=dice.random() < 0.3)
+def aim_at(step: str, dice: random.Random, *, is_alone: bool) -> Aim:
+    """Choose one of the first times that the step is taken, and how the process ends there.
+
+    A process that is not alone may also sleep there, and go on when others have done something meanwhile.
+    """
+    count = max(1, round(SETTINGS[step].count ** dice.random()))
+    chance = dice.random()
+    sleeps = 0 if is_alone or chance < 0.7 else dice.choice([1, 10, 100])
+    return Aim(step, count, stops=chance < 0.3, sleeps=sleeps)

@@ -1,8 +1,8 @@
 //! Named steps of the write path, for the crash campaign.
 //!
-//! In a build with the feature `failpoints`, a process can be told to die or to stop where it takes
-//! a step, and counts the steps that it takes in memory that outlives it. In other builds a step is
-//! nothing, and neither the table of counts nor the way to it exists.
+//! In a build with the feature `failpoints`, a process can be told to die, to stop or to sleep
+//! where it takes a step, and counts the steps that it takes in memory that outlives it. In other
+//! builds a step is nothing, and neither the table of counts nor the way to it exists.
 
 /// Declare the steps and their names, which are written as the campaign writes them.
 macro_rules! steps {
@@ -72,24 +72,27 @@ mod chosen {
     use std::path::Path;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     use super::{STEP_NAMES, Step};
 
     /// Words of the page: the number of the chosen step plus one; how many times it is taken until
-    /// it matters; 1 if the thread is to stop there, while the others go on; 1 as soon as it does.
-    /// From `COUNTS` on, how often each step was taken.
+    /// it matters; 1 if the thread is to stop there, while the others go on; 1 as soon as it does;
+    /// for how many milliseconds it is to sleep there instead, from then on each time. From
+    /// `COUNTS` on, how often each step was taken.
     const CHOSEN: usize = 0;
     const LEFT: usize = 1;
     const STOPS: usize = 2;
     const STOPPED: usize = 3;
+    const SLEEPS: usize = 4;
     const COUNTS: usize = 16;
     const WORDS: usize = 512;
     const _: () = assert!(COUNTS + STEP_NAMES.len() <= WORDS);
 
     static PAGE: OnceLock<&'static [AtomicU64]> = OnceLock::new();
 
-    /// Count steps in this file, of a page at least, and die or stop at the step that is chosen
-    /// there. For the rest of the life of the process.
+    /// Count steps in this file, of a page at least, and die, stop or sleep at the step that is
+    /// chosen there. For the rest of the life of the process.
     ///
     /// # Errors
     /// Of the system, if the file cannot be mapped; `AlreadyExists` in a second call.
@@ -112,7 +115,8 @@ mod chosen {
         PAGE.set(words).map_err(|_| io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Take a step: where the campaign has chosen it, the process ends or the thread stops here.
+    /// Take a step: where the campaign has chosen it, the process ends, or the thread stops or
+    /// sleeps here.
     pub(crate) fn reached(step: Step) {
         let Some(page) = PAGE.get() else { return };
         let add = |index: usize| page.get(index).map(|word| word.fetch_add(1, Ordering::Relaxed));
@@ -122,6 +126,13 @@ mod chosen {
             return;
         }
         let left = page.get(LEFT).map_or(0, |left| left.fetch_sub(1, Ordering::Relaxed));
+        let sleeps = read(SLEEPS);
+        if sleeps > 0 {
+            if left.cast_signed() <= 1 {
+                std::thread::sleep(Duration::from_millis(sleeps));
+            }
+            return;
+        }
         if left != 1 {
             return;
         }
