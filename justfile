@@ -42,7 +42,7 @@ fmt: _tools
 fuzz *args:
     @tools/fuzz.sh "$@"
 
-# Kill processes at each step and at random, check histories, rehearse power cuts: crash [steps] [kills] [histories] [flips] [power]
+# Kill processes at each step and at random, damage files, rehearse power cuts: crash [steps] [kills] [histories] [flips] [copies] [power], or crash mutations [name]
 crash *args: _tools
     @tools/build_for_crash.sh
     @PYTHONPATH=target/crash:tests python -m crash "$@"

@@ -6,13 +6,14 @@ import os
 import random
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crash import histories, kills, lives
+from crash import histories, kills, lives, mutations
 from crash.checker import Event, order_of
 from crash.steps import SETTINGS
 
@@ -39,6 +40,41 @@ def test_the_campaign_knows_how_to_come_to_each_step() -> None:
     used = "".join(path.read_text() for path in (ROOT / "crates/store/src").rglob("*.rs"))
     for step, _ in named:
         assert f"reached(Step::{step})" in used, step
+
+
+@pytest.mark.parametrize("name", mutations.names())
+def test_each_mutation_says_what_it_breaks_and_applies_to_the_tree(name: str) -> None:
+    # Whoever moves the code that it changes, moves the mutation.
+    assert mutations.breaks(name).endswith(".")
+    assert mutations.applies(name) == ""
+
+
+def test_a_mutation_is_applied_to_a_copy_and_its_finding_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutations, "COPY", ROOT / "target" / "mutated-in-test")
+    monkeypatch.setattr(mutations, "RESULTS", tmp_path / "results.json")
+    seen = []
+
+    def build() -> None:
+        path = "crates/store/src/wal/takeover.rs"
+        assert (mutations.COPY / path).read_text() != (ROOT / path).read_text()
+
+    def output(command: list[str], *_: Any, **__: Any) -> str | None:
+        seen.append(command[3])
+        told = "the round of seed 3 failed; its files are in /tmp/3\nE: it is lost\nagain: ./dev crash"
+        return told if len(seen) == 2 else None
+
+    monkeypatch.setattr(mutations, "_build", build)
+    monkeypatch.setattr(mutations, "_output_of", output)
+    (result,) = mutations.run(["second-segment-ignored"])
+    assert (result.found_by, result.finding) == ("flips", "E: it is lost")
+    assert seen == ["steps", "flips"]
+    assert "| second-segment-ignored | Recovery ends " in mutations.table([result])
+    assert list(mutations.read_results()) == ["second-segment-ignored"]
+    path = "crates/store/src/wal/takeover.rs"
+    assert (mutations.COPY / path).read_text() == (ROOT / path).read_text()
+    shutil.rmtree(mutations.COPY)
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_else_appears(tmp_path: Path) -> None:

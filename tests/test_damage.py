@@ -16,51 +16,81 @@ from typing import Any
 
 import pellucid
 import pytest
-from crash import flips
+from crash import copies, flips, images
 from pellucid import F
 from processes import Child
 
-FLIPS, OTHERS = 120, 10
+FLIPS, OTHERS, COPIES = 200, 20, 150
 
 
 def test_no_flip_ends_a_process_or_passes_for_sound(tmp_path: Path) -> None:
     seed = secrets.randbelow(1 << 31)
-    made = flips.images(tmp_path)
+    made = images.images(tmp_path)
     tally = flips.Tally()
     for kind in flips.KINDS:
-        for number in range(FLIPS if kind == "bit" else OTHERS):
-            # What fails says with which seed, and keeps its files.
-            tally.add(flips.run(seed + number, made, tmp_path / f"{kind}{number}", kind))
+        count = FLIPS if kind == "bit" else OTHERS
+        one = partial(flips.run, made=made, kind=kind)
+        # What fails says with which seed, and keeps its files.
+        tally.add(flips.run_all(range(seed, seed + count), one, tmp_path, 2, float("inf")))
     assert tally.flips == FLIPS + OTHERS * (len(flips.KINDS) - 1)
     assert list(tmp_path.iterdir()) == []
     told = " ".join(tally.outcomes)
-    assert all(word in told for word in ("check: sound", "found by check", "refused", "replay: sound"))
+    wanted = (
+        "read: sound",
+        "found by check",
+        "refused",
+        "write: sound",
+        "warned of lost commits",
+        "again: sound",
+    )
+    assert all(word in told for word in wanted)
+
+
+def test_no_short_or_mixed_copy_passes_for_sound_or_loses_what_is_whole(tmp_path: Path) -> None:
+    cases = copies.cases(tmp_path, ["indexes", "large values"])
+    chosen = random.sample(range(len(cases)), COPIES)
+    tally = flips.run_all(chosen, partial(copies.run, cases=cases), tmp_path, 2, float("inf"))
+    assert tally.flips == COPIES
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("how", ["dies", "notices nothing"])
 def test_a_flip_that_fails_says_how_to_do_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    def use(_path: Path, _content: str | None) -> str:
+    def use(_files: flips.Files, _expected: flips.Expected) -> list[str]:
         if how == "dies":
             os.kill(os.getpid(), signal.SIGTERM)
         raise flips.UnnoticedError
 
-    monkeypatch.setattr(flips, "USES", {"check": use})
-    monkeypatch.setattr(flips, "USES_OF_LOG", {"check": use})
-    monkeypatch.setattr(flips, "POPULATIONS", {"history": flips.POPULATIONS["history"]})
-    made = flips.images(tmp_path)
+    monkeypatch.setattr(flips, "use_all", use)
+    one = partial(flips.run, made=images.images(tmp_path, ["history"]))
     with pytest.raises(flips.FailedFlipError, match="SIGTERM" if how == "dies" else "Unnoticed") as failed:
-        flips.run(7, made, tmp_path / "7")
+        flips.run_all([7], one, tmp_path, 1, float("inf"))
     assert failed.value.seed == 7
-    assert (tmp_path / "7" / "used.pel").exists()
+    assert (tmp_path / "7" / "used.pel").exists() == (how == "notices nothing")
+
+
+@pytest.mark.parametrize(
+    ("what", "contents", "whole", "told", "content"),
+    [
+        ("never", [1, 2, 3], 0, ["warned"], 7),
+        ("after 0 commits, of which 1 were whole", [1, 2, 3], 1, ["warned"], 1),
+        ("nobody is warned", [1, 2, 3], 0, [], 2),
+    ],
+)
+def test_what_is_neither_told_nor_as_it_was_is_noticed(
+    what: str, contents: list[int], whole: int, told: list[str], content: int
+) -> None:
+    with pytest.raises(flips.UnnoticedError, match=what):
+        flips.Expected(contents, whole).judge(content, told)
 
 
 def test_the_same_seed_does_the_same_damage() -> None:
-    data, log = (bytes(10) + b"\x08").ljust(4096) + os.urandom(100 * 4096), os.urandom(10_000)
-    image = flips.Image("any", data, log, "")
+    data, log = (bytes(10) + b"\x08").ljust(4096) + os.urandom(100 * 4096), os.urandom(100_000)
+    image = images.Image("any", data, log, [0])
     for kind in flips.KINDS:
-        one, other = (flips.damage_of(flips.random.Random(5), image, kind) for _ in range(2))
+        one, other = (flips.damage_of(random.Random(5), image, kind) for _ in range(2))
         assert one == other
         assert one.done_to(log if one.is_log else data) != (log if one.is_log else data)
 
@@ -135,7 +165,7 @@ def left_behind(path: Path) -> None:
             db[n].a = -1
         os.kill(os.getpid(), signal.SIGKILL)
 
-    flips._forked(work)
+    images.forked(work)
 
 
 def leaf_pages(data: bytes) -> list[int]:
@@ -212,8 +242,7 @@ def test_a_leaf_of_garbage_ends_no_process(tmp_path: Path, kept: int) -> None:
             with pytest.raises((pellucid.DatabaseCorrupt, pellucid.CorruptRecord, KeyError)):
                 _ = db[2000].a
 
-    told = tmp_path / "told"
-    assert flips._forked(work, told) == 0, told.read_text() if told.exists() else "a signal"
+    assert images.forked(work) == 0
 
 
 def flip(path: Path, at: int) -> None:
@@ -236,14 +265,14 @@ def test_a_log_is_not_written_into_a_file_with_a_damaged_page(tmp_path: Path) ->
         pellucid.open(path)
     message = str(told.value)
     assert f"is damaged at page {page}: " in message
-    assert f"commits in '{flips.log_of(path)}' were not written" in message
+    assert f"commits in '{images.log_of(path)}' were not written" in message
     assert "open it with mode 'r' to read what is whole, or restore a backup" in message
     db = pellucid.open(path, "r")
     # What other pages hold is there, with the changes of the log.
     assert (db[1980].a, db[1999].a) == (-1, 1999)
     assert [finding for finding in db.check() if f"page {page}" in finding]
     db.close()
-    assert flips.log_of(path).exists()
+    assert images.log_of(path).exists()
     # The log is still there for a file that is whole.
     assert path.read_bytes()[8192:] == bytes(damaged)[8192:]
     path.write_bytes(sound)
@@ -266,7 +295,7 @@ def test_a_file_whose_last_page_is_said_to_be_another_is_not_cut_off_there(tmp_p
         struct.pack_into("<Q", damaged, newest + 136, last ^ 1 << bit)
         copy = tmp_path / f"{bit}.pel"
         copy.write_bytes(damaged)
-        flips.log_of(copy).write_bytes(flips.log_of(path).read_bytes())
+        images.log_of(copy).write_bytes(images.log_of(path).read_bytes())
         with pytest.raises(pellucid.DatabaseCorrupt):
             pellucid.open(copy)
         assert len(copy.read_bytes()) == len(data)
@@ -276,6 +305,32 @@ def test_a_file_whose_last_page_is_said_to_be_another_is_not_cut_off_there(tmp_p
         copy.write_bytes(made_good)
         with pellucid.open(copy) as db:
             assert [row.a for row in db.values()] == [n if n % 20 else -1 for n in range(2000)]
+
+
+def test_a_file_whose_older_meta_page_passes_for_the_newer_is_refused_and_not_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "a.pel"
+    left_behind(path)
+    for has_log in (True, False):
+        if not has_log:
+            pellucid.open(path).close()
+        data = path.read_bytes()
+        versions = {at: struct.unpack_from("<Q", data, at + 144)[0] for at in (0, 4096)}
+        older = min(versions, key=versions.__getitem__)
+        for version in (versions[older] + 2, versions[older] | 1 << 60):
+            damaged = bytearray(data)
+            struct.pack_into("<Q", damaged, older + 144, version)
+            copy = tmp_path / f"{has_log} {version}.pel"
+            copy.write_bytes(damaged)
+            if has_log:
+                images.log_of(copy).write_bytes(images.log_of(path).read_bytes())
+            for mode in ("r", "w"):
+                with pytest.raises(pellucid.DatabaseCorrupt, match="another version than the catalog"):
+                    pellucid.open(copy, mode)  # type: ignore[call-overload]
+            assert copy.read_bytes() == bytes(damaged)
+            # Made good, it is whole.
+            copy.write_bytes(data)
+            with pellucid.open(copy) as db:
+                assert [row.a for row in db.values()] == [n if n % 20 else -1 for n in range(2000)]
 
 
 def test_an_untrusted_file_does_not_go_back_by_one_commit(tmp_path: Path) -> None:

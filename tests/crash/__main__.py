@@ -6,6 +6,7 @@ import argparse
 import functools
 import multiprocessing
 import os
+import random
 import secrets
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from crash import flips, histories, kills
+from crash import copies, flips, histories, images, kills, mutations
 from crash.steps import STEP_NAMES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,10 +32,13 @@ TRIES = 8
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaigns that the command line names, show what they did, and return the exit code."""
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["mutations"]:
+        return mutations.main(words[1:])
+    options = _parser().parse_args(words)
     # A file or pipe has no width; the tables need more than the 80 columns that would be assumed.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
-    chosen = options.campaign or ["steps", "kills", "histories", "flips", "power"]
+    chosen = options.campaign or ["steps", "kills", "histories", "flips", "copies", "power"]
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     try:
         if "steps" in chosen:
@@ -45,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_histories(console, options, seed)
         if "flips" in chosen:
             run_flips(console, options, seed)
+        if "copies" in chosen:
+            run_copies(console, options, seed)
     except kills.FailedRoundError as failed:
         console.print(f"[bold red]{failed}[/]", markup=True, soft_wrap=True)
         again = f"kills --rounds 1 --seed {failed.seed}"
@@ -54,14 +60,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except StepsNotHitError as missed:
         console.print(f"[bold red]{missed}[/]", soft_wrap=True)
-        return 1
+        return mutations.STEPS_NOT_HIT
     except histories.FailedHistoryError as failed:
         console.print(f"[bold red]{failed}[/]", soft_wrap=True)
         console.print(f"again: ./dev crash histories --histories 1 --seed {failed.seed}")
         return 1
     except flips.FailedFlipError as failed:
         console.print(f"[bold red]{failed}[/]", soft_wrap=True)
-        console.print(f"again: ./dev crash flips --flips 1 --damage {options.damage} --seed {failed.seed}")
+        again = f"flips --flips 1 --damage {options.damage} --seed {failed.seed}"
+        if failed.is_copy:
+            again = f"copies --copy {failed.seed}"
+        console.print(f"again: ./dev crash {again}")
         return 1
     return run_power(options, seed) if "power" in chosen else 0
 
@@ -73,10 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "campaign",
         nargs="*",
-        choices=["steps", "kills", "histories", "flips", "power", []],
+        choices=["steps", "kills", "histories", "flips", "copies", "power", []],
         help="steps: a process dies at each named step of the write path; kills: processes die there and at "
         "random moments; histories: what concurrent clients see is in an order; "
-        "flips: a bit of the files is another one; power: the files are what a power cut may leave of them "
+        "flips: a bit of the files is another one; copies: they are cut, or of different moments; "
+        "power: the files are what a power cut may leave of them "
         "(default: all)",
     )
     parser.add_argument(
@@ -86,10 +96,14 @@ def _parser() -> argparse.ArgumentParser:
         "--minutes",
         type=float,
         metavar="N",
-        help="end the kills after this time (default: when all are done)",
+        help="end each campaign after this time (default: when all is done)",
     )
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="rounds of kills at a time"
+        "--jobs",
+        type=int,
+        default=2 * (os.cpu_count() or 1),
+        metavar="N",
+        help="how many at a time: most of them wait for most of their time (default: %(default)s)",
     )
     parser.add_argument("--only", metavar="WORD", help="of the steps: those that have this in their name")
     parser.add_argument(
@@ -99,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--damage", choices=flips.KINDS, default="bit", help="what each flip is instead (default: bit)"
     )
+    parser.add_argument("--copy", type=int, metavar="N", help="only this one of the copies")
     parser.add_argument(
         "--images", type=int, default=IMAGES, metavar="N", help=f"of each file (default: {IMAGES})"
     )
@@ -109,6 +124,11 @@ def _parser() -> argparse.ArgumentParser:
         "--directory", type=Path, help="where databases are made (default: the system's temporary one)"
     )
     return parser
+
+
+def _end_of(options: argparse.Namespace) -> float:
+    """The moment after which a campaign that begins now does nothing more."""
+    return time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
 
 
 def _progress(console: Console) -> Progress:
@@ -128,43 +148,53 @@ def run_steps(console: Console, options: argparse.Namespace) -> None:
     """Have processes die at each step, with seeds that are always the same."""
     if not STEP_NAMES:
         raise SystemExit("this build names no steps; run it as ./dev crash steps")
-    started, tally = time.monotonic(), kills.Tally()
+    started, tally, end = time.monotonic(), kills.Tally(), _end_of(options)
     steps = [step for step in STEP_NAMES if (options.only or "") in step]
-    with (
-        tempfile.TemporaryDirectory(prefix="pellucid-steps-", dir=options.directory) as folder,
-        _progress(console) as progress,
-    ):
+    folder = tempfile.mkdtemp(prefix="pellucid-steps-", dir=options.directory)
+    one = functools.partial(_rounds_at, base=Path(folder), end=end)
+    # Forked before the pool has threads, so that the rounds can fork.
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool, _progress(console) as progress:
         task = progress.add_task("steps", total=len(steps))
-        for number, step in enumerate(steps):
-            for seed in range(TRIES):
-                tally.add(kills.run_round(seed, Path(folder) / f"{number} {seed}", step))
-                if tally.ends[step]:
-                    break
+        for found in pool.imap_unordered(one, steps):
+            tally.add(found)
             progress.update(task, advance=1, refresh=True)
+    shutil.rmtree(folder)
     console.print(_headline("steps", tally, time.monotonic() - started))
     _show(console, "ended at their step", tally.ends)
-    if missed := [step for step in steps if not tally.ends[step]]:
+    missed = [step for step in steps if not tally.ends[step]]
+    if missed and time.monotonic() < end:
         raise StepsNotHitError(missed)
 
 
-def _round_of(seed: int, base: Path) -> kills.Tally:
+def _rounds_at(step: str, base: Path, end: float) -> kills.Tally:
+    """Rounds that aim at a step, until a process has ended there."""
+    tally = kills.Tally()
+    for seed in range(TRIES):
+        if tally.ends[step] or time.monotonic() > end:
+            break
+        tally.add(kills.run_round(seed, base / f"{STEP_NAMES.index(step)} {seed}", step))
+    return tally
+
+
+def _round_of(seed: int, base: Path, end: float) -> kills.Tally:
+    if time.monotonic() > end:
+        return kills.Tally()
     return kills.run_round(seed, base / str(seed), kills.step_of(seed))
 
 
 def run_kills(console: Console, options: argparse.Namespace, seed: int) -> None:
     """Run the campaign of kills; a failing round ends it."""
     base = Path(tempfile.mkdtemp(prefix="pellucid-crash-", dir=options.directory))
-    tally, started = kills.Tally(), time.monotonic()
-    end = started + 60 * options.minutes if options.minutes else float("inf")
+    tally, started, end = kills.Tally(), time.monotonic(), _end_of(options)
     seeds = range(seed, seed + options.rounds)
+    # A pool that is ended in the middle of its work leaves processes behind: rounds after the end do nothing.
+    one = functools.partial(_round_of, base=base, end=end)
     # Forked before the pool has threads, so that the rounds can fork.
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool, _progress(console) as progress:
         task = progress.add_task(f"kills, from seed {seed}", total=options.rounds)
-        for one in pool.imap_unordered(functools.partial(_round_of, base=base), seeds):
-            tally.add(one)
+        for found in pool.imap_unordered(one, seeds):
+            tally.add(found)
             progress.update(task, advance=1, refresh=True)
-            if time.monotonic() > end:
-                break
     shutil.rmtree(base)
     console.print(_headline(f"kills, from seed {seed}", tally, time.monotonic() - started))
     _show(console, "killed after", tally.lives)
@@ -191,15 +221,16 @@ def _headline(what: str, tally: kills.Tally, seconds: float) -> str:
 
 def run_histories(console: Console, options: argparse.Namespace, seed: int) -> None:
     """Record histories and check them; one that has no order ends it."""
-    started, operations = time.monotonic(), 0
+    started, end, operations, done = time.monotonic(), _end_of(options), 0, 0
     with _progress(console) as progress:
         task = progress.add_task(f"histories, from seed {seed}", total=options.histories)
         with tempfile.TemporaryDirectory(prefix="pellucid-histories-", dir=options.directory) as directory:
-            for number in range(options.histories):
-                operations += histories.run(seed + number, Path(directory) / str(number))
+            while done < options.histories and time.monotonic() < end:
+                operations += histories.run(seed + done, Path(directory) / str(done))
+                done += 1
                 progress.update(task, advance=1, refresh=True)
     console.print(
-        f"histories, from seed {seed}: {options.histories:,} of {operations:,} operations in "
+        f"histories, from seed {seed}: {done:,} of {operations:,} operations in "
         f"{time.monotonic() - started:.0f} s: [green]each strictly serializable[/]"
     )
 
@@ -207,17 +238,38 @@ def run_histories(console: Console, options: argparse.Namespace, seed: int) -> N
 def run_flips(console: Console, options: argparse.Namespace, seed: int) -> None:
     """Run the campaign of damaged files; a process that dies, or damage that nobody notices, ends it."""
     base = Path(tempfile.mkdtemp(prefix="pellucid-flips-", dir=options.directory))
-    tally, started = flips.Tally(), time.monotonic()
-    made = flips.images(base)
-    with _progress(console) as progress:
-        task = progress.add_task(f"flips, from seed {seed}", total=options.flips)
-        for number in range(options.flips):
-            tally.add(flips.run(seed + number, made, base / str(seed + number), options.damage))
-            progress.update(task, advance=1, refresh=True)
+    one = functools.partial(flips.run, made=images.images(base), kind=options.damage)
+    seeds = range(seed, seed + options.flips)
+    _use_copies(console, options, f"flips of a {options.damage}, from seed {seed}", seeds, one, base)
+
+
+def run_copies(console: Console, options: argparse.Namespace, seed: int) -> None:
+    """Run the campaign of files that are too short, or of different moments, in an order by the seed."""
+    base = Path(tempfile.mkdtemp(prefix="pellucid-copies-", dir=options.directory))
+    cases = copies.cases(base)
+    chosen = list(range(len(cases)))
+    random.Random(seed).shuffle(chosen)
+    if options.copy is not None:
+        chosen = [options.copy]
+    one = functools.partial(copies.run, cases=cases)
+    _use_copies(console, options, f"copies, in the order of seed {seed}", chosen, one, base)
+
+
+def _use_copies(
+    console: Console,
+    options: argparse.Namespace,
+    what: str,
+    seeds: Sequence[int],
+    one: flips.One,
+    base: Path,
+) -> None:
+    started, end = time.monotonic(), _end_of(options)
+    tally = flips.run_all(seeds, one, base, options.jobs, end)
     base.rmdir()
+    seconds = time.monotonic() - started
     console.print(
-        f"flips, from seed {seed}: {tally.flips:,} of a {options.damage} in "
-        f"{time.monotonic() - started:.0f} s: [green]no process died, none passed for sound[/]"
+        f"{what}: {tally.flips:,} in {seconds:.0f} s, {60 * tally.flips / seconds:,.0f} a minute: "
+        "[green]no process died, nothing passed for sound, nothing whole is gone[/]"
     )
     _show(console, "what became of those who used the files", tally.outcomes)
 

@@ -1,9 +1,10 @@
-"""Does damage in a database's files end the process that reads them, or pass for sound?
+"""Does damage in a database's files end the process that reads them, pass for sound, or cost what is whole?
 
-A flip takes a database at rest, or one whose log a dead process has left, changes one bit of the data file or
-the log, and lets forked children do what users do with such files: open, replay the log, check, read a
-copy with `untrusted=True`. No child may die by a signal; and where `check` finds nothing, every row and every
-index is read and must be as it was.
+A flip takes one of the databases of `images.py`, changes one bit of the data file or the log, and does what
+users do with such files: open, replay the log, check, read a copy with `untrusted=True`; and open them once
+more, since the first one may hide what the second one meets. Nothing may end the process. Where `check`
+finds nothing and nobody was warned, every row is as it was. Where the log is damaged, no commit before the
+damage is lost. Whoever is refused has thrown away nothing.
 
 What is not promised is not done: rows of a file in which `check` finds damage are not read through the
 engine, which believes its pages.
@@ -15,30 +16,26 @@ bits, some bytes, whole pages.
 from __future__ import annotations
 
 import collections
-import hashlib
+import mmap
 import os
+import pickle
 import random
-import resource
 import shutil
 import signal
+import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pellucid
-from pellucid import KEY, F
-from pellucid._native import _testing
 from processes import fork
 
+from crash.images import HEAD_SIZE, SECONDS_MAX, Image, content_of, in_child, index_order_of, log_of, rows_of
+
 PAGE = 4096
-SEGMENT_SIZE = 1 << 19
-"""Of the log: what is done to each database fits into it."""
-MEMORY_MAX = 4 << 30
-"""Bytes that a child may ask for: what a forged number asks for ends it."""
-SECONDS_MAX = 60
 KINDS = ["bit", "bits", "bytes", "pages"]
 
 
@@ -58,207 +55,12 @@ class Tally:
 class FailedFlipError(Exception):
     """Damage that ended a process, or that nobody noticed: says with which seed, and where the files are."""
 
-    def __init__(self, seed: int, folder: Path, what: str) -> None:
-        super().__init__(f"the flip of seed {seed} failed: {what}; its files are in {folder}")
-        self.seed = seed
-        self.folder = folder
+    def __init__(self, seed: int, folder: Path, what: str, *, is_copy: bool = False) -> None:
+        super().__init__(seed, folder, what)
+        self.seed, self.folder, self.what, self.is_copy = seed, folder, what, is_copy
 
-
-# Databases
-
-
-def _records(numbers: Iterator[int] | range) -> dict[Any, Any]:
-    return {n: {"a": n, "b": -n % 97, "tags": [n % 5, n % 7], "text": f"row {n}"} for n in numbers}
-
-
-def _with_indexes(db: Any) -> None:
-    table = db.table("t")
-    table.update(_records(range(600)))
-    table.create_index("a", F.a, unique=True)
-    table.create_index("text", (F.text.desc(), F.b))
-    table.create_index("tags", F.tags.each())
-    table.create_index("some", F.b, where=F.a > 100)
-    table.create_index("key", (KEY, F.b))
-
-
-def _change_indexes(db: Any) -> None:
-    table = db.table("t")
-    for n in range(0, 600, 3):
-        table[n] = {"a": n, "b": 5, "tags": [n % 3], "text": f"other {n}"}
-    for n in range(1, 600, 9):
-        del table[n]
-
-
-def _with_large_values(db: Any) -> None:
-    for n in range(40):
-        db[n] = {"n": n, "bytes": bytes([n]) * (3000 + 977 * n % 30_000), "text": "x" * (n * 53 % 3000)}
-
-
-def _change_large_values(db: Any) -> None:
-    for n in range(0, 40, 4):
-        db[n] = {"n": n, "bytes": b"new" * (n * 100), "text": "y" * 2500}
-    for n in range(1, 40, 5):
-        del db[n]
-
-
-def _with_free_pages(db: Any) -> None:
-    for part in range(6):
-        db.update({n: {"a": n, "text": "x" * (n * 7 % 120)} for n in range(part * 500, part * 500 + 700)})
-        db.sync()
-    for part in (1, 3, 4):
-        with db.transaction():
-            for n in range(part * 500, part * 500 + 400):
-                del db[n]
-        db.sync()
-
-
-def _change_free_pages(db: Any) -> None:
-    for n in range(100, 1500, 2):
-        db.pop(n, None)
-    for n in range(3000, 3200):
-        db[n] = {"a": n, "text": "z" * 100}
-    for n in range(2200, 3100):
-        db.pop(n, None)
-
-
-def _with_many_tables(db: Any) -> None:
-    with db.transaction():
-        for n in range(1200):
-            db.table(f"the table of the number {n:05}")[n] = {f"field{n % 50}": n}
-
-
-def _change_many_tables(db: Any) -> None:
-    for n in range(0, 1200, 8):
-        db.table(f"the table of the number {n:05}")["more"] = {"m": n}
-    for n in range(3, 1200, 60):
-        db.drop_table(f"the table of the number {n:05}")
-
-
-def _with_long_keys(db: Any) -> None:
-    db.update({f"{n:04}" + "k" * 400: {"n": n} for n in range(900)})
-
-
-def _change_long_keys(db: Any) -> None:
-    for n in range(100, 420):
-        db.pop(f"{n:04}" + "k" * 400, None)
-    for n in range(500, 900, 3):
-        db.pop(f"{n:04}" + "k" * 400, None)
-    for n in range(0, 100, 7):
-        db[f"{n:04}" + "k" * 300] = {"n": -n}
-
-
-def _with_compacted(db: Any) -> None:
-    _with_free_pages(db)
-    db.compact()
-
-
-def _with_history(db: Any) -> None:
-    for n in range(400):
-        db[n] = {"a": n, "text": "x" * 400}
-        if n % 100 == 0:
-            db.sync()
-
-
-def _change_history(db: Any) -> None:
-    for n in range(0, 400, 2):
-        db[n] = {"a": -n, "text": "y" * 100}
-
-
-Work = Callable[[Any], None]
-POPULATIONS: dict[str, tuple[Work, Work, dict[str, Any]]] = {
-    "indexes": (_with_indexes, _change_indexes, {}),
-    "large values": (_with_large_values, _change_large_values, {}),
-    "free pages": (_with_free_pages, _change_free_pages, {}),
-    "many tables": (_with_many_tables, _change_many_tables, {}),
-    "long keys": (_with_long_keys, _change_long_keys, {}),
-    "compacted": (_with_compacted, _change_free_pages, {}),
-    "history": (_with_history, _change_history, {"keep": 1 << 17}),
-}
-"""What a database is made of, what its log says afterwards, and how it is opened."""
-
-
-@dataclass
-class Image:
-    """The files of a database, and what is in it."""
-
-    name: str
-    data: bytes
-    log: bytes
-    """Empty for a database at rest."""
-    content: str
-
-
-def images(folder: Path) -> list[Image]:
-    """Make all databases, each at rest and with a log that a dead process left."""
-    _testing.limit_log(SEGMENT_SIZE)
-    try:
-        return [image for name in POPULATIONS for image in _images_of(name, folder / "made.pel")]
-    finally:
-        _testing.limit_log(0)
-
-
-def _images_of(name: str, path: Path) -> Iterator[Image]:
-    make, change, how = POPULATIONS[name]
-    log = log_of(path)
-
-    def at_rest() -> None:
-        with pellucid.open(path, "n", **how) as db:
-            make(db)
-
-    def changed() -> None:
-        db = pellucid.open(path, "w")
-        change(db)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def closed() -> None:
-        pellucid.open(path, "w").close()
-
-    def content() -> str:
-        told = path.with_name("content.txt")
-        _done(lambda: told.write_text(content_of(path)))
-        said = told.read_text()
-        told.unlink()
-        return said
-
-    _done(at_rest)
-    yield Image(f"{name}, at rest", path.read_bytes(), b"", content())
-    _done(changed, by=signal.SIGKILL)
-    data, left = path.read_bytes(), log.read_bytes()
-    _done(closed)
-    yield Image(f"{name}, with a log", data, left, content())
-    # The changes in the file itself, so that it has free pages from them.
-    yield Image(f"{name}, changed", path.read_bytes(), b"", content())
-    path.unlink()
-
-
-def log_of(path: Path) -> Path:
-    return path.with_name(path.name + "-log")
-
-
-def _done(work: Callable[[], object], by: int = 0) -> None:
-    status = _forked(work)
-    if (os.WIFSIGNALED(status) and os.WTERMSIG(status) == by) or status == by == 0:
-        return
-    raise RuntimeError(f"a database could not be made: {status}")
-
-
-def content_of(path: Path) -> str:
-    """A digest of every row, and of what each index leads to."""
-    with pellucid.open(path, "r") as db:
-        return digest(db)
-
-
-def digest(db: Any) -> str:
-    """The same of an open database."""
-    sums = hashlib.blake2b(digest_size=16)
-    for name in ["", *db.tables()]:
-        table = db.table(name) if name else db
-        for key, row in table.items():
-            sums.update(repr((name, key, row)).encode())
-        for info in table.indexes():
-            for found in table.index(info.name):
-                sums.update(repr((info.name, found)).encode())
-    return sums.hexdigest()
+    def __str__(self) -> str:
+        return f"the flip of seed {self.seed} failed; its files are in {self.folder}\n{self.what}"
 
 
 # Damage
@@ -287,7 +89,7 @@ class Damage:
 
 def damage_of(dice: random.Random, image: Image, kind: str) -> Damage:
     """Think of some damage: everywhere, but more of it where the structure is than where the values are."""
-    is_log = bool(image.log) and dice.random() < 0.25
+    is_log = bool(image.log) and dice.random() < 0.4
     original = image.log.rstrip(b"\0") if is_log else image.data
     if kind == "pages":
         return Damage(kind, is_log, [_page(dice, original)])
@@ -315,7 +117,10 @@ def _page(dice: random.Random, original: bytes) -> tuple[int, bytes]:
 def _place(dice: random.Random, original: bytes, *, is_log: bool) -> int:
     chance = dice.random()
     if is_log:
-        return dice.randrange(min(2 * PAGE, len(original))) if chance < 0.3 else dice.randrange(len(original))
+        # Its head, of which most is the table of members, and what the commits have.
+        if chance < 0.3:
+            return dice.randrange(min(2 * PAGE, len(original)))
+        return dice.randrange(min(HEAD_SIZE, len(original) - 1), len(original))
     if chance < 0.4:
         return dice.randrange(len(original))
     if chance < 0.7:
@@ -332,118 +137,251 @@ def _place(dice: random.Random, original: bytes, *, is_log: bool) -> int:
 # Use
 
 
-def run(seed: int, made: list[Image], folder: Path, kind: str = "bit") -> Tally:
-    """Do the damage of one seed, and use the files; they are removed if all was well."""
-    dice = random.Random(seed)
-    image = dice.choice(made)
-    damage = damage_of(dice, image, kind)
-    folder.mkdir(parents=True)
-    tally = Tally(flips=1)
-    data = image.data if damage.is_log else damage.done_to(image.data)
-    log = damage.done_to(image.log) if damage.is_log else image.log
-    for name, use in (USES_OF_LOG if image.log else USES).items():
-        path = folder / "used.pel"
-        for file in folder.iterdir():
-            file.unlink()
-        path.write_bytes(data)
-        if log:
-            log_of(path).write_bytes(log)
-        told = folder / "told.txt"
-        content = None if damage.is_log else image.content
-        status = _forked(lambda use=use, path=path, content=content: use(path, content), told)
-        what = told.read_text() if told.exists() else ""
-        if os.WIFSIGNALED(status):
-            what = f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
-        elif os.WEXITSTATUS(status) == 0:
-            tally.outcomes[f"{name}: {what}"] += 1
-            continue
-        path.write_bytes(data)
-        if log:
-            log_of(path).write_bytes(log)
-        raise FailedFlipError(seed, folder, f"'{name}' of '{image.name}', after {damage}: {what}")
-    shutil.rmtree(folder)
-    return tally
-
-
-def _forked(work: Callable[[], object], told: Path | None = None) -> int:
-    """Do something in a child, which leaves what it has to tell in a file; its status."""
-    pid = fork()
-    if pid:
-        return os.waitpid(pid, 0)[1]
-    status = 1
-    try:
-        warnings.simplefilter("ignore")
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MAX, MEMORY_MAX))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.alarm(SECONDS_MAX)
-        said = work()
-        status = 0
-    except BaseException:
-        said = traceback.format_exc()
-    finally:
-        if told is not None:
-            told.write_text(str(said))
-        os._exit(status)
-
-
 class UnnoticedError(Exception):
-    """`check` found nothing, and yet something is not as it was."""
+    """Nobody was told anything, and yet something is not as it was; or what is whole was thrown away."""
 
 
 REFUSALS = (pellucid.DatabaseCorrupt, pellucid.NotADatabase, pellucid.NewerFormat)
 
 
-def _checked(db: Any, content: str | None) -> str:
-    """Check a database; where nothing is found, what is in it must be what was."""
-    findings = db.check()
-    if findings:
-        return "found by check"
-    if content is not None and digest(db) != content:
-        raise UnnoticedError
-    return "sound"
+@dataclass(frozen=True)
+class Expected:
+    """What may be in a database that was damaged, if nothing is found in it."""
+
+    contents: Sequence[int]
+    """After each commit in the log, the last one is what was there."""
+    whole: int
+    """So many of these commits cannot be lost."""
+    is_synced: bool = False
+    """Whether all of them were known to be on the disk, so that no power cut explains that one is lost."""
+    index_order: str | None = None
+    """What the indexes lead to if nothing is lost."""
+    is_new: bool = False
+    """Whether a database may be made of the files as of none."""
+
+    def compare(self, db: Any, told: list[str]) -> str:
+        """Check a database; where nothing is found, what is in it must be what was."""
+        if db.check():
+            return "found by check"
+        became = self.judge(content_of(rows_of(db)), told)
+        if became == "sound" and self.index_order not in (None, index_order_of(db)):
+            raise UnnoticedError("an index leads elsewhere")
+        return became
+
+    def judge(self, content: int, told: list[str]) -> str:
+        """What it means that this is there, and that one was told so; raises what may not be."""
+        if self.is_new and content == 0:
+            return "new"
+        if content == self.contents[-1]:
+            return "sound"
+        if content not in self.contents[self.whole :]:
+            count = self.contents.index(content) if content in self.contents else None
+            what = (
+                f"after {count} commits, of which {self.whole} were whole" if count is not None else "never"
+            )
+            raise UnnoticedError(f"nothing is found in it, and it is as it was {what}; warned of: {told}")
+        if not told:
+            raise UnnoticedError("commits are lost, and nobody is warned")
+        if self.is_synced:
+            raise UnnoticedError(f"damage passes for a power cut; warned of: {told}")
+        return "warned of lost commits"
 
 
-def _check(path: Path, content: str | None) -> str:
+class Files:
+    """A database's files, as they are when nobody has used them yet."""
+
+    def __init__(self, folder: Path, data: bytes, log: bytes) -> None:
+        self.path, self.data, self.log = folder / "used.pel", data, log
+
+    def renew(self) -> Path:
+        """Make them what they were."""
+        for file in self.path.parent.iterdir():
+            file.unlink()
+        self.path.write_bytes(self.data)
+        if self.log:
+            log_of(self.path).write_bytes(self.log)
+        return self.path
+
+    def is_kept(self) -> bool:
+        """Whether the log has all commits that it had, or the data file has taken all of them."""
+        is_changed = self.path.read_bytes()[2 * PAGE :] != self.data[2 * PAGE :]
+        if self.log and not log_of(self.path).exists():
+            return is_changed
+        log = log_of(self.path).read_bytes() if self.log else b""
+        return not is_changed and log[HEAD_SIZE : len(self.log)] == self.log[HEAD_SIZE:]
+
+
+def opened_and(path: Path, mode: str, use: Callable[[Any, list[str]], str], **how: Any) -> str:
+    """Open a database, and use it, unless that is refused; `use` is told of the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            with pellucid.open(path, mode, **how) as db:  # type: ignore[call-overload]
+                return use(db, [str(warning.message) for warning in caught])
+        except REFUSALS:
+            return "refused"
+        except pellucid.DatabaseError as error:
+            # A log that is known to be longer is not mended: not even a reader gets what it has.
+            if "beyond the end of the log" not in str(error):
+                raise
+            return "refused"
+
+
+def use_all(files: Files, expected: Expected) -> list[str]:
+    """Use the files in all ways, each time twice; returns what became of it."""
+    told: list[str] = []
+    path = files.renew()
+    read = opened_and(path, "r", expected.compare)
+    told.append(f"read: {read}")
+    if not files.log:
+        files.renew()
+        untrusted = opened_and(
+            path, "r", lambda db, told: expected.judge(content_of(rows_of(db)), told), untrusted=True
+        )
+        told.append(f"untrusted: {untrusted}")
+        path = files.renew()
+    written = opened_and(path, "c", expected.compare)
+    told.append(f"write: {written}")
+    if written == "refused" and not files.is_kept():
+        raise UnnoticedError("it was refused to a writer, and commits were thrown away")
+    # The same files again, after one has used them.
+    again = (
+        opened_and(path, "r", expected.compare) if written == "refused" else _again(path, expected, written)
+    )
+    told.append(f"again: {again}")
+    if written == "refused" and again == "sound":
+        raise UnnoticedError("it was refused to a writer, and nothing is found in it")
+    return told
+
+
+def _again(path: Path, expected: Expected, before: str) -> str:
+    """Open once more what a writer has opened."""
+    if before == "warned of lost commits":
+        # The first one was told.
+        return opened_and(path, "c", lambda db, _: expected.compare(db, ["before"]))
+    again = opened_and(path, "c", expected.compare)
+    if before == "sound" and again != "sound":
+        raise UnnoticedError(f"a sound database is not at the next open: {again}")
+    if before == "found by check" and again == "sound":
+        raise UnnoticedError("what a check has found is hidden at the next open")
+    return again
+
+
+def run(seed: int, folder: Path, made: list[Image], kind: str = "bit") -> Tally:
+    """Do the damage of one seed in this process, and use the files; they are removed if all was well."""
+    dice = random.Random(seed)
+    image = dice.choice(made)
+    damage = damage_of(dice, image, kind)
+    if damage.is_log:
+        first = min(at for at, _ in damage.places)
+        expected = expected_of_log(image, first)
+    else:
+        expected = Expected(image.contents, whole_without(image), index_order=image.index_order)
+    data = image.data if damage.is_log else damage.done_to(image.data)
+    log = damage.done_to(image.log) if damage.is_log else image.log
+    return use_copy(seed, folder, f"'{image.name}', after {damage}", (data, log), expected)
+
+
+def expected_of_log(image: Image, at: int) -> Expected:
+    """What may be in an image whose log is not as it was from this byte of the file on."""
+    if at < HEAD_SIZE:
+        return Expected(image.contents, 0, index_order=image.index_order)
+    return Expected(image.contents, image.whole_before(at), image.is_synced, image.index_order)
+
+
+def whole_without(image: Image) -> int:
+    """How many commits of an image's log are whole, wherever the data file is damaged."""
+    # Large values of commits that were not known to be on the disk are lost as by a power cut.
+    return 0 if image.name == "large values, with a log" else len(image.ends)
+
+
+def use_copy(
+    seed: int,
+    folder: Path,
+    name: str,
+    copy: tuple[bytes, bytes],
+    expected: Expected,
+    *,
+    is_copy: bool = False,
+) -> Tally:
+    """Use a data file and its log in a new folder, which is removed if all was well."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = Files(folder, *copy)
     try:
-        with pellucid.open(path, "r") as db:
-            return _checked(db, content)
-    except REFUSALS:
-        return "refused"
+        outcomes = use_all(files, expected)
+    except Exception:
+        files.renew()
+        raise FailedFlipError(seed, folder, f"{name}\n{traceback.format_exc()}", is_copy=is_copy) from None
+    shutil.rmtree(folder)
+    which = "with a log" if copy[1] else "at rest"
+    return Tally(1, collections.Counter(f"{which}, {outcome}" for outcome in outcomes))
 
 
-def _replay(path: Path, content: str | None) -> str:
+# Many at a time, in children that may die of it
+
+One = Callable[[int, Path], Tally]
+"""Does what a seed says, in a new folder."""
+
+
+def run_all(seeds: Sequence[int], one: One, base: Path, jobs: int, end: float) -> Tally:
+    """Run many seeds, in so many children at a time, until this moment; what dies or fails ends it."""
+    children: dict[int, _Child] = {}
+    tally = Tally()
     try:
-        with pellucid.open(path, "c") as db:
-            return _checked(db, content)
-    except REFUSALS:
-        # What may not be written can perhaps still be read, with the log, and must be told by a check.
-        told = _check(path, content)
-        if told == "sound" and content is not None:
-            raise UnnoticedError("it was refused, and nothing is found in it") from None
-        return f"refused, then {told}"
+        for job in range(jobs):
+            child = _Child(seeds[job::jobs], one, base, end)
+            children[child.pid] = child
+        while children:
+            pid, status = os.wait()
+            tally.add(children.pop(pid).ended(status))
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return tally
 
 
-def _just_open(path: Path, content: str | None) -> str:
-    try:
-        pellucid.open(path, "c").close()
-    except REFUSALS:
-        return "refused"
-    return "opened"
+class _Child:
+    """A forked process that runs seeds one after the other, and says at which it is."""
 
+    def __init__(self, seeds: Sequence[int], one: One, base: Path, end: float) -> None:
+        self.seeds, self.one, self.base, self.end = seeds, one, base, end
+        self.page = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
+        self.pid = fork()
+        if self.pid == 0:
+            in_child(self.work)
 
-def _untrusted(path: Path, content: str | None) -> str:
-    try:
-        with pellucid.open(path, "r", untrusted=True) as db:
-            if digest(db) != content:
-                raise UnnoticedError
-    except REFUSALS:
-        return "refused"
-    return "sound"
+    @property
+    def told(self) -> Path:
+        return self.base / f"told by {os.getpid() if self.pid == 0 else self.pid}"
 
+    def work(self) -> None:
+        tally, failed = Tally(), None
+        for number, seed in enumerate(self.seeds):
+            if time.monotonic() > self.end:
+                break
+            self.page[0] = number
+            signal.alarm(SECONDS_MAX)
+            try:
+                tally.add(self.one(seed, self.base / str(seed)))
+            except FailedFlipError as error:
+                failed = error
+                break
+        self.told.write_bytes(pickle.dumps((tally, failed)))
 
-USES: dict[str, Callable[[Path, str | None], str]] = {
-    "check": _check,
-    "untrusted": _untrusted,
-    "open": _just_open,
-}
-USES_OF_LOG: dict[str, Callable[[Path, str | None], str]] = {"check": _check, "replay": _replay}
+    def ended(self, status: int) -> Tally:
+        """What it has done; raises what it failed with."""
+        if status == 0:
+            tally, failed = pickle.loads(self.told.read_bytes())
+            self.told.unlink()
+            if failed is not None:
+                raise failed
+            assert isinstance(tally, Tally)
+            return tally
+        seed = self.seeds[self.page[0]] if self.seeds else 0
+        died = (
+            f"it was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+            if os.WIFSIGNALED(status)
+            else f"status {status}"
+        )
+        raise FailedFlipError(seed, self.base / str(seed), died)
