@@ -8,6 +8,7 @@
 use std::ops::{ControlFlow, Range};
 
 use pellucid_record::layout::{Kind as Container, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, root_head, tag};
+use pellucid_store::sort::number_of;
 use pellucid_store::{Row, StoreError};
 
 use crate::fault::Fault;
@@ -86,22 +87,6 @@ struct RowSpan {
     record: u32,
 }
 
-/// The first bytes of a key, as a number with the same order.
-#[inline]
-fn prefix_of(key: &[u8]) -> u64 {
-    if let Some(first) = key.first_chunk() {
-        return u64::from_be_bytes(*first);
-    }
-    let unused = 8 * (8 - key.len() as u32);
-    match (key.first_chunk(), key.last_chunk()) {
-        // The two chunks overlap, and the bits of both are the same there.
-        (Some(first), Some(last)) => {
-            u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
-        }
-        _ => (0..8).fold(0, |first, at| first << 8 | u64::from(key.get(at).copied().unwrap_or(0))),
-    }
-}
-
 impl RowSpan {
     fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.start..self.start + self.key as usize).unwrap_or_default()
@@ -145,7 +130,7 @@ impl CoveredRows {
         if !self.places.is_empty() || key.len() > size_of::<u64>() {
             return false;
         }
-        let row = Plain { prefix: prefix_of(key), bits, tag, key: key.len() as u8 };
+        let row = Plain { prefix: number_of(key, 0), bits, tag, key: key.len() as u8 };
         self.is_in_order &= self.plain.last().is_none_or(|last| last.order() < row.order());
         self.plain.push(row);
         true
@@ -168,7 +153,7 @@ impl CoveredRows {
             return false;
         }
         let record = (self.bytes.len() - record) as u32;
-        let (prefix, spelling) = (prefix_of(key), spelling.len() as u32);
+        let (prefix, spelling) = (number_of(key, 0), spelling.len() as u32);
         let place = RowSpan { prefix, start, key: key.len() as u32, spelling, record };
         if let (true, Some(last)) = (self.is_in_order, self.places.last()) {
             self.is_in_order = last.prefix < prefix || last.prefix == prefix && last.key(&self.bytes) < key;
@@ -326,7 +311,7 @@ impl CoveredRows {
         let (mut plain, mut places) = (Vec::new(), Vec::new());
         for key in keys {
             let key = key?.code;
-            let prefix = prefix_of(&key);
+            let prefix = number_of(&key, 0);
             let found = self.plain.binary_search_by_key(&(prefix, key.len()), |row| {
                 let (prefix, size) = row.order();
                 (prefix, usize::from(size))
@@ -432,7 +417,7 @@ mod tests {
         let mut keys = awkward_keys();
         for one in &keys {
             let padded: Vec<u8> = one.iter().copied().chain([0; 8]).take(8).collect();
-            assert_eq!(prefix_of(one).to_be_bytes(), padded[..], "{one:?}");
+            assert_eq!(number_of(one, 0).to_be_bytes(), padded[..], "{one:?}");
         }
         let row_key = |code: &Vec<u8>| RowKey { code: code.as_slice().into(), spelling: [7].into() };
         let mut rows = CoveredRows::default();

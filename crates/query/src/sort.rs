@@ -5,17 +5,19 @@
 //! sort values come in the order of their keys, in both directions.
 //!
 //! If few rows are wanted, only those are kept. Otherwise the memory of a [`Sort`] is bounded: it
-//! writes sorted runs of rows to a file without a name (`runs.rs`), and merges them when they are
-//! read.
+//! writes sorted runs of rows to a file without a name in the system's temporary folder (`TMPDIR`),
+//! and merges them when they are read (`pellucid_store::sort`).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::io;
 use std::ops::{ControlFlow, Range};
 
 use pellucid_record::{Corrupt, Shapes};
+use pellucid_store::sort::{Entries, Merge, Part as SortedPart, Run, SortFile};
 use pellucid_store::{Lookahead, Row, StoreError};
 
-use crate::batch::{Batch, Entry};
+use crate::batch::{self, SortedKey};
 use crate::code::Code;
 use crate::column::Column;
 use crate::covered_rows::{CoveredPart, CoveredRows};
@@ -23,10 +25,8 @@ use crate::evaluate::found::Found;
 use crate::expression::Expression;
 use crate::fault::Fault;
 use crate::field::Number;
-use crate::merge::Merge;
 use crate::order::exact_cmp;
 use crate::rows::KeyList;
-use crate::runs::{RunReader, Runs, failed};
 use crate::stoppable::Pace;
 use crate::walk::{RowKey, Walk, damaged, for_each, ranges};
 use crate::work::{Parallel, Stop, Work};
@@ -148,8 +148,41 @@ pub struct Sort {
 #[derive(Default)]
 pub struct Sorted {
     /// Each batch is in order.
-    batches: Vec<Batch>,
-    runs: Vec<RunReader>,
+    batches: Vec<Entries>,
+    runs: Vec<Run>,
+}
+
+/// The error of a sort that cannot read or write its temporary file.
+fn failed(action: &'static str, source: io::Error) -> StoreError {
+    let path = std::env::temp_dir();
+    let path = format!(
+        "a temporary file in {} (TMPDIR names the folder), for a sort that does not fit in memory",
+        path.display()
+    );
+    StoreError::Io { action, path, source }
+}
+
+/// Sorted runs in a file.
+#[derive(Default)]
+struct Runs {
+    file: Option<SortFile>,
+    runs: Vec<Run>,
+}
+
+impl Runs {
+    /// Writes sorted rows as one more run, and leaves none.
+    fn write(&mut self, rows: &mut Entries, pace: &mut Pace<impl Fn() -> bool>) -> Result<(), Fault> {
+        let failed = |error| Fault::from(failed("write to", error));
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(SortFile::create_in(&std::env::temp_dir()).map_err(failed)?),
+        };
+        let run = file.place_for(rows);
+        run.write(rows, failed, &mut || pace.step())?;
+        self.runs.push(run);
+        rows.clear();
+        Ok(())
+    }
 }
 
 impl Sort {
@@ -206,9 +239,9 @@ impl Sort {
             }
             ControlFlow::Continue(())
         })?;
-        let mut batch = Batch::default();
+        let mut batch = Entries::default();
         for BestRow { code, key, spelling, .. } in kept.into_sorted_vec() {
-            batch.push(Entry { code: &code, key: &key, spelling: &spelling });
+            batch::push(&mut batch, &code, &key, &spelling)?;
         }
         Ok(Sorted { batches: vec![batch], runs: Vec::new() })
     }
@@ -221,7 +254,7 @@ impl Sort {
     ) -> Result<Sorted, Fault> {
         let Self { by, after, wanted, memory_max } = self;
         let wanted = usize::try_from(*wanted).unwrap_or(usize::MAX);
-        let mut batch = Batch::default();
+        let mut batch = Entries::default();
         let mut runs = Runs::default();
         let mut pace = Pace::new(&is_stopped);
         for_each::<()>(rows, &is_stopped, |row| {
@@ -232,11 +265,14 @@ impl Sort {
             if is_before(code, &row, after.as_ref()) {
                 return ControlFlow::Continue(());
             }
-            batch.push(Entry { code, key: row.key, spelling: row.spelling });
+            if let Err(fault) = batch::push(&mut batch, code, row.key, row.spelling) {
+                return ControlFlow::Break(Err(fault));
+            }
             if batch.size() > *memory_max {
                 let mut write = || {
-                    let sorted = std::mem::take(&mut batch).sort(&mut pace)?;
-                    runs.write(&sorted, wanted, &mut pace)
+                    batch.sort_while(&mut || pace.step())?;
+                    batch.truncate(wanted);
+                    runs.write(&mut batch, &mut pace)
                 };
                 if let Err(fault) = write() {
                     return ControlFlow::Break(Err(fault));
@@ -244,7 +280,8 @@ impl Sort {
             }
             ControlFlow::Continue(())
         })?;
-        Ok(Sorted { batches: vec![batch.sort(&mut pace)?], runs: runs.into_readers() })
+        batch.sort_while(&mut || pace.step())?;
+        Ok(Sorted { batches: vec![batch], runs: runs.runs })
     }
 }
 
@@ -304,9 +341,9 @@ impl Sorted {
         }
         let mut pace = Pace::new(is_stopped);
         let failed = |error| failed("read from", error);
-        let mut merge = Merge::new(self.batches, self.runs).map_err(failed)?;
+        let mut merge = Merge::new(&self.runs, self.batches).map_err(failed)?;
         for _ in 0..offset {
-            if !merge.skip().map_err(failed)? {
+            if merge.next().map_err(failed)?.is_none() {
                 break;
             }
             pace.step()?;
@@ -320,9 +357,9 @@ pub enum SortedKeys {
     /// The keys of a list.
     Listed(CoveredRows),
     /// The keys of sorted rows, and the range of them that is still wanted.
-    Sorted(Batch, Range<usize>),
+    Sorted(Entries, Range<usize>),
     /// Keys that are merged from several parts, and how many more are wanted.
-    Merged(Box<Merge>, u64),
+    Merged(Box<Merge<SortedPart<Entries>>>, u64),
 }
 
 impl Iterator for SortedKeys {
@@ -331,10 +368,13 @@ impl Iterator for SortedKeys {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             SortedKeys::Listed(keys) => keys.next(|row| Ok(RowKey::new(row.key, row.spelling))),
-            SortedKeys::Sorted(batch, wanted) => batch.get(wanted.next()?).map(|entry| Ok(entry.row_key())),
+            SortedKeys::Sorted(batch, wanted) => {
+                batch.get(wanted.next()?).map(|entry| Ok(SortedKey::from(entry).row_key()))
+            }
             SortedKeys::Merged(merge, left) => {
                 *left = left.checked_sub(1)?;
-                merge.next().map_err(|error| failed("read from", error)).transpose()
+                let next = merge.next().map_err(|error| failed("read from", error)).transpose()?;
+                Some(next.map(|entry| SortedKey::from(entry).row_key()))
             }
         }
     }
@@ -358,7 +398,7 @@ pub enum KeyPart<'a> {
     /// Of a list of keys.
     Listed(CoveredPart<'a>),
     /// Of sorted rows.
-    Sorted(&'a Batch, Range<usize>),
+    Sorted(&'a Entries, Range<usize>),
 }
 
 impl SortedKeys {
@@ -389,7 +429,7 @@ impl KeyList for KeyPart<'_> {
             Self::Listed(keys) => keys.next(|row| rows.push(row.key, row.spelling)),
             Self::Sorted(batch, wanted) => {
                 let entry = wanted.next().and_then(|place| batch.get(place));
-                entry.map(|entry| rows.push(entry.key, entry.spelling))
+                entry.map(SortedKey::from).map(|row| rows.push(row.key, row.spelling))
             }
         };
         Ok(pushed.is_some())

@@ -16,7 +16,7 @@ mod index;
 mod pack;
 mod row;
 mod row_key;
-mod sort;
+pub mod sort;
 mod store;
 mod sys;
 mod txn;

@@ -11,7 +11,6 @@
 //! while others write. `docs/internals/indexes.md` has the reasons.
 
 pub(crate) mod runs;
-pub(crate) mod sorter;
 
 use std::collections::HashSet;
 use std::fmt;

@@ -3,17 +3,15 @@
 //! Each run is sorted by itself, so that no single sort delays a stop for long; `Merge` merges the
 //! runs.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, binary_heap::PeekMut};
 use std::time::{Duration, Instant};
 
 use pellucid_record::Shapes;
 use pellucid_record::key::join_spellings;
 
 use crate::error::StoreError;
-use crate::index::sorter::{SortedEntry, Sorter};
 use crate::index::{Derive, Derived};
 use crate::row::Row;
+use crate::sort::{self, Entries, Entry, Memory};
 
 /// Bytes of entries that are sorted at once: some 30 ms.
 const RUN_SIZE: usize = 16 << 20;
@@ -24,8 +22,8 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(10);
 
 /// Entries in sorted runs.
 pub(crate) struct Runs {
-    sorted: Vec<Sorter>,
-    filling: Sorter,
+    sorted: Vec<Entries>,
+    filling: Entries,
     memory: usize,
     run_size: usize,
     /// The number of runs and of unsorted entries when the current part of the rows began.
@@ -39,7 +37,7 @@ impl Runs {
     pub(crate) fn new(memory: usize) -> Self {
         Self {
             sorted: Vec::new(),
-            filling: Sorter::default(),
+            filling: Entries::default(),
             memory,
             run_size: RUN_SIZE.min(memory / 8),
             before: (0, 0),
@@ -58,7 +56,7 @@ impl Runs {
 
     pub(crate) fn forget_part(&mut self) {
         self.sorted.truncate(self.before.0);
-        self.filling.truncate(self.before.1);
+        drop(self.filling.split_off(self.before.1));
     }
 
     /// Add the entries of a row.
@@ -73,7 +71,8 @@ impl Runs {
         self.entries.sort_and_dedup();
         for (parts, parts_spelling) in self.entries.iter() {
             join_spellings(parts_spelling, row.spelling, &mut self.spelling);
-            self.filling.push_parts(parts, row.key, &self.spelling);
+            let size = (parts.len() as u32).to_le_bytes();
+            self.filling.push(&[parts, row.key], &[&size, &self.spelling]);
         }
         if self.filling.size() > self.run_size {
             if self.before.1 > 0 {
@@ -91,8 +90,9 @@ impl Runs {
 
     /// Sort the entries that are not sorted yet.
     pub(crate) fn end_run(&mut self) {
-        if self.filling.len() > 0 {
+        if !self.filling.is_empty() {
             let mut run = std::mem::take(&mut self.filling);
+            run.shrink_to_fit();
             run.sort();
             self.sorted.push(run);
         }
@@ -106,7 +106,7 @@ impl Runs {
 
     /// About how much memory they take.
     pub(crate) fn size(&self) -> usize {
-        self.filling.size() + self.sorted.iter().map(Sorter::size).sum::<usize>()
+        self.filling.size() + self.sorted.iter().map(Entries::size).sum::<usize>()
     }
 
     /// How many runs are sorted.
@@ -124,43 +124,47 @@ impl Runs {
     }
 }
 
-/// The next entry of a run: its first bytes as a number, which mostly decide, its code, the run,
-/// and the index in the run.
-type Head<'m> = (u64, &'m [u8], usize, usize);
+/// An entry of an index: its code, the size of the parts in it, and its spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SortedEntry<'a> {
+    pub(crate) code: &'a [u8],
+    pub(crate) parts_size: usize,
+    pub(crate) spelling: &'a [u8],
+}
+
+impl<'a> SortedEntry<'a> {
+    pub(crate) fn parts(&self) -> &'a [u8] {
+        self.code.get(..self.parts_size).unwrap_or_default()
+    }
+
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.code.get(self.parts_size..).unwrap_or_default()
+    }
+}
+
+impl<'a> From<Entry<'a>> for SortedEntry<'a> {
+    fn from(entry: Entry<'a>) -> Self {
+        let (parts_size, spelling) = entry.rest.split_first_chunk().unwrap_or((&[0; 4], &[]));
+        Self { code: entry.code, parts_size: u32::from_le_bytes(*parts_size) as usize, spelling }
+    }
+}
 
 /// Merges the entries of sorted runs.
-pub(crate) struct Merge<'m> {
-    runs: Vec<&'m Sorter>,
-    next: BinaryHeap<Reverse<Head<'m>>>,
-}
+pub(crate) struct Merge<'m>(sort::Merge<Memory<&'m Entries>>);
 
 impl<'m> Merge<'m> {
     /// All runs have to be sorted.
     pub(crate) fn new(all: impl IntoIterator<Item = &'m Runs>) -> Self {
-        let runs: Vec<&Sorter> = all.into_iter().flat_map(|runs| &runs.sorted).collect();
-        let first = |(run, sorter): (usize, &&'m Sorter)| {
-            let (number, code) = sorter.code(0)?;
-            Some(Reverse((number, code, run, 0)))
-        };
-        let next = runs.iter().enumerate().filter_map(first).collect();
-        Self { runs, next }
+        Self(sort::Merge::in_memory(all.into_iter().flat_map(|runs| &runs.sorted)))
     }
 
     /// Skip the next entry if its code is at most `place`. True if it was skipped.
     pub(crate) fn pass(&mut self, place: Option<&[u8]>) -> bool {
-        let is_passed = place.is_some_and(|place| self.next.peek().is_some_and(|head| head.0.1 <= place));
-        is_passed && self.next().is_some()
+        self.0.next_if(|entry| place.is_some_and(|place| entry.code <= place)).is_some()
     }
 
     pub(crate) fn next(&mut self) -> Option<SortedEntry<'m>> {
-        let mut head = self.next.peek_mut()?;
-        let Reverse((_, _, run, place)) = *head;
-        let sorter = *self.runs.get(run)?;
-        match sorter.code(place + 1) {
-            Some((number, code)) => *head = Reverse((number, code, run, place + 1)),
-            None => drop(PeekMut::pop(head)),
-        }
-        sorter.get(place)
+        self.0.next_if(|_| true).map(SortedEntry::from)
     }
 }
 
@@ -193,7 +197,7 @@ mod tests {
         let mut all: Vec<Runs> = (0..2).map(|_| Runs::new(1 << 20)).collect();
         for (number, code) in codes.iter().enumerate() {
             let runs = &mut all[number % 2];
-            runs.filling.push_parts(code.as_bytes(), b"", b"");
+            runs.filling.push(&[code.as_bytes()], &[&[0; 4]]);
             if number % 50 < 2 {
                 runs.end_run();
             }
@@ -202,7 +206,7 @@ mod tests {
         let mut sorted: Vec<&[u8]> = codes.iter().map(String::as_bytes).collect();
         sorted.sort_unstable();
         let mut merge = Merge::new(&all);
-        assert!(merge.runs.len() > 4);
+        assert!(all.iter().map(Runs::count).sum::<usize>() > 4);
         let merged: Vec<&[u8]> = std::iter::from_fn(|| merge.next()).map(|entry| entry.code).collect();
         assert_eq!(merged, sorted);
     }

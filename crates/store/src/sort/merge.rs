@@ -3,6 +3,8 @@
 //! A heap of the parts has the one with the least entry on top. Of equal codes the one in the
 //! earlier part comes first.
 
+use std::borrow::Borrow;
+use std::convert::Infallible;
 use std::io;
 
 use super::entries::{Entries, Entry};
@@ -15,8 +17,8 @@ const READ_SIZE_MIN: usize = 64 << 10;
 const READ_SIZE_MAX: usize = 1 << 20;
 
 /// The entries of sorted parts, in order.
-pub(crate) struct Merge<'e> {
-    parts: Vec<Part<'e>>,
+pub struct Merge<P> {
+    parts: Vec<P>,
     heap: Vec<Head>,
     /// How many bytes all codes have in common.
     skipped: usize,
@@ -24,9 +26,29 @@ pub(crate) struct Merge<'e> {
     is_taken: bool,
 }
 
-enum Part<'e> {
-    /// Entries in memory, and the index of the current one.
-    Memory(&'e Entries, usize),
+/// A sorted part, and its current entry.
+pub trait Source {
+    /// Why the next entry cannot be read.
+    type Error;
+
+    /// The current entry. `None` at the end.
+    fn entry(&self) -> Option<Entry<'_>>;
+
+    /// Go to the next entry. False at the end.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn advance(&mut self) -> Result<bool, Self::Error>;
+}
+
+/// Sorted entries in memory, and the index of the current one.
+pub struct Memory<E>(E, usize);
+
+/// Sorted entries in memory or in a file.
+pub enum Part<E> {
+    /// In memory.
+    Memory(Memory<E>),
+    /// In a file.
     File(RunReader),
 }
 
@@ -36,67 +58,114 @@ struct Head {
     part: usize,
 }
 
-impl Part<'_> {
+impl<E: Borrow<Entries>> Source for Memory<E> {
+    type Error = Infallible;
+
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.0.borrow().get(self.1)
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool, Infallible> {
+        self.1 += 1;
+        Ok(self.1 < self.0.borrow().len())
+    }
+}
+
+impl<E: Borrow<Entries>> Source for Part<E> {
+    type Error = io::Error;
+
+    #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
         match self {
-            Part::Memory(entries, index) => entries.get(*index),
+            Part::Memory(part) => part.entry(),
             Part::File(reader) => Some(reader.entry()),
         }
     }
 
+    #[inline]
     fn advance(&mut self) -> io::Result<bool> {
         match self {
-            Part::Memory(entries, index) => {
-                *index += 1;
-                Ok(*index < entries.len())
+            Part::Memory(part) => {
+                let Ok(is_there) = part.advance();
+                Ok(is_there)
             }
             Part::File(reader) => reader.advance(),
         }
     }
 }
 
-impl<'e> Merge<'e> {
+impl<E: Borrow<Entries>> Merge<Part<E>> {
     /// A merge of runs, and after them of sorted entries in memory.
-    pub(crate) fn new(runs: &[Run], entries: &'e Entries) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// A run cannot be read.
+    pub fn new(runs: &[Run], memory: impl IntoIterator<Item = E>) -> io::Result<Self> {
         let size = (READ_SIZE / runs.len().max(1)).clamp(READ_SIZE_MIN, READ_SIZE_MAX);
-        let mut parts: Vec<Part<'e>> = Vec::with_capacity(runs.len() + 1);
-        let mut common: Option<&[u8]> = None;
+        let memory: Vec<E> = memory.into_iter().filter(|entries| !entries.borrow().is_empty()).collect();
         let commons = runs.iter().map(|run| &run.common[..]);
-        for other in commons.chain((entries.len() > 0).then_some(entries.common())) {
-            let size = common.map_or(other.len(), |common| common_size(common, other));
-            common = other.get(..size);
-        }
+        let skipped = skipped_of(commons.chain(memory.iter().map(|entries| entries.borrow().common())));
+        let mut parts = Vec::with_capacity(runs.len() + memory.len());
         for run in runs {
             let mut reader = run.reader(size);
             if reader.advance()? {
                 parts.push(Part::File(reader));
             }
         }
-        if entries.len() > 0 {
-            parts.push(Part::Memory(entries, 0));
-        }
-        let skipped = common.map_or(0, <[u8]>::len);
+        parts.extend(memory.into_iter().map(|entries| Part::Memory(Memory(entries, 0))));
+        Ok(Self::of(parts, skipped))
+    }
+}
+
+impl<'m> Merge<Memory<&'m Entries>> {
+    /// A merge of sorted entries in memory.
+    pub(crate) fn in_memory(all: impl IntoIterator<Item = &'m Entries>) -> Self {
+        let all: Vec<_> = all.into_iter().filter(|entries| !entries.is_empty()).collect();
+        let skipped = skipped_of(all.iter().map(|entries| entries.common()));
+        Self::of(all.into_iter().map(|entries| Memory(entries, 0)).collect(), skipped)
+    }
+
+    /// The next entry, if `is_wanted`.
+    pub(crate) fn next_if(&mut self, is_wanted: impl FnOnce(Entry<'m>) -> bool) -> Option<Entry<'m>> {
+        let Ok(()) = self.leave_taken();
+        let Memory(entries, index) = self.parts.get(self.heap.first()?.part)?;
+        let entry = entries.get(*index).filter(|entry| is_wanted(*entry))?;
+        self.is_taken = true;
+        Some(entry)
+    }
+}
+
+impl<P: Source> Merge<P> {
+    /// A merge of parts that are at their first entries.
+    fn of(parts: Vec<P>, skipped: usize) -> Self {
         let mut merge = Self { parts, heap: Vec::new(), skipped, is_taken: false };
         merge.heap = (0..merge.parts.len()).map(|part| merge.head(part)).collect();
         for place in (0..merge.heap.len() / 2).rev() {
             merge.sink(place);
         }
-        Ok(merge)
+        merge
     }
 
     /// The next entry. It is valid until the next call.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Entry<'_>>> {
-        if std::mem::take(&mut self.is_taken) {
-            self.pass()?;
-        }
+    ///
+    /// # Errors
+    /// It cannot be read.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
+    pub fn next(&mut self) -> Result<Option<Entry<'_>>, P::Error> {
+        self.leave_taken()?;
         let Some(top) = self.heap.first() else { return Ok(None) };
         self.is_taken = true;
-        Ok(self.parts.get(top.part).and_then(Part::entry))
+        Ok(self.parts.get(top.part).and_then(P::entry))
     }
 
-    fn pass(&mut self) -> io::Result<()> {
+    /// Go on from an entry that was returned.
+    fn leave_taken(&mut self) -> Result<(), P::Error> {
+        if !std::mem::take(&mut self.is_taken) {
+            return Ok(());
+        }
         let Some(part) = self.heap.first().map(|top| top.part) else { return Ok(()) };
-        if self.parts.get_mut(part).map_or(Ok(false), Part::advance)? {
+        if self.parts.get_mut(part).map_or(Ok(false), P::advance)? {
             let head = self.head(part);
             if let Some(top) = self.heap.first_mut() {
                 *top = head;
@@ -109,7 +178,7 @@ impl<'e> Merge<'e> {
     }
 
     fn head(&self, part: usize) -> Head {
-        let entry = self.parts.get(part).and_then(Part::entry);
+        let entry = self.parts.get(part).and_then(P::entry);
         Head { number: entry.map_or(u64::MAX, |entry| number_of(entry.code, self.skipped)), part }
     }
 
@@ -132,11 +201,17 @@ impl<'e> Merge<'e> {
 
     fn is_before(&self, one: usize, other: usize) -> bool {
         let (Some(one), Some(other)) = (self.heap.get(one), self.heap.get(other)) else { return false };
-        let code = |head: &Head| self.parts.get(head.part).and_then(Part::entry).map(|entry| entry.code);
+        let code = |head: &Head| self.parts.get(head.part).and_then(P::entry).map(|entry| entry.code);
         let by_number = one.number.cmp(&other.number);
         let order = by_number.then_with(|| code(one).cmp(&code(other)));
         order.then_with(|| one.part.cmp(&other.part)).is_lt()
     }
+}
+
+/// How many bytes all codes have in common.
+fn skipped_of<'c>(commons: impl Iterator<Item = &'c [u8]>) -> usize {
+    let shared = |one: &'c [u8], other: &[u8]| one.get(..common_size(one, other)).unwrap_or_default();
+    commons.reduce(shared).map_or(0, <[u8]>::len)
 }
 
 #[cfg(test)]
@@ -153,16 +228,16 @@ mod tests {
             if left == 0 {
                 entries.sort();
                 let run = file.place_for(&entries);
-                run.write(&entries).unwrap();
+                run.write(&entries, |error| error, &mut || Ok(())).unwrap();
                 runs.push(run);
                 entries.clear();
                 left = sizes.next().copied().unwrap_or(usize::MAX);
             }
-            entries.push(code, &[rest]);
+            entries.push(&[code], &[rest]);
             left -= 1;
         }
         entries.sort();
-        let mut merge = Merge::new(&runs, &entries).unwrap();
+        let mut merge = Merge::new(&runs, [&entries]).unwrap();
         let mut found = Vec::new();
         while let Some(entry) = merge.next().unwrap() {
             found.push((entry.code.to_vec(), entry.rest.to_vec()));
@@ -192,9 +267,9 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_is_an_error() {
         let mut entries = Entries::default();
-        entries.push(b"code", &[&vec![7; 200_000]]);
+        entries.push(&[b"code"], &[&vec![7; 200_000]]);
         let mut file = SortFile::create_in(&std::env::temp_dir()).unwrap();
         let run = file.place_for(&entries);
-        assert!(Merge::new(&[run], &Entries::default()).is_err());
+        assert!(Merge::<Part<&Entries>>::new(&[run], []).is_err());
     }
 }

@@ -2,29 +2,38 @@
 //!
 //! An entry is a code, by which it is sorted, and a rest. Entries with the same code stay in the
 //! order of arrival. [`Entries`] are sorted in memory; a [`Run`] is a sorted part in a file;
-//! [`Merge`] reads sorted parts as one sequence.
+//! [`Merge`] reads sorted parts as one sequence. Long work calls back at each step, so that the
+//! caller can stop it.
 
+pub(crate) mod by_number;
 mod entries;
+pub mod many;
 mod merge;
 mod runs;
 mod spill;
 
-pub(crate) use entries::{Entries, Entry};
-pub(crate) use merge::Merge;
-pub(crate) use runs::Run;
+pub use entries::{Entries, Entry};
+pub use merge::{Memory, Merge, Part, Source};
+pub use runs::{Run, SortFile};
 pub(crate) use spill::Spill;
 
-/// The eight bytes after the first `skipped` ones, as a number that decides most comparisons.
-fn number_of(code: &[u8], skipped: usize) -> u64 {
+/// Eight bytes of a code, after the first `skipped`, as a number. If two numbers differ, they are in
+/// the order of their codes.
+#[inline]
+#[must_use]
+pub fn number_of(code: &[u8], skipped: usize) -> u64 {
     let code = code.get(skipped..).unwrap_or_default();
     if let Some(first) = code.first_chunk() {
         return u64::from_be_bytes(*first);
     }
-    let mut first = [0; 8];
-    for (place, byte) in first.iter_mut().zip(code) {
-        *place = *byte;
+    let unused = 8 * (8 - code.len() as u32);
+    match (code.first_chunk(), code.last_chunk()) {
+        // The two chunks overlap, and the bits of both are the same there.
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
+        }
+        _ => (0..8).fold(0, |first, at| first << 8 | u64::from(code.get(at).copied().unwrap_or(0))),
     }
-    u64::from_be_bytes(first)
 }
 
 /// How many bytes two codes have in common at their begin.

@@ -22,21 +22,25 @@ const HEAD_SIZE: usize = 8;
 const WRITTEN_SIZE: usize = 1 << 20;
 
 /// The file of a sort, and where its next run begins.
-pub(crate) struct SortFile {
+pub struct SortFile {
     file: Arc<File>,
     end: u64,
 }
 
 impl SortFile {
     /// A new file in a folder.
-    pub(crate) fn create_in(folder: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The folder cannot be written to.
+    pub fn create_in(folder: &Path) -> io::Result<Self> {
         Ok(Self { file: Arc::new(tempfile::tempfile_in(folder)?), end: 0 })
     }
 
     /// Room for a run of these entries. `Run::write` writes it.
-    pub(crate) fn place_for(&mut self, entries: &Entries) -> Run {
-        let sizes = (0..entries.len()).filter_map(|index| entries.get(index));
-        let size = sizes.map(|entry| (HEAD_SIZE + entry.code.len() + entry.rest.len()) as u64).sum::<u64>();
+    #[must_use]
+    pub fn place_for(&mut self, entries: &Entries) -> Run {
+        let all = (0..entries.len()).filter_map(|index| entries.get(index));
+        let size = all.map(|entry| (HEAD_SIZE + entry.code.len() + entry.rest.len()) as u64).sum::<u64>();
         let start = self.end;
         self.end += size;
         let (count, common) = (entries.len() as u64, entries.common().to_vec());
@@ -46,7 +50,7 @@ impl SortFile {
 
 /// A sorted part of a file.
 #[derive(Clone)]
-pub(crate) struct Run {
+pub struct Run {
     file: Arc<File>,
     start: u64,
     end: u64,
@@ -56,17 +60,23 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Write sorted entries, those that it was made for.
-    pub(crate) fn write(&self, entries: &Entries) -> io::Result<()> {
+    /// Write sorted entries, those that it was made for. `step` is called for each.
+    ///
+    /// # Errors
+    /// There is no room for them, as `failed` words it, or an error of `step`.
+    pub fn write<E>(
+        &self,
+        entries: &Entries,
+        failed: impl Fn(io::Error) -> E,
+        step: &mut impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
         let place = FileWriter { file: &self.file, at: self.start };
         let mut file = BufWriter::with_capacity(WRITTEN_SIZE, place);
         for entry in (0..entries.len()).filter_map(|index| entries.get(index)) {
-            file.write_all(&(entry.code.len() as u32).to_le_bytes())?;
-            file.write_all(&(entry.rest.len() as u32).to_le_bytes())?;
-            file.write_all(entry.code)?;
-            file.write_all(entry.rest)?;
+            write_entry(&mut file, entry).map_err(&failed)?;
+            step()?;
         }
-        file.flush()
+        file.flush().map_err(failed)
     }
 
     /// A reader that reads this many bytes at once, or an entry if that is larger.
@@ -81,6 +91,15 @@ impl Run {
             code_size: 0,
         }
     }
+}
+
+fn write_entry(file: &mut impl Write, entry: Entry<'_>) -> io::Result<()> {
+    for part in [entry.code, entry.rest] {
+        let size = u32::try_from(part.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        file.write_all(&size.to_le_bytes())?;
+    }
+    file.write_all(entry.code)?;
+    file.write_all(entry.rest)
 }
 
 struct FileWriter<'f> {
@@ -101,7 +120,7 @@ impl Write for FileWriter<'_> {
 }
 
 /// Reads a run.
-pub(crate) struct RunReader {
+pub struct RunReader {
     file: Arc<File>,
     /// Where the file is read next, and where the run ends.
     at: u64,

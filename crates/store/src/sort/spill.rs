@@ -34,7 +34,7 @@ impl Spill {
         let to_write = run.clone();
         let write = move || {
             entries.sort();
-            to_write.write(&entries)?;
+            to_write.write(&entries, |error| error, &mut || Ok(()))?;
             entries.clear();
             Ok(entries)
         };

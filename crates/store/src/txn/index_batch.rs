@@ -12,9 +12,9 @@ use std::sync::Arc;
 use crate::catalog::index_entries::IndexInfo;
 use crate::error::StoreError;
 use crate::error::index::{IndexError, NotUnique};
-use crate::index::sorter::SortedEntry;
+use crate::index::runs::SortedEntry;
 use crate::row_key::TableId;
-use crate::sort::{Entries, Entry, Merge, Run, Spill};
+use crate::sort::{Entries, Entry, Merge, Part, Run, Spill};
 use crate::txn::transaction::Transaction;
 
 /// What the rest of a gathered entry begins with: its mark, the size of the parts, its row, and its
@@ -78,7 +78,7 @@ impl Gathered {
             head[1..5].copy_from_slice(&(parts_size as u32).to_le_bytes());
             head[5..9].copy_from_slice(&self.row.to_le_bytes());
             head[9..].copy_from_slice(&self.count.to_le_bytes());
-            known.filling.push(code, &[&head, spelling]);
+            known.filling.push(&[code], &[&head, spelling]);
             self.count += 1;
         }
     }
@@ -192,14 +192,14 @@ impl Outcome {
 
 /// The outcomes of an index's gathered entries, in its order.
 struct Outcomes<'e> {
-    merge: Merge<'e>,
+    merge: Merge<Part<&'e Entries>>,
     ahead: Outcome,
     has_ahead: bool,
 }
 
 impl<'e> Outcomes<'e> {
     fn of(index: &'e OfIndex) -> io::Result<Self> {
-        let merge = Merge::new(&index.runs, &index.filling)?;
+        let merge = Merge::new(&index.runs, [&index.filling])?;
         let mut outcomes = Self { merge, ahead: Outcome::default(), has_ahead: false };
         if let Some(entry) = outcomes.merge.next()? {
             outcomes.ahead.begin(&entry);

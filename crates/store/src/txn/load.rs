@@ -114,7 +114,7 @@ impl Load {
         head[1..5].copy_from_slice(&row.to_le_bytes());
         head[5..9].copy_from_slice(&(spelling.len() as u32).to_le_bytes());
         head[9..].copy_from_slice(&(key.len() as u32).to_le_bytes());
-        self.top().filling.push(code, &[&head, spelling, key, value]);
+        self.top().filling.push(&[code], &[&head, spelling, key, value]);
         self.count += 1;
     }
 
@@ -370,7 +370,7 @@ impl Transaction {
     ) -> Result<(), StoreError> {
         level.filling.sort();
         let read = "read from";
-        let merge = Merge::new(&level.runs, &level.filling);
+        let merge = Merge::new(&level.runs, [&level.filling]);
         let mut merge = merge.map_err(|source| self.sort_failed(read, source))?;
         let mut done = 0;
         while let Some(entry) = merge.next().map_err(|source| self.sort_failed(read, source))? {

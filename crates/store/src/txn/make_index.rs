@@ -8,8 +8,8 @@ use crate::catalog::{self, FORMAT_WITH_INDEXES, Header, TABLE_NAME_SIZE_MAX, Tab
 use crate::error::StoreError;
 use crate::error::index::{IndexError, NotUnique};
 use crate::index::PART;
+use crate::index::runs::SortedEntry;
 use crate::index::runs::{Clock, Merge, Runs, STEP};
-use crate::index::sorter::SortedEntry;
 use crate::row::{Range, Row};
 use crate::row_key::TableId;
 use crate::sys::process::own_number;

@@ -15,7 +15,6 @@ mod engine;
 mod extents;
 mod follow;
 mod history;
-mod key_order;
 mod lock;
 pub(crate) mod log_file;
 mod memtable;

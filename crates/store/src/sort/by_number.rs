@@ -4,6 +4,8 @@
 //! checkpoint, or a walk over a memtable, sorts a million keys without comparing two whole keys. Of
 //! the numbers, only as many bytes are sorted by as tell most of them apart.
 
+use super::{common_size, number_of};
+
 /// Sort the places by their keys. No two keys are equal.
 pub(crate) fn sort_by_key<'a>(places: &mut [u32], key: impl Fn(u32) -> &'a [u8]) {
     let shared = shared_size(places, &key);
@@ -36,8 +38,7 @@ fn shared_size<'a>(places: &[u32], key: &impl Fn(u32) -> &'a [u8]) -> usize {
         if key.starts_with(shared) {
             return shared;
         }
-        let same = shared.iter().zip(key).take_while(|(one, other)| one == other).count();
-        shared.get(..same).unwrap_or_default()
+        shared.get(..common_size(shared, key)).unwrap_or_default()
     });
     shared.len()
 }
@@ -89,22 +90,6 @@ fn sort_by_number(numbered: &mut Vec<(u64, u32)>) -> u64 {
         std::mem::swap(numbered, &mut other);
     }
     u64::MAX << (8 * chosen)
-}
-
-/// Eight bytes of a key, after the first `skipped`, as a number. If two numbers differ, they are in
-/// the order of their keys.
-#[inline]
-fn number_of(key: &[u8], skipped: usize) -> u64 {
-    let rest = key.get(skipped..).unwrap_or_default();
-    let mut bytes = [0; 8];
-    if let Some(whole) = rest.first_chunk() {
-        bytes = *whole;
-    } else {
-        for (place, byte) in bytes.iter_mut().zip(rest) {
-            *place = *byte;
-        }
-    }
-    u64::from_be_bytes(bytes)
 }
 
 #[cfg(test)]
