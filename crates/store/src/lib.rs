@@ -8,16 +8,15 @@
 
 mod admin;
 mod catalog;
-mod database;
+mod db;
 pub mod engine;
 mod error;
-mod file;
 mod index;
+mod open;
 mod pack;
 mod row;
 mod row_key;
 pub mod sort;
-mod store;
 mod sys;
 mod txn;
 pub mod wal;
@@ -31,6 +30,7 @@ pub use catalog::blob::BLOB_ADDRESS_REMAINDER;
 pub use catalog::cell::FoundRow;
 pub use catalog::index_entries::{Building, IndexInfo, Reached};
 pub use catalog::shapes::TransactionShapes;
+pub use db::store::{Durability, Mode, OpenOptions, Store};
 pub use engine::TryResult;
 pub use engine::history::Keep;
 pub use error::index::{IndexError, NotUnique};
@@ -39,7 +39,6 @@ pub use index::{Derive, Derived, Deriver, range_of_parts};
 pub use pack::compress_all;
 pub use row::{Range, Row, RowName};
 pub use row_key::TableId;
-pub use store::{Durability, Mode, OpenOptions, Store};
 pub use sys::os::{is_first_thread, system_number, thread_number};
 #[cfg(feature = "failpoints")]
 pub use sys::steps::{STEP_NAMES, watch_steps};

@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use crate::admin::derive_rows::{Round, Rows};
 use crate::catalog::index_entries::{Building, IndexInfo, Reached};
-use crate::database::Database;
+use crate::db::database::Database;
+use crate::db::store::Store;
 use crate::error::StoreError;
 use crate::error::index::{IndexError, NotUnique};
 use crate::index::PART;
@@ -30,7 +31,6 @@ use crate::index::runs::{Clock, Merge};
 use crate::index::{Derive, Prepared};
 use crate::row::Range;
 use crate::row_key::TableId;
-use crate::store::Store;
 use crate::sys::process::{began, is_dead, own_number};
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;

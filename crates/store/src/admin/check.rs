@@ -25,7 +25,7 @@ use crate::catalog::cell::{Cell, Packed};
 use crate::catalog::index_entries::IndexInfo;
 use crate::catalog::pack_entries;
 use crate::catalog::{APPLIED_KEY, Applied, Counters, Entry, Header, TableState, parse_entry, unsealed};
-use crate::database::{Database, hex};
+use crate::db::database::{Database, hex};
 use crate::engine::lmdb::format::{Fault, Meta, PageFile};
 use crate::engine::lmdb::page_walk::{PageMap, Value, Visitor, walk};
 use crate::engine::{Direction, EngineError, Start, Tree};

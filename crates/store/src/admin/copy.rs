@@ -13,13 +13,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::admin::check::{Audit, check_other_meta};
 use crate::catalog::{self, Applied, Counters, Entry};
+use crate::db::stamp::{self, Kind};
 use crate::engine::lmdb::format::PageFile;
 use crate::engine::lmdb::page_walk::walk;
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
 use crate::engine::row_count::with_more_rows;
 use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::error::StoreError;
-use crate::file::stamp::{self, Kind};
 use crate::sys::file_id::same_file;
 use crate::sys::own_file::OwnFile;
 use crate::sys::rights;

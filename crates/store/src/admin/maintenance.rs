@@ -3,7 +3,7 @@
 //! `stats` reports sizes and counts, `check` verifies the database, `backup` copies it while other
 //! processes use it, and `compact` gives back the room of deleted rows.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,17 +11,16 @@ use std::time::Duration;
 use crate::admin::check::{self, Finding};
 use crate::admin::copy::{self, NewFile};
 use crate::catalog::index_entries::all_indexes;
-use crate::database::Database;
+use crate::db::database::Database;
+use crate::db::folder::{beside, folder_of, sync_folder};
+use crate::db::log_file;
+use crate::db::opening::Opening;
+use crate::db::stamp;
+use crate::db::store::{Custody, Handle, Link, Mode, OpenOptions, Store};
 use crate::engine::EngineError;
 use crate::engine::lmdb::format::PageFile;
 use crate::engine::memory::MemoryEngine;
 use crate::error::{StoreError, Wanted};
-use crate::file::log_file;
-use crate::file::open;
-use crate::file::opening::Opening;
-use crate::file::stamp;
-use crate::store::{Custody, Handle, Link, Mode, OpenOptions, Store};
-use crate::sys::os;
 use crate::sys::rights;
 use crate::sys::steps::{Step, reached};
 
@@ -354,7 +353,7 @@ impl Store {
         let options = self.options();
         let mode = if options.mode == Mode::New { Mode::Write } else { options.mode };
         let file = self.path().unwrap_or(Path::new(""));
-        match open::open(file, &OpenOptions { mode, ..options.clone() }) {
+        match (self.opener)(file, &OpenOptions { mode, ..options.clone() }) {
             Ok((database, _)) => (Some(database), replaced),
             Err(error) => (None, Err(error)),
         }
@@ -432,30 +431,8 @@ fn remove_parts_of(target: &Path) {
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
 fn rename(source: &Path, target: &Path) -> Result<(), StoreError> {
     let failed = |error| StoreError::from_io("replace", target.display().to_string(), error);
     std::fs::rename(source, target).map_err(failed)?;
     sync_folder(target)
-}
-
-fn folder_of(file: &Path) -> &Path {
-    match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-/// Make a new name in a folder survive a power cut.
-pub(crate) fn sync_folder(file: &Path) -> Result<(), StoreError> {
-    let folder = folder_of(file);
-    let failed = |source| StoreError::from_io("sync", folder.display().to_string(), source);
-    // If the folder cannot be opened, the file's whole file system is synced.
-    let synced = std::fs::File::open(file).and_then(|file| os::sync_names(folder, &file));
-    synced.map_err(failed)
 }

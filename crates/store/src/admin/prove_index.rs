@@ -9,7 +9,7 @@ use pellucid_record::key::{join_spellings, split_spellings};
 
 use crate::admin::check::{FINDINGS_MAX, Finding};
 use crate::catalog::index_entries::{IndexInfo, all_indexes};
-use crate::database::{Database, hex};
+use crate::db::database::{Database, hex};
 use crate::error::StoreError;
 use crate::index::{Derived, Prepared};
 use crate::row::{Range, Row};

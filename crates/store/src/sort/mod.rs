@@ -17,8 +17,8 @@ pub use merge::{Memory, Merge, Part, Source};
 pub use runs::{Run, SortFile};
 pub(crate) use spill::Spill;
 
-/// Eight bytes of a code, after the first `skipped`, as a number. If two numbers differ, they are in
-/// the order of their codes.
+/// Eight bytes of a code, after the first `skipped`, as a number. If two numbers differ, they are
+/// in the order of their codes.
 #[inline]
 #[must_use]
 pub fn number_of(code: &[u8], skipped: usize) -> u64 {

@@ -1,5 +1,6 @@
 //! Transactions, snapshots, the writer lock, and walks over rows.
 
+pub(crate) mod begin;
 pub(crate) mod index_batch;
 pub(crate) mod index_entries;
 pub(crate) mod load;
@@ -17,4 +18,3 @@ pub(crate) mod transaction_scan;
 mod waiting;
 pub(crate) mod whole;
 pub(crate) mod writer_lock;
-pub(crate) mod writer_queue;

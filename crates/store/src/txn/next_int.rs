@@ -9,35 +9,18 @@
 //! each process keeps (`Floors`): deleting a row with a smaller number needs no lookup. Numbers
 //! beyond 64 bits are never given to a row, and are not kept.
 
-use std::collections::HashMap;
 use std::ops::Bound;
-use std::sync::{Mutex, PoisonError};
 
 use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
 
 use crate::catalog::{self, Header};
+use crate::db::floors::Floors;
 use crate::error::StoreError;
 use crate::row::{Range, Row};
 use crate::row_key::TableId;
 use crate::txn::single::CachedDatabase;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
-
-/// Lower bounds of the next ints of tables.
-#[derive(Default)]
-pub(crate) struct Floors(Mutex<HashMap<TableId, i64>>);
-
-impl Floors {
-    fn of(&self, table: TableId) -> i64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&table).copied().unwrap_or(0)
-    }
-
-    fn raise(&self, table: TableId, floor: i64) {
-        let mut floors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = floors.entry(table).or_default();
-        *known = floor.max(*known);
-    }
-}
 
 /// What a transaction knows of next ints. A rollback discards it.
 #[derive(Default)]

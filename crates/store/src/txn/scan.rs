@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use crate::catalog::cell::Cell;
-use crate::database::Database;
+use crate::db::database::Database;
 use crate::engine::{Direction, Entry, Start, Tree};
 use crate::error::StoreError;
 use crate::pack::opening::Source;

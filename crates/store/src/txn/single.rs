@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use crate::catalog::cell::{Cell, check_alone};
-use crate::database::Database;
+use crate::db::database::Database;
+use crate::db::store::{Durability, Mode, Store};
 use crate::engine::{Choice, HashedKey, TryResult};
 use crate::error::StoreError;
 use crate::row_key::{RowKey, TableId, is_long};
-use crate::store::{Durability, Mode, Store};
 use crate::sys::os;
 use crate::sys::short;
 

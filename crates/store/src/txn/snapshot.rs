@@ -12,7 +12,7 @@ use pellucid_record::Dictionary;
 use crate::catalog;
 use crate::catalog::cell::{Cell, FoundRow};
 use crate::catalog::pack_entries;
-use crate::database::Database;
+use crate::db::database::{Database, OpenVersion};
 use crate::engine::lmdb::estimate::in_share;
 use crate::engine::{Direction, ReadTxn, Start, Tree};
 use crate::error::StoreError;
@@ -27,14 +27,29 @@ use crate::txn::scan::{RowRange, Scan};
 /// One version of a database. Clones see the same version and share its reader place.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(crate) inner: Arc<SnapshotInner>,
+    pub(crate) inner: Arc<OpenVersion>,
 }
 
-/// The transaction is dropped before the database it belongs to.
-pub(crate) struct SnapshotInner {
-    pub(crate) txn: Box<dyn ReadTxn>,
-    pub(crate) version: u64,
-    pub(crate) database: Arc<Database>,
+impl Database {
+    /// A snapshot of the newest version for a caller that may keep it, shared with other users of
+    /// that version.
+    pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+        self.newest_if(|engine| engine.check_reader_room()).map(|inner| Snapshot { inner })
+    }
+
+    /// As `snapshot`, for a caller that drops it soon: it gets one also where kept snapshots have
+    /// taken all that they may.
+    pub(crate) fn brief_snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+        self.newest_if(|_| Ok(())).map(|inner| Snapshot { inner })
+    }
+
+    /// A snapshot that reads the newest pages. Others share those of an older snapshot if no entry
+    /// has changed since, as in an online compaction.
+    pub(crate) fn snapshot_of_newest_pages(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+        self.engine.forget_pages();
+        self.forget_newest();
+        self.brief_snapshot()
+    }
 }
 
 impl Snapshot {

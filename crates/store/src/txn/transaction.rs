@@ -16,14 +16,15 @@ use std::time::Duration;
 use crate::catalog::cell::FoundRow;
 use crate::catalog::shapes::TransactionShapes;
 use crate::catalog::{self, Counters, TableState};
-use crate::database::{Begun, Database};
+use crate::db::database::{Begun, Database};
+use crate::db::store::Durability;
+use crate::db::writer_queue::WriterTurn;
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::index::IndexSet;
 use crate::pack::opening::Source;
 use crate::row::{Range, Row};
 use crate::row_key::{RowKey, TableId};
-use crate::store::Durability;
 use crate::txn::index_batch::Gathered;
 use crate::txn::index_entries::Changes;
 use crate::txn::load::Load;
@@ -32,7 +33,6 @@ use crate::txn::scan::RowRange;
 use crate::txn::single::KnownTable;
 use crate::txn::transaction_scan::{DirtyScan, TransactionScan};
 use crate::txn::writer_lock;
-use crate::txn::writer_queue::WriterTurn;
 
 /// Serial numbers for states of the catalog within transactions, never used twice.
 static NEXT_CATALOG: AtomicU64 = AtomicU64::new(1);

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalog::cell::Cell;
-use crate::database::Database;
+use crate::db::database::Database;
 use crate::engine::{Batch, Cursor, Direction, Entry, Start, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::pack::opening::Source;

@@ -1,15 +1,15 @@
 //! Acquires the right to write, and reports who holds it after a timeout.
 //!
-//! One thread of this process at a time (`txn/writer_queue.rs`), and for a database with a log one
+//! One thread of this process at a time (`db/writer_queue.rs`), and for a database with a log one
 //! process at a time (`wal/lock.rs`).
 
 use std::time::{Duration, Instant};
 
-use crate::database::Database;
+use crate::db::database::Database;
+use crate::db::writer_queue::{LOOK, Refused, WriterTurn};
 use crate::engine::WriteTxn;
 use crate::error::{Holder, StoreError, Wanted};
 use crate::sys::process::command_of;
-use crate::txn::writer_queue::{LOOK, Refused, WriterTurn};
 
 /// The engine's transaction, and this process's turn.
 type Acquired = (Box<dyn WriteTxn>, WriterTurn);

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use crate::catalog::blob;
 use crate::catalog::cell::Cell;
 use crate::catalog::{self, NAME, TABLE};
-use crate::database::Database;
+use crate::db::database::Database;
+use crate::db::store::Store;
 use crate::engine::Tree;
 use crate::engine::history::{Commit, Next, WatchPosition, What, Written};
 use crate::error::StoreError;
 use crate::row::Range;
 use crate::row_key::{TableId, is_long, split};
-use crate::store::Store;
 
 /// What happened to a row or a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

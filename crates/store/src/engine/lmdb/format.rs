@@ -34,7 +34,7 @@ const TREE_SIZE: usize = 48;
 /// The page size of the files that we create, on every machine: LMDB would use the machine's own
 /// page size, and some files would have larger pages than others.
 pub(crate) const PAGE_SIZE: usize = 4096;
-/// The bytes of the first page, unused by LMDB, that say what file this is (`file/stamp.rs`).
+/// The bytes of the first page, unused by LMDB, that say what file this is (`db/stamp.rs`).
 pub(crate) const STAMP: std::ops::Range<usize> = 4032..4064;
 /// Flags of the tree of free pages of our files: integer keys, and the file is no folder.
 pub(crate) const FREE_TREE_FLAGS: u16 = 0x08 | 0x4000;

@@ -6,11 +6,11 @@
 //! `engine/lmdb/txn.rs` has its transactions and cursors, and `engine/lmdb/walk.rs` and
 //! `engine/lmdb/search.rs` read pages in the map.
 //!
-//! Always: data is synced before the meta page (except for the first commit, which `file/stamp.rs`
+//! Always: data is synced before the meta page (except for the first commit, which `db/stamp.rs`
 //! tells from a torn one). There is no write map, so a stray pointer of the program cannot write
 //! into the file. Reader places belong to transactions, not to threads (`NOTLS`). Handles are
 //! opened once. The name of the database, the permission to open it, and its lock files are the
-//! business of `file/open.rs`.
+//! business of `open.rs`.
 //!
 //! **Invariant:** one environment for one file in a process. LMDB identifies a process's readers by
 //! its PID alone, and closing one environment would free the places of both. The registry upholds

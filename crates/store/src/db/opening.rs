@@ -17,10 +17,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::db::log_file;
+use crate::db::registry;
 use crate::engine::lmdb::lock_path_of;
 use crate::error::{Holder, StoreError, Wanted};
-use crate::file::log_file;
-use crate::file::registry;
 use crate::sys::file_id::{FileId, id_of, is_denied, same_file};
 use crate::sys::os;
 use crate::sys::own_file::OwnFile;

@@ -10,11 +10,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::admin::maintenance;
 use crate::catalog;
+use crate::db::folder::sync_folder;
+use crate::db::opening;
 use crate::engine::{Engine, EngineError};
 use crate::error::{Holder, StoreError, Wanted};
-use crate::file::opening;
 use crate::sys::os;
 use crate::sys::own_file::OwnFile;
 use crate::sys::process::is_dead;
@@ -345,7 +345,7 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
         let held = held_by(&log_path, manner);
         remove(path, None);
         // After another power cut the log must not lie beside the new file.
-        maintenance::sync_folder(path)?;
+        sync_folder(path)?;
         let path = path.display().to_string();
         return Ok(held.map(|(first, last)| Warning::LostCommits { path, commits: last - first + 1 }));
     }

@@ -1,6 +1,6 @@
 //! Opens a database: the steps from a path to an open [`Database`].
 //!
-//! Find the file and lock it (`file/opening.rs`), check that it is a database (`file/stamp.rs`),
+//! Find the file and lock it (`db/opening.rs`), check that it is a database (`db/stamp.rs`),
 //! ask the registry whether this process has it open, otherwise open the engine; create what is
 //! missing; let other processes in.
 
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::admin::copy;
 use crate::admin::maintenance;
 use crate::admin::prove_index;
-use crate::catalog::{Applied, Counters, FORMAT_WITHOUT_INDEXES, Header};
-use crate::database::Database;
+use crate::catalog::{self, Applied, Counters, FORMAT_WITHOUT_INDEXES, Header};
+use crate::db::database::Database;
+use crate::db::log_file::{self, Manner, Upkeep};
+use crate::db::opening::{OpenedFile, Opening, Wish};
+use crate::db::registry::{self, Opened, Registration};
+use crate::db::stamp::{self, Identity, Kind};
+use crate::db::store::{Mode, OpenOptions, Store};
 use crate::engine::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions, PageChoice};
 use crate::engine::memory::MemoryEngine;
 use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted};
-use crate::file::log_file::{self, Manner, Upkeep};
-use crate::file::opening::{OpenedFile, Opening, Wish};
-use crate::file::registry::{self, Opened, Registration};
-use crate::file::stamp::{self, Identity, Kind};
-use crate::store::{Mode, OpenOptions};
 use crate::sys::file_id::is_denied;
 use crate::sys::os;
 use crate::sys::side_file::{self, Strange};
@@ -33,7 +33,7 @@ use crate::warning::Warning;
 const LOCKS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An empty database in memory.
-pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
+fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
     let engine = match options.key_size_max {
         0 => MemoryEngine::new(),
         size => MemoryEngine::with_key_size_max(size),
@@ -52,7 +52,7 @@ pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError>
 }
 
 /// Open the database at a path. Also returns the resolved path.
-pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>, PathBuf), StoreError> {
+fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>, PathBuf), StoreError> {
     os::watch_forks();
     let path = real_path(path)?;
     if options.is_untrusted {
@@ -456,6 +456,62 @@ fn new_identity() -> [u8; 16] {
     let place = std::ptr::from_ref(&count) as u64;
     let seed = [time, u64::from(std::process::id()), count, place].map(u64::to_le_bytes).concat();
     xxhash_rust::xxh3::xxh3_128(&seed).to_le_bytes()
+}
+
+impl Store {
+    /// Open the database at a path.
+    ///
+    /// # Errors
+    /// Many, depending on the file: see [`StoreError`].
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, StoreError> {
+        let (database, path) = open(path.as_ref(), options)?;
+        let store = Self::of(database, Some(path), options, open);
+        if options.mode == Mode::New {
+            store.empty()?;
+        }
+        store.keep_as_wished()?;
+        Ok(store)
+    }
+
+    /// A new database in memory. Every call makes another one.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn memory() -> Result<Self, StoreError> {
+        Self::memory_with(&OpenOptions::default())
+    }
+
+    /// As [`Store::memory`], with options.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn memory_with(options: &OpenOptions) -> Result<Self, StoreError> {
+        let store = Self::of(memory(options)?, None, options, open);
+        store.keep_as_wished()?;
+        Ok(store)
+    }
+
+    /// Store the `keep` option, if it differs from the current setting.
+    fn keep_as_wished(&self) -> Result<(), StoreError> {
+        let Some(keep) = self.options().keep else { return Ok(()) };
+        let (database, snapshot) = (self.database()?, self.snapshot()?);
+        database.engine.set_keep(keep);
+        let old = catalog::keep(snapshot.read_txn()).map_err(|error| database.catalog_error(error))?;
+        drop(snapshot);
+        if old == keep {
+            return Ok(());
+        }
+        let mut transaction = self.begin(self.options().timeout)?;
+        transaction.set_keep(keep)?;
+        transaction.commit()
+    }
+
+    /// Delete everything in one transaction. Ids are not used again.
+    fn empty(&self) -> Result<(), StoreError> {
+        let mut transaction = self.begin(self.options().timeout)?;
+        transaction.clear_everything()?;
+        transaction.commit()
+    }
 }
 
 #[cfg(test)]

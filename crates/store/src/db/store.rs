@@ -1,4 +1,4 @@
-//! The public API of a database: options, opening and closing, snapshots, transactions.
+//! A handle of an open database: its options, its forked copies, closing.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -7,17 +7,13 @@ use std::time::{Duration, Instant};
 
 use pellucid_record::{Dictionary, ShapeDecision};
 
-use crate::catalog;
-use crate::database::Database;
+use crate::db::database::Database;
 use crate::engine::history::Keep;
 use crate::error::{StoreError, Wanted};
-use crate::file::open;
 use crate::index::Deriver;
 use crate::row_key::TableId;
 use crate::sys::latch::Latch;
 use crate::sys::os;
-use crate::txn::snapshot::Snapshot;
-use crate::txn::transaction::Transaction;
 use crate::wal::MEMORY_USUAL;
 use crate::warning::Warning;
 
@@ -114,7 +110,12 @@ pub struct Store {
     link: Link,
     path: Option<PathBuf>,
     options: OpenOptions,
+    /// Opens it again, in a forked child or after a compaction.
+    pub(crate) opener: Opener,
 }
+
+/// Opens the database at a path. Also returns the resolved path.
+pub(crate) type Opener = fn(&Path, &OpenOptions) -> Result<(Arc<Database>, PathBuf), StoreError>;
 
 /// The state of a handle in one process, and in its forked children. The children's state is in a
 /// `OnceLock`, since a thread of the parent might have held a lock during the fork.
@@ -183,58 +184,14 @@ impl Link {
 }
 
 impl Store {
-    /// Open the database at a path.
-    ///
-    /// # Errors
-    /// Many, depending on the file: see [`StoreError`].
-    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, StoreError> {
-        let (database, path) = open::open(path.as_ref(), options)?;
-        let store = Self { link: Link::new(database), path: Some(path), options: options.clone() };
-        if options.mode == Mode::New {
-            store.empty()?;
-        }
-        store.keep_as_wished()?;
-        Ok(store)
-    }
-
-    /// A new database in memory. Every call makes another one.
-    ///
-    /// # Errors
-    /// When memory is short.
-    pub fn memory() -> Result<Self, StoreError> {
-        Self::memory_with(&OpenOptions::default())
-    }
-
-    /// As [`Store::memory`], with options.
-    ///
-    /// # Errors
-    /// When memory is short.
-    pub fn memory_with(options: &OpenOptions) -> Result<Self, StoreError> {
-        let store = Self { link: Link::new(open::memory(options)?), path: None, options: options.clone() };
-        store.keep_as_wished()?;
-        Ok(store)
-    }
-
-    /// Store the `keep` option, if it differs from the current setting.
-    fn keep_as_wished(&self) -> Result<(), StoreError> {
-        let Some(keep) = self.options.keep else { return Ok(()) };
-        let (database, snapshot) = (self.database()?, self.snapshot()?);
-        database.engine.set_keep(keep);
-        let old = catalog::keep(snapshot.read_txn()).map_err(|error| database.catalog_error(error))?;
-        drop(snapshot);
-        if old == keep {
-            return Ok(());
-        }
-        let mut transaction = self.begin(self.options.timeout)?;
-        transaction.set_keep(keep)?;
-        transaction.commit()
-    }
-
-    /// Delete everything in one transaction. Ids are not used again.
-    fn empty(&self) -> Result<(), StoreError> {
-        let mut transaction = self.begin(self.options.timeout)?;
-        transaction.clear_everything()?;
-        transaction.commit()
+    /// A handle of a database that `opener` has opened, at this path or in memory.
+    pub(crate) fn of(
+        database: Arc<Database>,
+        path: Option<PathBuf>,
+        options: &OpenOptions,
+        opener: Opener,
+    ) -> Self {
+        Self { link: Link::new(database), path, options: options.clone(), opener }
     }
 
     #[inline]
@@ -259,7 +216,7 @@ impl Store {
     fn reopen<'a>(&self, parent: &'a Link) -> Result<&'a Link, StoreError> {
         let Some(path) = &self.path else { return Err(StoreError::Forked { what: "database in memory" }) };
         let mode = if self.options.mode == Mode::Read { Mode::Read } else { Mode::Write };
-        let (database, _) = open::open(path, &OpenOptions { mode, ..self.options.clone() })?;
+        let (database, _) = (self.opener)(path, &OpenOptions { mode, ..self.options.clone() })?;
         Ok(parent.in_child.get_or_init(|| Box::new(Link::new(database))))
     }
 
@@ -272,45 +229,8 @@ impl Store {
         self.link()?.database.lock().database().cloned()
     }
 
-    /// The newest version of everything.
-    ///
-    /// # Errors
-    /// `Closed`, `TooManyReaders`, or when another process damaged the file.
-    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        self.link()?.database.lock().database()?.snapshot()
-    }
-
-    /// Begin a write transaction, after all others have ended.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Busy` after the timeout, `Closed`, `DiskFull`.
-    pub fn begin(&self, timeout: Duration) -> Result<Transaction, StoreError> {
-        self.begin_while(timeout, &mut || true)
-    }
-
-    /// As `begin`; `go_on` is called at intervals while it waits. It must not panic.
-    ///
-    /// # Errors
-    /// As `begin`; `Stopped` if `go_on` returned false.
-    pub fn begin_while(
-        &self,
-        timeout: Duration,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Transaction, StoreError> {
-        Transaction::begin(self.writable()?, timeout, self.options.durability, go_on)
-    }
-
-    /// As `begin`, without waiting: `None` if it would have to wait. The timeout limits later waits
-    /// of the transaction.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Closed`, `DiskFull`.
-    pub fn try_begin(&self, timeout: Duration) -> Result<Option<Transaction>, StoreError> {
-        Transaction::try_begin(self.writable()?, timeout, self.options.durability)
-    }
-
     /// The database, if it may be written to.
-    fn writable(&self) -> Result<Arc<Database>, StoreError> {
+    pub(crate) fn writable(&self) -> Result<Arc<Database>, StoreError> {
         let database = self.database()?;
         if self.options.mode == Mode::Read {
             return Err(StoreError::ReadOnly {

@@ -1,7 +1,7 @@
 //! The state that all handles of one open database share.
 //!
 //! It has the engine, the dictionary of shapes, the queue of writers, and the newest snapshot.
-//! Handles in one process share it under any path (`file/registry.rs`). It closes the file when the
+//! Handles in one process share it under any path (`db/registry.rs`). It closes the file when the
 //! last handle, snapshot and transaction are gone.
 
 use std::fmt::Write as _;
@@ -13,19 +13,18 @@ use pellucid_record::{Admission, Dictionary};
 
 use crate::catalog::cell::{CHECK_SIZE, Cell, FoundRow};
 use crate::catalog::{self, CatalogError};
-use crate::engine::{Contents, Engine, EngineError};
+use crate::db::floors::Floors;
+use crate::db::log_file;
+use crate::db::opening::{Leaving, Opening};
+use crate::db::stamp;
+use crate::db::writer_queue::WriterQueue;
+use crate::engine::{Contents, Engine, EngineError, ReadTxn};
 use crate::error::StoreError;
-use crate::file::log_file;
-use crate::file::opening::{Leaving, Opening};
-use crate::file::stamp;
 use crate::index::{Builds, Deriver, IndexSet};
 use crate::pack::opening::{Dictionaries, Source};
 use crate::row_key::{Prefix, TableId, is_long, split};
 use crate::sys::latch::Latch;
 use crate::sys::os;
-use crate::txn::next_int::Floors;
-use crate::txn::snapshot::{Snapshot, SnapshotInner};
-use crate::txn::writer_queue::WriterQueue;
 use crate::warning::Warning;
 
 /// An open database. Fields are dropped in this order: the engine closes its file before the locks
@@ -42,7 +41,7 @@ pub(crate) struct Database {
     /// Held while shapes are added to the dictionary.
     loading: Mutex<()>,
     /// The newest snapshot, while it is in use.
-    newest: Mutex<Weak<SnapshotInner>>,
+    newest: Mutex<Weak<OpenVersion>>,
     pub(crate) writer_queue: Arc<WriterQueue>,
     /// Blob ids below this were used in this process, perhaps by an aborted transaction.
     pub(crate) blob_floor: AtomicU64,
@@ -76,6 +75,13 @@ pub(crate) struct Database {
     has_left: bool,
     /// How many handles of this process have it open.
     pub(crate) handles: AtomicUsize,
+}
+
+/// A version that is being read. The transaction is dropped before the database it belongs to.
+pub(crate) struct OpenVersion {
+    pub(crate) txn: Box<dyn ReadTxn>,
+    pub(crate) version: u64,
+    pub(crate) database: Arc<Database>,
 }
 
 /// The state that a write transaction begins with.
@@ -253,46 +259,31 @@ impl Database {
         if self.generation == os::generation() { Ok(()) } else { Err(StoreError::Forked { what }) }
     }
 
-    /// A snapshot of the newest version for a caller that may keep it, shared with other users of
-    /// that version.
-    pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
-        self.snapshot_if(|engine| engine.check_reader_room())
-    }
-
-    /// As `snapshot`, for a caller that drops it soon: it gets one also where kept snapshots have
-    /// taken all that they may.
-    pub(crate) fn brief_snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
-        self.snapshot_if(|_| Ok(()))
-    }
-
-    /// A new snapshot is made only if `check` allows it.
-    fn snapshot_if(
+    /// The newest version, shared with other users of it. It is begun only if `check` allows it.
+    pub(crate) fn newest_if(
         self: &Arc<Self>,
         check: impl FnOnce(&dyn Engine) -> Result<(), EngineError>,
-    ) -> Result<Snapshot, StoreError> {
+    ) -> Result<Arc<OpenVersion>, StoreError> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(inner) = newest.upgrade().filter(|inner| inner.version == self.engine.version()) {
-            return Ok(Snapshot { inner });
+        if let Some(open) = newest.upgrade().filter(|open| open.version == self.engine.version()) {
+            return Ok(open);
         }
         let begun = check(&*self.engine).and_then(|()| self.engine.begin_read());
         let txn = begun.map_err(|error| self.error(error))?;
         let version = txn.version();
-        let inner = Arc::new(SnapshotInner { txn, version, database: Arc::clone(self) });
-        *newest = Arc::downgrade(&inner);
+        let open = Arc::new(OpenVersion { txn, version, database: Arc::clone(self) });
+        *newest = Arc::downgrade(&open);
         drop(newest);
-        let catalog = inner.txn.catalog_version();
+        let catalog = open.txn.catalog_version();
         if catalog > self.dictionary_version.load(Ordering::Acquire) {
-            self.catch_up(&*inner.txn, catalog)?;
+            self.catch_up(&*open.txn, catalog)?;
         }
-        Ok(Snapshot { inner })
+        Ok(open)
     }
 
-    /// A snapshot that reads the newest pages. Others share those of an older snapshot if no entry
-    /// has changed since, as in an online compaction.
-    pub(crate) fn snapshot_of_newest_pages(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
-        self.engine.forget_pages();
+    /// Share no version that was begun before.
+    pub(crate) fn forget_newest(&self) {
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Weak::new();
-        self.brief_snapshot()
     }
 
     /// Load the shapes that other processes have added up to a version.
