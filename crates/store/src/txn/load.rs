@@ -122,12 +122,12 @@ impl Load {
     /// none.
     fn release(&mut self, folder: &Path) -> std::io::Result<bool> {
         let Some(upper) = self.upper.pop() else { return Ok(false) };
-        if !upper.runs.is_empty() && self.top().filling.len() > 0 {
+        if !upper.runs.is_empty() && !self.top().filling.is_empty() {
             self.write_run(folder)?;
         }
         let lower = self.top();
         lower.runs.extend(upper.runs);
-        if lower.filling.len() == 0 {
+        if lower.filling.is_empty() {
             lower.filling = upper.filling;
         } else {
             lower.filling.append(&upper.filling);
