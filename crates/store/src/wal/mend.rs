@@ -216,7 +216,9 @@ impl Mender<'_> {
         seed: Option<u64>,
         until: Option<u64>,
     ) -> Result<Resumed, EngineError> {
-        let limit = until.unwrap_or(place.head.begin + self.segments.capacity());
+        // A head that is damaged may name an end before the record.
+        let until = until.map(|end| end.max(position));
+        let limit = until.unwrap_or(place.head.begin + self.segments.capacity()).max(position);
         let mut bytes = Vec::new();
         let mut goes_on = |at: u64, sequence: u64, seed: u64| {
             let Use { segment, head } = place;
