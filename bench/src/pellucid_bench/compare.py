@@ -28,7 +28,7 @@ SAMPLES_MIN = 5
 DEVIATIONS = 3
 """Least difference, in standard deviations of the contenders that did not change."""
 OTHERS_MIN = 3
-"""With fewer other contenders, nobody can tell what the machine does to all of them."""
+"""With fewer other contenders, their figures cannot show what the machine does to all of them."""
 
 
 @dataclass(frozen=True, slots=True)

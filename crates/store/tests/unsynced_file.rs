@@ -236,7 +236,7 @@ fn a_log_says_whether_the_file_beside_it_need_not_be_on_the_disk() {
     drop(store);
     place(&path, &file, &log, true);
     let store = open(&path, Mode::Read).unwrap();
-    assert!(!has_unsynced_file(&path), "whoever takes a log over syncs the file");
+    assert!(!has_unsynced_file(&path), "a process that takes a log over syncs the file");
     assert_eq!(tables(&store), 1);
     drop(store);
     let store = open(&path, Mode::Write).unwrap();

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn whoever_waits_goes_ahead_of_those_who_try() {
         let queue = Arc::new(WriterQueue::default());
-        let guard = queue.try_enter().expect("nobody is inside");
+        let guard = queue.try_enter().expect("no thread is inside");
         assert!(queue.try_enter().is_none());
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn whoever_enters_while_it_is_asked_leaves_its_place_alone() {
         let queue = Arc::new(WriterQueue::default());
-        let _guard = queue.try_enter().expect("nobody is inside");
+        let _guard = queue.try_enter().expect("no thread is inside");
         let mut places = Vec::new();
         let late = Instant::now() + Duration::from_secs(60);
         let refused = queue.enter(late, &mut || {
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn whoever_gives_up_is_in_nobodys_way() {
         let queue = Arc::new(WriterQueue::default());
-        let guard = queue.try_enter().expect("nobody is inside");
+        let guard = queue.try_enter().expect("no thread is inside");
         let soon = Instant::now() + Duration::from_millis(1);
         assert_eq!(queue.enter(soon, &mut || true).err(), Some(Refused::Late));
         let late = Instant::now() + Duration::from_secs(60);

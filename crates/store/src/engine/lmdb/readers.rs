@@ -15,8 +15,8 @@ use crate::sys::os;
 
 /// A process may have this many read transactions whatever the others have.
 const OWN_READERS_FREE: usize = 64;
-/// Reader slots for processes with fewer, and for those who cannot do without: checkpoints, writers
-/// and openers.
+/// Reader slots for processes with fewer, and for checkpoints, writers and openers, which cannot do
+/// without.
 const SLOTS_ASIDE: u32 = 256;
 
 impl Environment {
