@@ -24,14 +24,13 @@ FLIPS, OTHERS, COPIES = 200, 20, 150
 
 
 def test_no_flip_ends_a_process_or_passes_for_sound(tmp_path: Path) -> None:
-    seed = secrets.randbelow(1 << 31)
     made = images.images(tmp_path)
     tally = flips.Tally()
     for kind in flips.KINDS:
         count = FLIPS if kind == "bit" else OTHERS
         one = partial(flips.run, made=made, kind=kind)
         # What fails says with which seed, and keeps its files.
-        tally.add(flips.run_all(range(seed, seed + count), one, tmp_path, 2, float("inf")))
+        tally.add(flips.run_all(range(count), one, tmp_path, 2, float("inf")))
     assert tally.flips == FLIPS + OTHERS * (len(flips.KINDS) - 1)
     assert list(tmp_path.iterdir()) == []
     told = " ".join(tally.outcomes)
@@ -48,7 +47,7 @@ def test_no_flip_ends_a_process_or_passes_for_sound(tmp_path: Path) -> None:
 
 def test_no_short_or_mixed_copy_passes_for_sound_or_loses_what_is_whole(tmp_path: Path) -> None:
     cases = copies.cases(tmp_path, ["indexes", "large values"])
-    chosen = random.sample(range(len(cases)), COPIES)
+    chosen = random.Random(1).sample(range(len(cases)), COPIES)
     tally = flips.run_all(chosen, partial(copies.run, cases=cases), tmp_path, 2, float("inf"))
     assert tally.flips == COPIES
     assert list(tmp_path.iterdir()) == []
