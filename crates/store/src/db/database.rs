@@ -139,18 +139,24 @@ impl Database {
             has_left: false,
             handles: AtomicUsize::new(0),
         };
-        let txn = database.engine.begin_read().map_err(|error| database.error(error))?;
-        let header = catalog::header(&*txn).map_err(|error| database.catalog_error(error))?;
-        let header = header.ok_or_else(|| database.corrupt("its catalog", "the header is missing"))?;
+        let loaded = database.load();
+        // What cannot be read may lead elsewhere than to the log that lies there: it is kept.
+        database.has_left = loaded.is_err();
+        loaded.map(|()| database)
+    }
+
+    /// Read the catalog for the first time.
+    fn load(&mut self) -> Result<(), StoreError> {
+        let txn = self.engine.begin_read().map_err(|error| self.error(error))?;
+        let header = catalog::header(&*txn).map_err(|error| self.catalog_error(error))?;
+        let header = header.ok_or_else(|| self.corrupt("its catalog", "the header is missing"))?;
         if header.oldest_reader > catalog::FORMAT_VERSION {
             let (found, newest) = (header.oldest_reader, catalog::FORMAT_VERSION);
-            return Err(StoreError::NewerFormat { path: database.path.clone(), found, newest });
+            return Err(StoreError::NewerFormat { path: self.path.clone(), found, newest });
         }
-        database.key_size_max = (header.key_size_max as usize).min(key_size_max);
-        database.catch_up(&*txn, txn.catalog_version())?;
-        database.count_admitted(&*txn)?;
-        drop(txn);
-        Ok(database)
+        self.key_size_max = self.key_size_max.min(header.key_size_max as usize);
+        self.catch_up(&*txn, txn.catalog_version())?;
+        self.count_admitted(&*txn)
     }
 
     /// [O3] Mark the file before the first commit that is in the log alone, so that a copy of the
