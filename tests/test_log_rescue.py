@@ -189,6 +189,42 @@ def test_any_flipped_bit_of_what_was_synced_is_told_twice(path: Path, tmp_path: 
                 pellucid.open(copy)
 
 
+def test_a_log_is_kept_beside_a_file_whose_catalog_cannot_be_read(path: Path) -> None:
+    leave_synced(path)
+    data, log = path.read_bytes(), log_of(path).read_bytes()
+    told = []
+    # The name of the catalog's first entry is this byte, wherever that lies.
+    for at in (place for place, byte in enumerate(data) if byte == ord("h")):
+        for mode in ("r", "w"):
+            path.write_bytes(data)
+            log_of(path).write_bytes(log)
+            flip(path, at)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    pellucid.open(path, mode).close()  # type: ignore[call-overload]
+            except pellucid.DatabaseCorrupt as error:
+                told.append(str(error))
+                assert log_of(path).read_bytes()[RECORDS:] == log[RECORDS:]
+    assert any("the header is missing" in one for one in told)
+
+
+@pytest.mark.parametrize("mark", [b"MARK1.", b"MARK20.", b"MARK39."])
+def test_a_log_that_was_cut_has_the_commits_before_that(path: Path, tmp_path: Path, mark: bytes) -> None:
+    leave_synced(path)
+    cut = start_of(log_of(path), mark)
+    with log_of(path).open("r+b") as file:
+        file.truncate(cut)
+    refused(path)
+    first_lost = int(mark[4:-1])
+    for _ in range(2):
+        told, found = opened(path, "r")
+        assert f"'{log_of(path)}' is damaged, though it had reached the disk" in told[0]
+        assert found == {key: row for key, row in whole().items() if key == "photo" or key < first_lost}
+    assert log_of(path).stat().st_size == cut
+    assert saved(path, tmp_path / "saved.pel") == found
+
+
 def test_both_segments_are_mended(path: Path, tmp_path: Path) -> None:
     limit = pellucid._native._testing.limit_log  # type: ignore[attr-defined]
     code = (

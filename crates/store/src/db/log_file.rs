@@ -124,7 +124,7 @@ pub(crate) fn attach(
         };
         // No process writes the log, and we may not write it either: it is recovered in a copy.
         let space: Box<dyn Space> = if manner.is_alone {
-            let copy = MemorySpace::copy_of(&space);
+            let copy = MemorySpace::copy_of(&space, 0);
             Box::new(copy.map_err(|error| StoreError::from_engine(&log_name, error))?)
         } else {
             Box::new(space)

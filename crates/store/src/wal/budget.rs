@@ -415,7 +415,7 @@ mod tests {
             (position, seed) = (end, check);
         }
         assert_eq!(short.first_wal_record(0, head).unwrap(), Some(1));
-        let copy = Segments::new(Box::new(MemorySpace::copy_of(short.space()).unwrap()), [7; 16]);
+        let copy = Segments::new(Box::new(MemorySpace::copy_of(short.space(), 0).unwrap()), [7; 16]);
         assert_eq!(copy.capacity(), whole.capacity());
         assert!(copy.wal_record(0, head, 0, 1, head.salt, &mut bytes).unwrap().is_some());
         std::fs::remove_file(path).unwrap();
@@ -490,7 +490,7 @@ mod tests {
         for place in (0..at).step_by(1 << 12) {
             assert!(reader.wal_record(0, head, place, 0, 0, &mut bytes).unwrap().is_none());
         }
-        let copy = Segments::new(Box::new(MemorySpace::copy_of(reader.space()).unwrap()), [7; 16]);
+        let copy = Segments::new(Box::new(MemorySpace::copy_of(reader.space(), 0).unwrap()), [7; 16]);
         assert_eq!(copy.capacity(), reader.capacity());
         assert_eq!(size(), before, "reading needs no room");
         std::fs::remove_file(path).unwrap();

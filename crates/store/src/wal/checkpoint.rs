@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn whoever_dies_in_taking_a_log_over_leaves_it_to_the_next() {
         let copy = |segments: &Segments| {
-            Segments::new(Box::new(MemorySpace::copy_of(segments.space()).unwrap()), [0; 16])
+            Segments::new(Box::new(MemorySpace::copy_of(segments.space(), 0).unwrap()), [0; 16])
         };
         for case in 0..8 {
             let engine = left_behind(case);
@@ -625,7 +625,7 @@ mod tests {
         engine.quiet();
         // Nor does it for a process that opens the tree next, until that process has written all of
         // the tree again.
-        let again = Segments::new(Box::new(MemorySpace::copy_of(segments.space()).unwrap()), [0; 16]);
+        let again = Segments::new(Box::new(MemorySpace::copy_of(segments.space(), 0).unwrap()), [0; 16]);
         state.fails.store(true, Ordering::Relaxed);
         for (is_first, written) in [(true, 1), (false, 2)] {
             let synced = sync_found_tree(&*engine.shared.tree, &again);

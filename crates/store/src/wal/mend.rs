@@ -67,8 +67,10 @@ pub(crate) fn mended(
     if !is_damaged(&segments, applied)? {
         return Ok((segments.into_space(), Vec::new()));
     }
+    // It may be shorter than it was when it was synced.
+    let most = segments.words_until(segments.known_synced().saturating_sub(applied.position) + SIZE_LEAST);
     let copied = || -> Result<Segments, EngineError> {
-        let copy = MemorySpace::copy_of(segments.space())?;
+        let copy = MemorySpace::copy_of(segments.space(), most)?;
         Ok(Segments::new(Box::new(copy), identity).over(tree))
     };
     let copy = copied()?;

@@ -148,11 +148,12 @@ impl MemorySpace {
 }
 
 impl MemorySpace {
-    /// A copy of another space. Zeros take no memory: much of a log may be holes.
+    /// A copy of another space, with `least` words at least: those that the other one lacks are
+    /// zero. Zeros take no memory: much of a log may be holes.
     ///
     /// # Errors
     /// `NoMemory`, or any error of the operating system.
-    pub(crate) fn copy_of(space: &dyn Space) -> Result<Self, EngineError> {
+    pub(crate) fn copy_of(space: &dyn Space, least: usize) -> Result<Self, EngineError> {
         const PART: usize = 1 << 13;
         let (words, capacity, readable) = (space.words(), space.capacity(), space.readable());
         let (mut count, mut missing) = (0, capacity + 1);
@@ -165,7 +166,7 @@ impl MemorySpace {
             }
         }
         // The head is there in any case.
-        let least = words_for(0).min(words.len());
+        let least = words_for(0).min(words.len()).max(least);
         let copy = memory::zeros(count.max(least)).ok_or(EngineError::NoMemory("a copy of the log"))?;
         for (to, word) in copy.iter().zip(words.iter().take(count.min(readable))) {
             let word = word.load(Ordering::Relaxed);
