@@ -26,8 +26,8 @@ from crash.steps import STEP_NAMES
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS, HISTORIES, IMAGES, FLIPS = 2000, 300, 300, 20_000
-TRIES = 8
-"""In so many rounds a process must have ended at the step that all of them aim at."""
+EACH, TRIES = 2, 8
+"""Rounds that aim at the same step: at least, and at most until a process has ended there."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,6 +107,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", metavar="WORD", help="of the steps: those that have this in their name")
     parser.add_argument(
+        "--each",
+        type=int,
+        default=EACH,
+        metavar="N",
+        help="rounds for each step, at least (default: %(default)s)",
+    )
+    parser.add_argument(
         "--histories", type=int, default=HISTORIES, metavar="N", help=f"to be checked (default: {HISTORIES})"
     )
     parser.add_argument("--flips", type=int, default=FLIPS, metavar="N", help=f"of bits (default: {FLIPS})")
@@ -151,7 +158,7 @@ def run_steps(console: Console, options: argparse.Namespace) -> None:
     started, tally, end = time.monotonic(), kills.Tally(), _end_of(options)
     steps = [step for step in STEP_NAMES if (options.only or "") in step]
     folder = tempfile.mkdtemp(prefix="pellucid-steps-", dir=options.directory)
-    one = functools.partial(_rounds_at, base=Path(folder), end=end)
+    one = functools.partial(_rounds_at, each=options.each, base=Path(folder), end=end)
     # Forked before the pool has threads, so that the rounds can fork.
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool, _progress(console) as progress:
         task = progress.add_task("steps", total=len(steps))
@@ -166,11 +173,11 @@ def run_steps(console: Console, options: argparse.Namespace) -> None:
         raise StepsNotHitError(missed)
 
 
-def _rounds_at(step: str, base: Path, end: float) -> kills.Tally:
-    """Rounds that aim at a step, until a process has ended there."""
+def _rounds_at(step: str, each: int, base: Path, end: float) -> kills.Tally:
+    """Rounds that aim at a step, at least `each` and until a process has ended there."""
     tally = kills.Tally()
-    for seed in range(TRIES):
-        if tally.ends[step] or time.monotonic() > end:
+    for seed in range(max(each, TRIES)):
+        if (seed >= each and tally.ends[step]) or time.monotonic() > end:
             break
         tally.add(kills.run_round(seed, base / f"{STEP_NAMES.index(step)} {seed}", step))
     return tally

@@ -205,10 +205,11 @@ class Files:
     def is_kept(self) -> bool:
         """Whether the log has all commits that it had, or the data file has taken all of them."""
         is_changed = self.path.read_bytes()[2 * PAGE :] != self.data[2 * PAGE :]
-        if self.log and not log_of(self.path).exists():
+        if not self.log:
+            return not is_changed
+        if not log_of(self.path).exists():
             return is_changed
-        log = log_of(self.path).read_bytes() if self.log else b""
-        return not is_changed and log[HEAD_SIZE : len(self.log)] == self.log[HEAD_SIZE:]
+        return log_of(self.path).read_bytes()[HEAD_SIZE : len(self.log)] == self.log[HEAD_SIZE:]
 
 
 def opened_and(path: Path, mode: str, use: Callable[[Any, list[str]], str], **how: Any) -> str:
@@ -219,11 +220,6 @@ def opened_and(path: Path, mode: str, use: Callable[[Any, list[str]], str], **ho
             with pellucid.open(path, mode, **how) as db:  # type: ignore[call-overload]
                 return use(db, [str(warning.message) for warning in caught])
         except REFUSALS:
-            return "refused"
-        except pellucid.DatabaseError as error:
-            # A log that is known to be longer is not mended: not even a reader gets what it has.
-            if "beyond the end of the log" not in str(error):
-                raise
             return "refused"
 
 

@@ -50,6 +50,9 @@ can, and are killed after a time."""
 TIMED_SHARE = 0.4
 """So many writers that aim at no step are killed after a time alone."""
 
+CLOSED_SHARE = 0.5
+"""Share of readers that close the database themselves, after all others have died as well."""
+
 # Where to kill: in these phases, after at most so many seconds in them.
 Target = tuple[tuple[str, ...], float]
 TARGETS: list[Target] = [
@@ -217,7 +220,9 @@ class Round:
             for _ in range(2 if self.setting.by_opener else self.dice.choice([0, 0, 1, 1, 2, 4])):
                 self.die_opening()
             self.verify()
-        self.end_reader()
+        if self.reader is not None:
+            self.end_reader()
+            self.verify()
 
     def tell(self, line: str) -> None:
         """For whoever looks into the folder of a failed round."""
@@ -242,11 +247,10 @@ class Round:
             # What it does follows from these alone: `expect` does it once more.
             writer = self.writer(name, model.copy(), dice, plans[name])
             aims = self.step is not None and not self.setting.by_opener and not writers
-            is_alone = len(self.models) == 1
-            aim = aim_at(self.step, self.dice, is_alone=is_alone) if aims and self.step else None
+            aim = aim_at(self.step, self.dice) if aims and self.step else None
             work = self.writing(writer, is_beside=is_beside, durability=durability)
             writers[name] = self.start(name, work, aim)
-        wants_reader = self.dice.random() < 0.25 and self.reader is None
+        wants_reader = (self.setting.has_reader or self.dice.random() < 0.25) and self.reader is None
         first = next(iter(writers.values()))
         if wants_reader and wait_for(first, ("put", "large", "patch", "transaction", "bulk"), 1):
             self.reader = self.start("reader", lambda notes: read(notes, self.path))
@@ -259,7 +263,7 @@ class Round:
         for process in writers.values():
             process.wait()
             process.check()
-        if self.reader is not None and self.dice.random() < 0.6:
+        if not self.setting.has_reader and self.dice.random() < 0.6:
             self.end_reader()
         self.tally.found.update(autopsy(self.path))
         for name, process in writers.items():
@@ -306,12 +310,12 @@ class Round:
         self.killed(process)
 
     def wait_for_step(self, process: Process, seconds: float) -> None:
-        """Wait until a process has died at its step, or has gone on while one of its threads stands there."""
-        self.wait(process, seconds, lambda: process.steps.has_stopped)
+        """Wait until a process has died at its step, or has gone on for a while after it has come there."""
+        self.wait(process, seconds, lambda: process.steps.has_come)
         if "close" in self.setting.favourites:
             process.notes.words[STOP] = 1
             self.wait(process, PATIENCE_STEP)
-        if process.steps.has_stopped:
+        if process.steps.has_come:
             self.wait(process, min(0.5, life(self.dice)))
 
     def wait(self, process: Process, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
@@ -348,9 +352,12 @@ class Round:
             db.close()
 
         aims = self.setting.by_opener and mode == "c"
-        aim = aim_at(self.step, self.dice, is_alone=True) if self.step and aims else None
+        aim = aim_at(self.step, self.dice) if self.step and aims else None
         process = self.start("opener", work, aim)
-        if aim is None:
+        if aim is None and mode == "r" and self.dice.random() < CLOSED_SHARE:
+            # It leaves everything as it is.
+            process.wait()
+        elif aim is None:
             wait_for(process, OPENING, 1)
             pause(delay)
         else:
@@ -383,7 +390,8 @@ class Round:
     def verify(self) -> None:
         """Let a process of its own compare the database with the models, then go on with what it found."""
         is_beside = self.reader is not None
-        modes = ["w"] if is_beside else self.dice.choice([["r", "w"], ["w"], ["w"]])
+        # After ["r"], the next writer finds what the dead have left.
+        modes = ["w"] if is_beside else self.dice.choice([["r", "w"], ["r"], ["w"], ["w"]])
         answers = set()
         for mode in modes:
             answer = self.folder / "answer.txt"
@@ -407,9 +415,9 @@ class Round:
             if is_there:
                 writer.done(operation)
         self.pending.clear()
-        if self.reader is not None and self.dice.random() < 0.5:
+        if not self.setting.has_reader and self.dice.random() < 0.5:
             self.end_reader()
-        if not is_beside:
+        if not is_beside and "w" in modes:
             left = sorted(set(os.listdir(self.folder)) - {"story.txt"})
             assert left == [self.path.name], f"{left} lie there after all have closed"
 
@@ -460,11 +468,18 @@ class Round:
         return happened
 
     def end_reader(self) -> None:
-        if self.reader is not None:
+        """Kill the reader, if there is one, or let it close the database."""
+        if self.reader is None:
+            return
+        if self.dice.random() < CLOSED_SHARE:
+            self.tell("the reader may come to its end")
+            self.reader.notes.words[STOP] = 1
+            self.reader.wait()
+        else:
             self.killed(self.reader)
-            self.reader.check()
-            self.tally.snapshots += self.reader.notes.words[ACKNOWLEDGED]
-            self.reader = None
+        self.reader.check()
+        self.tally.snapshots += self.reader.notes.words[ACKNOWLEDGED]
+        self.reader = None
 
     def kill_all(self) -> None:
         for process in self.processes:

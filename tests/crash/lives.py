@@ -66,7 +66,7 @@ LOOK_SHARE = 0.2
 LOOK_ROWS = 300
 """So many rows of each table does a look compare."""
 OLD_SNAPSHOT = r"process \d+ keeps a snapshot of"
-"""A warning that is no finding: looks keep snapshots on purpose, and nobody knows for how many checkpoints."""
+"""A warning that is no finding: looks keep snapshots on purpose, over any number of checkpoints."""
 REST = 0.15
 """So long a writer does nothing when it rests: the thread that shortens its file looks every 50 ms."""
 

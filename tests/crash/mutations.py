@@ -25,6 +25,8 @@ COPY = ROOT / "target" / "mutated"
 RESULTS = ROOT / "target" / "mutations.json"
 MINUTES = 10.0
 SEED = 1
+EACH = 6
+"""Rounds for each step."""
 STEPS_NOT_HIT, CARGO_TEST_FAILED = 3, 101
 """Exit codes of the campaign, where no process came to a step, which is no finding; and of `cargo test`."""
 
@@ -183,6 +185,7 @@ def _hunt(result: Result, minutes: float) -> None:
             output = _run_power(["--", "--test-threads=1"], own * 60)
         else:
             command = [sys.executable, "-m", "crash", part, "--seed", str(SEED), "--minutes", str(own)]
+            command += ["--each", str(EACH)] if part == "steps" else []
             output = _output_of(command, COPY, environment, own * 60 + 120)
         if output is not None:
             result.found_by, result.finding = part, _finding_in(output)

@@ -59,6 +59,9 @@ class Undone(Exception):
 ROWS_MAX, ROWS_MAX_WIDE = 2_000, 9_000
 """So many rows are in a table of sorted rows; a wide one has some hundred leaves."""
 
+RESTS_FIRST_SHARE = 0.3
+"""So many lives in wide tables begin with a rest."""
+
 
 # What can be stored. Sizes beside which something changes: a record that no longer fits its slot, a value
 # that lies apart from its record, a transaction that no longer fits a small log.
@@ -152,6 +155,10 @@ class Writer:
             if favourite is not None and (kinds.get(favourite) or favourite == self.rest):
                 kinds[favourite] = kinds.get(favourite, 0) + 15
         makers, weights = list(kinds), list(kinds.values())
+        if self.is_wide and self.dice.random() < RESTS_FIRST_SHARE:
+            # The log is made shorter while it has commits that were found in it.
+            yield self.rest()
+            self.model.count += 1
         while True:
             (make,) = self.dice.choices(makers, weights)
             operation = make()

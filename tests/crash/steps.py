@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pellucid._native import _testing
 
 STEP_NAMES: list[str] = list(getattr(_testing, "STEP_NAMES", ()))
-CHOSEN, LEFT, STOPS, STOPPED, SLEEPS, COUNTS = 0, 1, 2, 3, 4, 16
+CHOSEN, LEFT, STOPS, SLEEPS, COUNTS = 0, 1, 2, 3, 16
 """Places of words in the shared page."""
 
 
@@ -30,7 +30,8 @@ class Aim:
     stops: bool
     """Only the thread that takes it stops; the others go on until the process is killed."""
     sleeps: int = 0
-    """The thread that takes it only sleeps for so many milliseconds, from then on each time."""
+    """If not 0, nothing ends there: the thread that takes it sleeps for these milliseconds, from then on each
+    time, and the process is killed some time later."""
 
 
 class StepPage:
@@ -58,18 +59,19 @@ class StepPage:
 
     @property
     def is_aimed(self) -> bool:
-        """Whether the process is to end at its step."""
-        return bool(self.words[CHOSEN]) and not self.words[SLEEPS]
+        """Whether a step was chosen for the process."""
+        return bool(self.words[CHOSEN])
 
     @property
-    def has_stopped(self) -> bool:
-        return bool(self.words[STOPPED])
-
-    @property
-    def is_hit(self) -> bool:
+    def has_come(self) -> bool:
         """Whether the chosen step was taken as often as it was to be."""
         # It is counted down from `count`; the last time it is 1, and 0 from then on, or far beyond.
         return self.is_aimed and not 0 < self.words[LEFT] < 1 << 63
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether the process, or one of its threads, has come to its end at the chosen step."""
+        return self.has_come and not self.words[SLEEPS]
 
     def taken(self) -> collections.Counter[str]:
         counts = {name: self.words[COUNTS + number] for number, name in enumerate(STEP_NAMES)}
@@ -94,13 +96,15 @@ class Setting:
     """The first writer comes there after the death of the second one."""
     by_opener: bool = False
     """A process that opens what the dead have left comes there, rather than a writer."""
+    has_reader: bool = False
+    """A reader stays, so that whoever opens what the dead have left is not alone."""
 
 
 SETTINGS: dict[str, Setting] = {
     "log: a new one is about to be valid": Setting(count=1),
     "replay: the end of the log is known": Setting(by_opener=True, count=1),
     "replay: all words of the head are set": Setting(by_opener=True, count=1),
-    "append: written, not acknowledged": Setting(count=1000),
+    "append: written, not acknowledged": Setting(count=1000, has_reader=True),
     "append: between tail and sequence": Setting(writers=2, count=1000),
     "log: has grown": Setting(("bulk",), count=6),
     "log: is about to give room back": Setting(("bulk", "rest"), is_wide=True, count=1, segment_size=0),
@@ -131,12 +135,11 @@ SETTINGS: dict[str, Setting] = {
 """How a round comes to each step. A test compares the names with those of the build."""
 
 
-def aim_at(step: str, dice: random.Random, *, is_alone: bool) -> Aim:
-    """Choose one of the first times that the step is taken, and how the process ends there.
-
-    A process that is not alone may also sleep there, and go on when others have done something meanwhile.
-    """
+def aim_at(step: str, dice: random.Random) -> Aim:
+    """Choose one of the first times that the step is taken, and what the process does there."""
     count = max(1, round(SETTINGS[step].count ** dice.random()))
     chance = dice.random()
-    sleeps = 0 if is_alone or chance < 0.7 else dice.choice([1, 10, 100])
-    return Aim(step, count, stops=chance < 0.3, sleeps=sleeps)
+    if chance < 0.3:
+        # Others do something meanwhile, and what comes after the step is killed as well.
+        return Aim(step, count, stops=False, sleeps=dice.choice([1, 10, 100]))
+    return Aim(step, count, stops=chance < 0.6)

@@ -77,14 +77,13 @@ mod chosen {
     use super::{STEP_NAMES, Step};
 
     /// Words of the page: the number of the chosen step plus one; how many times it is taken until
-    /// it matters; 1 if the thread is to stop there, while the others go on; 1 as soon as it does;
-    /// for how many milliseconds it is to sleep there instead, from then on each time. From
-    /// `COUNTS` on, how often each step was taken.
+    /// it matters; 1 if the thread is to stop there, while the others go on; for how many
+    /// milliseconds it is to sleep there instead, from then on each time. From `COUNTS` on, how
+    /// often each step was taken.
     const CHOSEN: usize = 0;
     const LEFT: usize = 1;
     const STOPS: usize = 2;
-    const STOPPED: usize = 3;
-    const SLEEPS: usize = 4;
+    const SLEEPS: usize = 3;
     const COUNTS: usize = 16;
     const WORDS: usize = 512;
     const _: () = assert!(COUNTS + STEP_NAMES.len() <= WORDS);
@@ -140,7 +139,6 @@ mod chosen {
             // SAFETY: a signal to the process itself, which ends it.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
-        add(STOPPED);
         loop {
             std::thread::park();
         }
