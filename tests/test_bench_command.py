@@ -17,7 +17,7 @@ import pellucid
 import pytest
 from click.testing import CliRunner
 from pellucid.cli import app
-from pellucid_bench import child, command, compare, experiments, isolation, machine, names, rivals
+from pellucid_bench import child, command, compare, experiments, isolation, machine, names, rivals, server
 from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.pellucid import Pellucid
 from pellucid_bench.dataset import Dataset, read, write
@@ -111,6 +111,27 @@ def test_a_quick_run_measures_everything(name: str, tmp_path: Path) -> None:
     assert found.machine.processor in shown
     assert found.versions["pellucid"] == pellucid.__version__
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_buffers_without_a_server_have_all_that_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Outside of a clone there is no script that starts a server.
+    monkeypatch.setattr(server, "KEEPER", tmp_path / "nothing.py")
+    monkeypatch.delenv("PELLUCID_TEST_DSN", raising=False)
+    options = command.Options(["buffers"], quick=True, only="dict in a buffer", directory=tmp_path)
+    options.settings = {"entries": (1,), "no_pickles": True}
+    [made] = command.measured(options)
+    assert (made.code, made.dataset.complete) == (0, True)
+    assert {one.title for one in made.dataset.measures} == {
+        f"{task}, 1 entry (client)"
+        for task in (
+            "all of a dict in a buffer",
+            "one field of a dict in a buffer",
+            "a field of each inner dict in a buffer",
+        )
+    }
+    assert any("without a server: only `./dev bench` in a clone" in note for note in made.dataset.notes)
 
 
 def test_many_rows_are_measured_in_parts(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from pellucid_bench import collect as collector
 from pellucid_bench.about import About, Setting
 from pellucid_bench.collected import collect
 from pellucid_bench.measures import Measure, Result, Unit
-from pellucid_bench.run import Run
+from pellucid_bench.run import Run, Unavailable
 from pellucid_bench.runner import timed
 from pellucid_bench.server import running
 
@@ -266,15 +266,23 @@ def run(run: Run) -> None:
     if drivers:
         run.notes.append(f"without a server: {'; '.join(drivers.values())}")
         return
-    with running(settings.dsn or os.environ.get("PELLUCID_TEST_DSN")) as dsn:
-        server = Server(dsn, modules, known, list(settings.entries))
-        run.rivals.versions["PostgreSQL"] = server.version.split(" on ")[0].removeprefix("PostgreSQL ")
-        try:
-            for entries in settings.entries:
-                measured(run, "server", server.ways(), entries, collector.population(entries))
-        finally:
-            for connection in server.connections.values():
-                connection.close()
+    try:
+        with running(settings.dsn or os.environ.get("PELLUCID_TEST_DSN")) as dsn:
+            _on_server(run, Server(dsn, modules, known, list(settings.entries)))
+    except Unavailable as error:
+        # What needs no server has been measured, and is worth having.
+        run.notes.append(f"without a server: {error}")
+
+
+def _on_server(run: Run, server: Server) -> None:
+    """Measure the buffers of a server."""
+    run.rivals.versions["PostgreSQL"] = server.version.split(" on ")[0].removeprefix("PostgreSQL ")
+    try:
+        for entries in run.settings.entries:
+            measured(run, "server", server.ways(), entries, collector.population(entries))
+    finally:
+        for connection in server.connections.values():
+            connection.close()
 
 
 def measured(run: Run, place: str, ways: list[Way], entries: int, value: Any) -> None:
