@@ -89,6 +89,33 @@ def test_a_document_shows_no_path_of_one_machine(document: str) -> None:
     assert re.findall(r"/(?:tmp|home|root|work)/[^`\s]*", text) == []
 
 
+CODE_WIDTH = 99
+"""Columns of a line of code: the page of a repository shows no more without a bar to scroll."""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_code_of_a_document_fits_into_a_page(document: str) -> None:
+    lines = [
+        (line + place, len(text))
+        for line, block in blocks(document, r"[^\n]*")
+        for place, text in enumerate(block.splitlines(), 1)
+    ]
+    assert [(line, width) for line, width in lines if width > CODE_WIDTH] == []
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name.startswith("docs/benchmarks/")])
+def test_the_page_of_an_experiment_begins_with_five_sentences_and_a_plot(document: str) -> None:
+    text = (ROOT / document).read_text("utf-8")
+    start, _, _ = text.partition(
+        f"![Plot of the experiment {Path(document).stem}]({Path(document).stem}.svg)"
+    )
+    assert start != text
+    assert "\n## " not in start
+    assert "|" not in start
+    words = re.sub(r"^#.*$|<!--.*?-->|\*\*Question:\*\*", "", start, flags=re.MULTILINE).split()
+    assert sum(word.endswith((".", "?")) for word in words) == 5
+
+
 def test_the_readme_stores_an_object_by_line_15() -> None:
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert any(re.match(r">>> db\[.*\] = ", line) for line in lines[:15])

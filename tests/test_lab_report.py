@@ -18,6 +18,7 @@ from pellucid_bench import datasets
 from pellucid_bench.dataset import Dataset, DatasetError, Interpreter, Machine, Measure, Result, Target, files
 from pellucid_bench.report import figures, library, markdown, markup, plots, table, units, write
 from pellucid_bench.report.page import page
+from pellucid_bench.report.summary import sentences, summarized
 
 PAGE_SIZE_MAX = 3_000_000
 HOSTILE = (
@@ -135,8 +136,10 @@ def test_the_policy_allows_the_scripts_of_the_page_and_no_others() -> None:
 def test_every_result_has_a_row_in_a_table() -> None:
     run = a_run()
     text = page([run])
-    assert text.count('<th scope="row">') == sum(len(one.results) for one in run.measures)
-    assert Elements(text).found.count(("table", {})) == 2
+    assert text[text.index("<main") :].count('<th scope="row">') == sum(
+        len(one.results) for one in run.measures
+    )
+    assert Elements(text).found.count(("table", {})) == 3  # with that of the summary
     rows = [row for figure in Elements(text).data()["experiments"][0]["figures"] for row in figure["rows"]]
     assert len(rows) == sum(len(one.results) for one in run.measures)
 
@@ -173,10 +176,47 @@ def test_failures_and_missing_libraries_are_seen() -> None:
     assert "the clock is coarse" in text
 
 
+def test_the_page_opens_with_who_wins_where_and_how_sure_that_is() -> None:
+    text = page([a_run(notes=["the clock is coarse"]), a_run("writes", quick=True)])
+    summary, _, rest = text.partition("<main")
+    assert summary.count("<h2>") == 1
+    assert "pellucid is better in 8 of 10 comparisons with other libraries. In 0 of them" in summary
+    [first, second] = re.findall('<tr><th scope="row">.*?</tr>', summary)
+    assert '<a href="#experiment-0">dict</a>' in first
+    assert "What does a dict cost whose items are on the disk?" in first
+    assert "<td>4 of 5</td>" in first
+    assert '<b class="ahead">0.25x</b> duckdb: bulk load, all keys' in first
+    assert "<li>0 may be chance</li><li>1 unstable</li><li>0 of 1 targets met</li>" in first
+    assert "its figures mean nothing" in second
+    # What only some readers want to know comes after the figures.
+    assert rest.index("plyvel (no wheel)") > rest.rindex("</figure>", 0, rest.index('id="experiment-1"'))
+    assert rest.index("the clock is coarse") < rest.index('id="experiment-1"')
+
+
+def test_the_sentences_of_a_run_name_what_matters() -> None:
+    said = ["".join(sentence) for sentence in sentences(summarized(a_run("something")))]
+    assert said == [
+        "pellucid is better in 4 of 5 comparisons with other libraries; a ratio is the time or size of the "
+        "other library divided by ours.",
+        "The plot shows, each with the best of the others, single writes, 10000 keys (lmdb 2.00x) and bulk "
+        "load, all keys (duckdb 0.25x).",
+        "Others are furthest ahead in bulk load, all keys (duckdb 0.25x).",
+        "The intervals of no comparison overlap, 1 result is unstable, 0 of 1 target was met, and the "
+        "machine was Some processor, 2 cores, on 2026-11-24.",
+    ]
+    close = measure("put", result("pellucid", 1.0, ours=True), result("lmdb", 1.1), result("dbm", 9.0))
+    won, _, nowhere, sure = ["".join(sentence) for sentence in sentences(summarized(run_of("dict", close)))]
+    assert "in 2 of 2 comparisons" in won
+    assert nowhere == "No other library is better in any of them."
+    assert sure.startswith("The intervals of 1 comparison overlap, so that its order may be chance, no")
+    alone = run_of("dict", measure("put", result("pellucid", 1.0, ours=True)))
+    assert next(iter(sentences(summarized(alone)))) == ["No other library was compared."]
+
+
 def test_targets_and_losses_are_seen() -> None:
     text = page([a_run()])
     assert '<b class="missed">\u2717 missed</b>: target 2.00x duckdb, measured 0.25x' in text
-    assert "5 comparisons with other libraries; they were better in 1." in text
+    assert "pellucid is better in 4 of 5 comparisons with other libraries; a ratio" in text
     assert "better than ours; unstable; file: 3 MB" in text
 
 
@@ -232,6 +272,36 @@ def test_each_of_a_few_curves_can_be_told_apart(tmp_path: Path) -> None:
     [data] = Elements(page(experiment.runs)).data()["experiments"]
     assert data["figures"][0]["sizeAxis"] == "dicts in the list"
     assert data["curvesMax"] == figures.CURVES_MAX
+
+
+def test_what_leads_to_a_name_does_not_look_like_a_curve() -> None:
+    from matplotlib.figure import Figure
+
+    short = [measure("put", result("pellucid", 1.0, ours=True), result("a", 2.0), size=1)]
+    long = [measure("put", result("pellucid", 1.0, ours=True), size=size) for size in (10, 100)]
+    for run in (a_run(), run_of("dict", *short, *long)):
+        [experiment] = figures.experiments([run])
+        axes = Figure().subplots()
+        plots._panel(experiment, experiment.figures[0], 0, axes)
+        beside = [line for line in axes.lines if line.get_transform() is axes.transAxes]
+        leading = [line for line in beside if line.get_color() == plots.LEADER["color"]]
+        assert leading
+        assert all(line.get_linewidth() < 1 for line in leading)
+        # A piece of the curve stands before its name, outside of the plot.
+        assert all(min(line.get_xdata()) > 1 for line in beside if line not in leading)
+        # The curve that ends early has no line through what the others have there.
+        names = {row.name for row in experiment.figures[0].rows() if row.median is not None}
+        ended = len(names) if experiment.figures[0].measures[0, 2].result("lmdb") else len(names) - 1
+        assert len(leading) == ended
+
+
+def test_colours_of_curves_are_not_those_of_bars(tmp_path: Path) -> None:
+    assert not set(plots.LINES) & set(plots.COLORS.values())
+    [path] = write([a_run()], tmp_path / "both.svg")
+    key = re.findall("<!-- (.*?) -->", path.read_text("utf-8"))
+    assert {"another library, better than pellucid", "95 % interval", "a curve of pellucid"} <= set(key)
+    [path] = write([a_run()], tmp_path / "bars.svg", only="bulk")
+    assert "a curve of pellucid" not in path.read_text("utf-8")
 
 
 def test_the_script_finds_what_the_page_has_and_makes_no_markup() -> None:

@@ -1,8 +1,8 @@
 """Write the plots and tables of the documentation from the datasets in `bench/results`: `./dev publish`.
 
-    docs/benchmarks/NAME.svg    one plot for each experiment, of the measures that PLOTS chooses
-    docs/benchmarks/NAME.md     all results, in the part that is marked `results`
-    docs/benchmarks.md          the plot and a summary, in a part for each experiment
+    docs/benchmarks/NAME.svg    one plot for each experiment, of the measures that `headlines` chooses
+    docs/benchmarks/NAME.md     the plot and a summary, in the part `summary`; all results, in `results`
+    docs/benchmarks.md          the plot and the summary, in a part for each experiment
     README.md                   the table of benchmarks: the operations of `pellucid_bench.operations`
 
 A part begins with `<!-- NAME: begin -->` and ends with `<!-- NAME: end -->`. What is outside of it stays.
@@ -13,66 +13,25 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pellucid_bench import experiments
 from pellucid_bench.about import Setting
 from pellucid_bench.dataset import Dataset, DatasetError, Measure, Target, read
+from pellucid_bench.headlines import PLOTS, matching
 from pellucid_bench.operations import ROWS, Row
 from pellucid_bench.report import table, units, write
-from pellucid_bench.report.figures import compared_with, machine_line, usable
+from pellucid_bench.report.figures import machine_line, usable
+from pellucid_bench.report.markdown import escaped, plain
+from pellucid_bench.report.summary import Title, ratio_of, sentences, summarized
 
 ROOT = Path(__file__).resolve().parents[1]
-TITLE_LOSSES = 3
-"""Most measures in which others are better that a title names."""
 LISTED_LOSSES = 15
-"""Most of them that the page of the experiment lists."""
+"""Most measures in which others are better that the page of the experiment lists."""
 LISTED_NAMES = 4
 """Most contenders that a line of this list names."""
-
-LARGEST = "/largest"
-# The measures of an experiment's plot, by patterns of their ids. All sizes of a measure are a curve, and
-# LARGEST stands for the largest of them.
-PLOTS = {
-    "records": [
-        "records/bytes-at-hand-read-one-field-uniform",
-        "records/a-record-at-hand-read-one-field-uniform",
-        "records/loop-over-all-records-adding-one-field-uniform",
-        "records/bulk-load-of-many-records-uniform",
-    ],
-    "dict": ["dict/write/*", "dict/read/*"],
-    "writes": [
-        "writes/rec.age-+-1-each-a-commit",
-        "writes/until-another-process-sees-a-put-median",
-        "writes/transactions-of-10-puts-in-full-*",
-    ],
-    "query": [
-        "query/count-where-one-field-is-above-a-number",
-        "query/sum-and-mean-in-100-groups",
-        "query/loop-over-the-rows-that-pass-one-in-ten",
-        "query/one-field-of-all-rows-as-an-array-of-numpy",
-    ],
-    "pickle": ["pickle/dump/largest", "pickle/memo/*"],
-    "buffers": ["buffers/client-one/*", "buffers/client-whole/*", "buffers/server-one/*"],
-    "compressed": ["compressed/size/*", "compressed/loop-*", "compressed/one-field-*"],
-    "scale": [
-        "scale/load-random/*",
-        "scale/get-random/*",
-        "scale/put-median-random/*",
-        "scale/load-file-random/*",
-    ],
-    "megabyte": ["megabyte/write/*", "megabyte/cold-read/*", "megabyte/warm-read/*", "megabyte/file/*"],
-    "dropins": ["dropins/shelve-both/*", "dropins/dbm-both/*"],
-    "json-lines": ["json-lines/*"],
-    "postgres": [
-        "postgres/bulk-load-*",
-        "postgres/the-sum-of-a-nested-field",
-        "postgres/one-row-by-its-key",
-        "postgres/one-row-by-an-index-*",
-    ],
-}
 
 
 class PublishError(Exception):
@@ -128,12 +87,10 @@ def chosen(run: Dataset) -> Dataset:
     """Return a run with the measures of its plot alone."""
     some: list[Measure] = []
     for pattern in PLOTS[run.experiment]:
-        many = pattern.removesuffix(LARGEST) + "/*" if pattern.endswith(LARGEST) else pattern
-        found = [one for one in run.measures if fnmatchcase(one.id, many)]
+        found = matching(run, pattern)
         if not found:
             _lacking(run, f"no measure has an id like {pattern}")
-            continue
-        some += [max(found, key=lambda one: one.size or 0)] if many != pattern else found
+        some += found
     return dataclasses.replace(run, measures=some)
 
 
@@ -144,52 +101,13 @@ def _lacking(run: Dataset, what: str) -> None:
     print(f"left out: {run.experiment}: {what}", file=sys.stderr)
 
 
-def summary(run: Dataset) -> str:
-    """Return what a run comes to: comparisons, losses and targets."""
-    lost = sorted(losses(run))
-    compared = sum(
-        usable(result) is not None
-        and (ours := compared_with(measure, result)) is not None
-        and bool(usable(ours))
-        for measure in run.measures
-        for result in measure.results
-    )
-    better = f"they were better in {len(lost)}" if lost else "none of them was better"
-    text = f"{compared} comparisons with other libraries; {better}"
-    worst: dict[str, str] = {}
-    for ratio, title, name in lost:
-        worst.setdefault(title, f"*{title}* ({name} {units.times(ratio)})")
-    if worst:
-        most = " most of all" if len(worst) > TITLE_LOSSES else ""
-        text += f",{most} in {', '.join(list(worst.values())[:TITLE_LOSSES])}"
-    verdicts = [
-        target.met for measure in run.measures for target in measure.targets if target.met is not None
+def summary(run: Dataset, image: str) -> str:
+    """Return what a run comes to: some sentences, and the plot."""
+    lines = [
+        "".join(f"*{plain(part)}*" if isinstance(part, Title) else escaped(part) for part in sentence)
+        for sentence in sentences(summarized(run))
     ]
-    if verdicts:
-        met = f"{sum(verdicts)} of {len(verdicts)} targets were met"
-        text += f". {met}" if verdicts[1:] else f". The target was {'met' if verdicts[0] else 'missed'}"
-    shaky = sum(result.unstable for measure in run.measures for result in measure.results)
-    if shaky:
-        text += f". {shaky} results are unstable" if shaky > 1 else ". 1 result is unstable"
-    return text + "."
-
-
-def losses(run: Dataset) -> Iterator[tuple[float, str, str]]:
-    """Yield the results that are better than ours: the ratio, the measure and the contender."""
-    for measure in run.measures:
-        for result in measure.results:
-            ours = compared_with(measure, result)
-            if ours is not None:
-                ratio = ratio_of(measure, usable(result), usable(ours))
-                if ratio is not None and ratio < 1:
-                    yield ratio, measure.title, result.contender
-
-
-def ratio_of(measure: Measure, theirs: float | None, ours: float | None) -> float | None:
-    """Return how many times our cost another one has."""
-    if theirs is None or ours is None or min(theirs, ours) < 0:
-        return None
-    return units.ratio(theirs, ours) if measure.better == "lower" else units.ratio(ours, theirs)
+    return "\n\n".join(["\n".join(lines), f"![Plot of the experiment {run.experiment}]({image})"])
 
 
 def page_of(run: Dataset, source: str) -> str:
@@ -201,8 +119,6 @@ def page_of(run: Dataset, source: str) -> str:
         if target.met is False
     ]
     parts = [
-        f"![Plot of the experiment {run.experiment}]({run.experiment}.svg)",
-        summary(run),
         _settings(run),
         *([f"Others are better in:\n\n{worse}"] if (worse := _losses_by_measure(run)) else []),
         *(["Targets that were missed:", "\n".join(missed)] if missed else []),
@@ -239,8 +155,8 @@ def _shown(value: object) -> str:
 def _losses_by_measure(run: Dataset) -> str:
     """Return a list of the measures in which others are better, the greatest differences first."""
     found: dict[str, list[str]] = {}
-    for ratio, title, name in sorted(losses(run)):
-        found.setdefault(title, []).append(f"{name} {units.times(ratio)}")
+    for duel in summarized(run).lost:
+        found.setdefault(duel.measure.title, []).append(f"{duel.theirs.contender} {units.times(duel.ratio)}")
     lines = [
         f"- *{title}*: {', '.join(names[:LISTED_NAMES])}"
         + (f", and {len(names) - LISTED_NAMES} more" if names[LISTED_NAMES:] else "")
@@ -304,9 +220,10 @@ def publish(folder: Path, root: Path, *, with_quick: bool = False) -> None:
     for name, (path, run) in runs.items():
         image = f"benchmarks/{name}.svg"
         write([chosen(run)], root / "docs" / image)
-        put(root / f"docs/benchmarks/{name}.md", "results", page_of(run, _relative(path, root)))
-        part = f"![Plot of the experiment {name}]({image})\n\n{summary(run)}"
-        put(root / "docs/benchmarks.md", name, part)
+        page = root / f"docs/benchmarks/{name}.md"
+        put(page, "summary", f"{summary(run, f'{name}.svg')}\n\n[All results](#results)")
+        put(page, "results", page_of(run, _relative(path, root)))
+        put(root / "docs/benchmarks.md", name, summary(run, image))
     without = [name for name in experiments.NAMES if name not in runs]
     if without:
         print(f"no dataset of {', '.join(without)}: their parts stay as they are", file=sys.stderr)

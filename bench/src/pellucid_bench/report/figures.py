@@ -7,7 +7,6 @@ put into one number. The page, the Matplotlib files and the Markdown table are m
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -117,11 +116,6 @@ class Experiment:
         """Return the library of each contender."""
         return {row.name: row.result.library for figure in self.figures for row in figure.rows()}
 
-    def duels(self) -> tuple[int, int]:
-        """Return how many results of others were compared with ours, and how many of them were faster."""
-        roles = Counter(row.role for figure in self.figures for row in figure.rows())
-        return roles["slower"] + roles["faster"], roles["faster"]
-
     def name_of_run(self, run: int) -> str:
         """Return the letter of a run, if there is more than one."""
         if len(self.runs) == 1:
@@ -172,10 +166,9 @@ def compared_with(measure: Measure, result: Result) -> Result | None:
 def machine_line(dataset: Dataset) -> str:
     """Return the machine, the interpreter and the day in one line."""
     machine, python = dataset.machine, dataset.python
-    cores = f"{machine.cores} core{'s' if machine.cores != 1 else ''}" if machine.cores else ""
     facts = [
         machine.processor,
-        cores,
+        units.cores(machine.cores) if machine.cores else "",
         units.memory(machine.memory_bytes),
         " ".join(str(part) for part in (machine.system, machine.kernel) if part),
         machine.file_system,

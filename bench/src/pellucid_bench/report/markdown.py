@@ -46,8 +46,13 @@ def plain(text: str) -> str:
     >>> print(plain("a|b <i>*c*"))
     a\|b \<i\>\*c\*
     """
+    return escaped(" ".join(text.split()))
+
+
+def escaped(text: str) -> str:
+    """Return a text whose signs mean nothing to Markdown, with the spaces around it."""
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return re.sub(r"([\\`*_\[\]<>|#&~!])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_\[\]<>|#&~!])", r"\\\1", text)
 
 
 def _code(text: str) -> str:

@@ -136,8 +136,8 @@
       if (row.interval) tip["95 % interval"] = row.interval;
       if (!failed) tip.samples = row.samples;
       if (row.remarks && !failed) tip.remarks = row.remarks;
-      found.push({...value, name, tip, failed, rank: found.length, role: data.roles[row.role], at: shown.figure.sizes[row.size],
-        label: (row.unstable ? "\u2248 " : "") + (failed ? "" : value.text)});
+      found.push({...value, name, tip, failed, rank: found.length, role: data.roles[row.role],
+        at: shown.figure.sizes[row.size], unstable: row.unstable, label: (row.unstable ? "\u2248 " : "") + (failed ? "" : value.text)});
     }
     return found;
   }
@@ -208,6 +208,11 @@
     range: ["var(--ours)", "var(--slower)", "var(--faster)", "var(--slower)", "var(--reference)"],
   };
 
+  const ROLE_NAMES = {
+    "ours": "pellucid", "slower": "another library", "faster": "another library, better than pellucid",
+    "reference": "for orientation",
+  };
+
   function bars(shown, all, rows, room) {
     const scale = scaleOf(shown, all, false);
     const widestName = widest(rows.map((row) => row.name)) + 4;
@@ -221,14 +226,15 @@
     const x = {field: "value", type: "quantitative", scale: {...scale, nice: false},
       axis: axisOf(shown, scale, room - label - 80, "x")};
     const color = {field: "role", type: "nominal", scale: ROLE_COLORS, legend: null};
-    // A bar on a logarithmic scale has no meaningful length, except from 1 on for ratios. So it is a dot on a
-    // line that leads the eye from the name. The stroke of a bar can be seen where the bar itself is too short.
+    // A bar on a logarithmic scale has no meaningful length, except from 1 on for ratios. So it is a dot. Grey
+    // points lead the eye from the name to it: a line would look like a bar, or like an interval. The stroke of
+    // a bar can be seen where the bar itself is too short.
     const isBar = scale.type === "linear" || shown.choice.base;
     const marks = isBar
       ? [{mark: {type: "bar", height: above ? 14 : {band: 0.68}, yOffset: low, strokeWidth: 1},
         encoding: {x, x2: {field: "floor"}, color, stroke: color}}]
-      : [{mark: {type: "rule", strokeWidth: 1, opacity: 0.55, yOffset: low, y2Offset: low},
-        encoding: {x, x2: {field: "floor"}, color}},
+      : [{mark: {type: "rule", strokeWidth: 1, strokeDash: [1, 4], color: "var(--muted)", opacity: 0.7, yOffset: low,
+        y2Offset: low}, encoding: {x, x2: {field: "floor"}}},
       {mark: {type: "circle", size: 75, opacity: 1, yOffset: low}, encoding: {x, color}}];
     const text = (more) => ({type: "text", align: "left", dy: low, ...more});
     return {
@@ -377,7 +383,7 @@
     drawControls(shown, curve, size);
     const runs = one.plots.map((node) => Number(node.dataset.run));
     const rows = runs.map((run) => points(shown, run, size));
-    let looks = new Map();
+    let looks = null;
     for (const [index, node] of one.plots.entries()) {
       one.views[index]?.finalize();
       one.views[index] = null;
@@ -405,7 +411,7 @@
       }
       node.style.minHeight = "";
     }
-    drawLegend(shown, looks);
+    drawLegend(shown, rows.flat(), looks);
   }
 
   function emptiness(shown, run, size) {
@@ -429,23 +435,32 @@
     }
   }
 
-  function drawLegend(shown, looks) {
+  // The key of a plot: of bars what their colours mean, of curves which one is whose.
+  function drawLegend(shown, rows, looks) {
     const svg = (name, attributes) => {
       const made = document.createElementNS("http://www.w3.org/2000/svg", name);
       for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
       return made;
     };
-    const key = (style, text) => {
+    const curve = (style, text) => {
       const picture = svg("svg", {width: 34, height: 10, "aria-hidden": "true"});
       picture.append(svg("line", {x1: 0, x2: 34, y1: 5, y2: 5, stroke: style.color, "stroke-width": style.width,
         "stroke-dasharray": style.dash.join(" ")}));
       if (!style.faint) picture.append(svg("path", {d: MARK_PATHS[style.mark], fill: style.color, transform: "translate(17 5)"}));
       return element("span", {}, picture, ` ${text}`);
     };
-    const listed = [...looks].filter(([, style]) => !style.faint).map(([name, style]) => key(style, name));
-    const faint = [...looks.values()].filter((style) => style.faint);
+    const swatch = (kind, text) => element("span", {}, element("span", {class: `swatch ${kind}`}), text);
+    const figures = rows.filter((row) => !row.failed);
+    const roles = new Set(figures.map((row) => row.role === "other" ? "slower" : row.role));
+    const listed = looks ? [...looks].filter(([, style]) => !style.faint).map(([name, style]) => curve(style, name))
+      : Object.entries(ROLE_NAMES).filter(([role]) => roles.has(role)).map(([role, text]) => swatch(role, text));
+    const faint = looks ? [...looks.values()].filter((style) => style.faint) : [];
     const ways = faint.length === 1 ? "1 other way" : `${faint.length} other ways`;
-    if (faint.length) listed.push(key(faint[0], `${ways} to use these libraries`));
+    if (faint.length) listed.push(curve(faint[0], `${ways} to use these libraries`));
+    if (figures.some((row) => row.low !== null)) {
+      listed.push(swatch("interval", looks ? "upright: 95 % interval" : "95 % interval"));
+    }
+    if (!looks && figures.some((row) => row.unstable)) listed.push(swatch("unstable", "unstable"));
     shown.node.querySelector(".legend").replaceChildren(...listed);
   }
 
@@ -544,7 +559,7 @@
   }, {rootMargin: "300px"});
   figures.forEach((figure) => seen.observe(figure.node));
 
-  document.querySelectorAll("nav a").forEach((link) => link.addEventListener("click", (event) => {
+  document.querySelectorAll("nav a, .summary a").forEach((link) => link.addEventListener("click", (event) => {
     event.preventDefault();
     state.at = link.getAttribute("href").slice(1);
     save();

@@ -1,4 +1,4 @@
-"""This module makes the page: all text and tables as HTML, and the figures as data for the page's script.
+"""This module makes the page: a summary, all text and tables as HTML, and the figures as data for its script.
 
 The page is whole without the script: every result is in a table. A policy in its head allows the scripts of
 this package by their hashes, and no request: what a dataset says cannot run, nor load anything.
@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pellucid_bench.experiments import NAMES, load
 from pellucid_bench.report import library, units
 from pellucid_bench.report.figures import (
     CURVES_MAX,
@@ -25,6 +26,7 @@ from pellucid_bench.report.figures import (
     usable,
 )
 from pellucid_bench.report.markup import Markup, data, element, inline, verbatim
+from pellucid_bench.report.summary import Duel, Summary, Title, sentences, summarized
 
 if TYPE_CHECKING:
     from pellucid_bench.dataset import Dataset, Target
@@ -58,6 +60,7 @@ def page(datasets: Sequence[Dataset]) -> str:
         "body",
         element("a", "Skip to the results", href="#results", class_="skip"),
         _header(found),
+        _summary(found),
         element("main", [_experiment(number, one) for number, one in enumerate(found)], id="results"),
         element("footer", _licences()),
         element("script", data(_data(found)), type="application/json", id="data"),
@@ -85,24 +88,95 @@ def _header(found: Sequence[Experiment]) -> Markup:
         element(
             "noscript", element("p", "Without scripts there are no plots. The tables have every figure.")
         ),
-        element("p", LEGEND),
     )
 
 
-LEGEND = inline(
-    [
-        element("span", element("span", class_=f"swatch {role}"), f"{text} ", class_="key")
-        for role, text in (
-            ("ours", "pellucid"),
-            ("slower", "another library"),
-            ("faster", "another library, better than pellucid"),
-            ("reference", "for orientation"),
-        )
-    ],
-    "Thin lines are the 95 % intervals of the medians; ",
-    element("b", "\u2248"),
-    " marks a median that is unstable.",
-)
+def _summary(found: Sequence[Experiment]) -> Markup:
+    """Return who wins where and how sure that is, in a row for each run."""
+    runs = [(number, one, run) for number, one in enumerate(found) for run in range(len(one.runs))]
+    summaries = [summarized(one.runs[run]) for _, one, run in runs]
+    count = sum(len(summary.duels) for summary in summaries)
+    lost = sum(len(summary.lost) for summary in summaries)
+    unsure = sum(summary.unsure for summary in summaries)
+    if not count:
+        return Markup("")
+    titles = ("Experiment", "pellucid is better in", *COLUMNS, "How sure")
+    return element(
+        "section",
+        element("h2", "Summary"),
+        element(
+            "p",
+            f"pellucid is better in {count - lost:,} of {count:,} comparisons with other libraries. "
+            f"In {unsure:,} of them the 95 % intervals overlap or are missing: the order may be chance. "
+            "A ratio is the time or size of the other library divided by ours: below 1x, it is better.",
+        ),
+        element(
+            "div",
+            element(
+                "table",
+                element("caption", "Summary"),
+                element("thead", element("tr", [element("th", title, scope="col") for title in titles])),
+                element(
+                    "tbody",
+                    [
+                        _summary_row(number, one, run, summary)
+                        for (number, one, run), summary in zip(runs, summaries, strict=True)
+                    ],
+                ),
+            ),
+            class_="scroll",
+            tabindex="0",
+            role="region",
+            aria_label="Summary",
+        ),
+        class_="summary",
+    )
+
+
+COLUMNS = ("What matters, and the best other library", "Where others are furthest ahead")
+
+
+def _summary_row(number: int, one: Experiment, run: int, summary: Summary) -> Markup:
+    letter = one.name_of_run(run)
+    count, lost, (met, wanted) = len(summary.duels), len(summary.lost), summary.targets
+    sure = [
+        f"{summary.unsure} may be chance" if count else "",
+        f"{summary.unstable} unstable" if summary.unstable else "",
+        f"{met} of {wanted} targets met" if wanted else "",
+        "the shortest run: its figures mean nothing" if summary.run.quick else "",
+        "" if summary.run.complete else "stopped before its end",
+    ]
+    name = [element("a", one.name, href=f"#experiment-{number}"), f", run {letter}" if letter else ""]
+    question = _question(one.name)
+    return element(
+        "tr",
+        element("th", name, element("p", question, class_="note") if question else "", scope="row"),
+        element("td", f"{count - lost} of {count}" if count else "nothing was compared"),
+        element("td", _examples(summary.plotted())),
+        element("td", _examples(summary.worst()) if summary.lost else "nowhere" if count else ""),
+        element("td", _list([line for line in sure if line])),
+    )
+
+
+def _question(name: str) -> str:
+    """Return what an experiment asks, if this version has it."""
+    return load(name).ABOUT.question if name in NAMES else ""
+
+
+def _examples(duels: Sequence[Duel]) -> Markup:
+    return _list(
+        [
+            inline(
+                element("b", units.times(duel.ratio), class_="ahead" if duel.ratio < 1 else None),
+                f" {duel.theirs.contender}: {duel.measure.title}",
+            )
+            for duel in duels
+        ]
+    )
+
+
+def _list(lines: Sequence[str]) -> Markup:
+    return element("ul", [element("li", line) for line in lines]) if lines else Markup("")
 
 
 def _licences() -> Markup:
@@ -114,16 +188,14 @@ def _licences() -> Markup:
 
 
 def _experiment(number: int, one: Experiment) -> Markup:
-    compared, lost = one.duels()
-    summary = f"{compared} comparisons with other libraries; they were better in {lost}."
     figures = [_figure(one, index, figure) for index, figure in enumerate(one.figures)]
     return element(
         "section",
         element("h2", one.name),
-        element("p", summary) if compared else "",
         [_run(one, run, dataset) for run, dataset in enumerate(one.runs)],
         element("div", class_="controls"),
         element("div", figures or element("p", "This run has no measure."), class_="figures"),
+        [_facts(one, run, dataset) for run, dataset in enumerate(one.runs)],
         id=f"experiment-{number}",
         class_="experiment side-by-side" if len(one.runs) > 1 else "experiment",
     )
@@ -137,21 +209,26 @@ def _run(one: Experiment, run: int, dataset: Dataset) -> Markup:
         warnings.append("This was the shortest run (--quick): its figures mean nothing.")
     if not dataset.complete:
         warnings.append("This run was stopped before its end; what it had measured is here.")
-    missing = [f"{name} ({why})" for name, why in dataset.missing.items()]
-    if missing:
-        warnings.append(f"Not measured: {'; '.join(missing)}.")
+    said = [
+        inline([element("em", part) if isinstance(part, Title) else part for part in sentence], " ")
+        for sentence in sentences(summarized(dataset))
+    ]
     return element(
         "div",
         element("h3", f"Run {letter}: {machine_line(dataset)}") if letter else "",
         [element("p", warning, class_="warning") for warning in warnings],
-        [element("p", note) for note in dataset.notes],
-        _facts(dataset),
+        element("p", said),
         class_="run",
     )
 
 
-def _facts(dataset: Dataset) -> Markup:
-    machine, python = dataset.machine, dataset.python
+def _facts(one: Experiment, run: int, dataset: Dataset) -> Markup:
+    """Return what a reader may want to know of a run after its figures."""
+    machine, python, letter = dataset.machine, dataset.python, one.name_of_run(run)
+    notes = list(dataset.notes)
+    if dataset.missing:
+        missing = "; ".join(f"{name} ({why})" for name, why in dataset.missing.items())
+        notes.append(f"Not measured: {missing}.")
     facts = {
         "Command": dataset.command,
         "Begun": dataset.created,
@@ -167,7 +244,11 @@ def _facts(dataset: Dataset) -> Markup:
     }
     shown = [inline(element("dt", name), element("dd", fact)) for name, fact in facts.items() if fact.strip()]
     return element(
-        "details", element("summary", "Machine, command and versions"), element("dl", shown), class_="facts"
+        "details",
+        element("summary", f"Machine, command, versions and notes{f' of run {letter}' if letter else ''}"),
+        element("dl", shown),
+        [element("p", note) for note in notes],
+        class_="facts",
     )
 
 
@@ -185,8 +266,8 @@ def _figure(one: Experiment, index: int, figure: Figure) -> Markup:
         "figure",
         element("figcaption", title),
         element("div", class_="figure-controls"),
-        element("div", plots, class_="plots"),
         element("div", class_="legend"),
+        element("div", plots, class_="plots"),
         [element("p", note, class_="note") for note in figure.notes()],
         _failures(one, figure),
         _targets(one, figure),

@@ -45,8 +45,8 @@ INK = "#1c1f24"
 MUTED = "#59616d"
 # Curves differ in colour, dash and mark. Two of them have the same three after 35 curves, since the counts of
 # colours and marks have no common factor. Eyes that see no difference of red and green tell the colours apart
-# by their brightness.
-LINES = ("#d55e00", "#00785a", "#a0307a", "#b8860b", "#2b2b2b")
+# by their brightness. None is blue, which is ours, or orange, which is a bar that is better than ours.
+LINES = ("#00785a", "#b04a90", "#6b3f16", "#8a8f00", "#2b2b2b")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 2, 1.2, 2)))
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 CURVE_SIZES_MIN = 3
@@ -60,6 +60,8 @@ AROUND = 0.95
 """Inches of a panel for its title and the texts of its axis."""
 LABEL = 0.165
 """Inches from one name of a curve to the next."""
+LEADER: dict[str, Any] = {"color": "#59616d", "linewidth": 0.6, "linestyle": (0, (1, 3)), "zorder": 0.9}
+"""What leads the eye and is no figure: thin grey points, which no curve and no interval has."""
 SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -121,11 +123,12 @@ def _image(one: Experiment, suffix: str) -> bytes:
 
 
 def _key(one: Experiment, panels: Sequence[tuple[Figure, int]]) -> list[Any]:
-    """Return what the colours of bars mean, of those that are there."""
+    """Return what the colours mean, of those that are there: of bars and dots, and of curves."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    rows = [row for figure, run in panels if not _is_curve(figure) for row in _rows(one, figure, run)]
+    flat = [(figure, run) for figure, run in panels if not _is_curve(figure)]
+    rows = [row for figure, run in flat for row in _rows(one, figure, run)]
     roles = {"slower" if row.role == "other" else row.role for row in rows}
     names = {
         "ours": "pellucid",
@@ -138,6 +141,10 @@ def _key(one: Experiment, panels: Sequence[tuple[Figure, int]]) -> list[Any]:
         key.append(Line2D([], [], color=INK, linewidth=1, label="95 % interval"))
     if any(row.result.unstable for row in rows):
         key.append(Line2D([], [], linestyle="", label="\u2248 unstable"))
+    curves = [row for figure, run in panels if _is_curve(figure) for row in _rows(one, figure, run)]
+    if curves and rows:
+        # Each curve has its name at its end.
+        key.append(Line2D([], [], color=COLORS["ours"], linewidth=2.6, label="a curve of pellucid"))
     return key
 
 
@@ -243,8 +250,9 @@ def _bar(figure: Figure, row: Row, place: int, axes: Axes, *, is_log: bool) -> N
         axes.text(0.01, place, text, color=color, style="italic", **edge)
         return
     if is_log and median > 0:
-        # The length of a bar means nothing on a logarithmic scale: a dot says where the figure is.
-        axes.plot([axes.get_xlim()[0], median], [place, place], color=color, linewidth=0.8, alpha=0.6)
+        # The length of a bar means nothing on a logarithmic scale: a dot says where the figure is. Grey
+        # points lead the eye to it: a line would look like a bar, or like an interval.
+        axes.plot([axes.get_xlim()[0], median], [place, place], **LEADER)
         axes.plot([median], [place], "o", color=color, markersize=5.5)
     elif not is_log:
         axes.barh(place, median, height=0.66, color=color)
@@ -318,22 +326,26 @@ def _styles(one: Experiment, colored: Sequence[str]) -> dict[str, dict[str, Any]
 def _name_curves(
     axes: Axes, ends: dict[str, tuple[float, float]], styles: dict[str, dict[str, Any]], gap: float
 ) -> None:
-    """Write the name of each curve beside its last point, with a line to it and the mark of the curve."""
+    """Write the name of each curve beside its last point, after a piece of the curve as a key.
+
+    Points lead from the edge of the plot to the name. A curve that ends before the edge has none: they would
+    cross what others have there.
+    """
     to_axes = axes.transScale + axes.transLimits
     axes.autoscale_view()
     axes.set_xlim(*axes.get_xlim())
     axes.set_ylim(*axes.get_ylim())
     points = {name: to_axes.transform(end) for name, end in ends.items()}
+    last = max((x for x, _ in points.values()), default=0.0)
     order = sorted(points, key=lambda name: -points[name][1])
+    place: dict[str, Any] = {"clip_on": False, "transform": axes.transAxes}
     for name, height in zip(order, spread([points[name][1] for name in order], gap), strict=True):
-        style = {**styles[name], "linewidth": 0.8, "clip_on": False, "transform": axes.transAxes}
         x, y = points[name]
-        axes.plot([x, 1.015, 1.05], [y, height, height], **{**style, "marker": ""})
-        axes.plot([1.06], [height], **{**style, "markersize": 4, "linestyle": ""})
-        text = _literal(_short(name))
-        axes.text(
-            1.075, height, text, transform=axes.transAxes, color=style["color"], fontsize=7.5, va="center"
-        )
+        if x > last - 1e-6:
+            axes.plot([x + 0.008, 1.0, 1.025], [y, y, height], **LEADER, **place)
+        axes.plot([1.03, 1.05, 1.07], [height] * 3, markevery=[1], markersize=3.5, **styles[name], **place)
+        color = styles[name]["color"]
+        axes.text(1.078, height, _literal(_short(name)), color=color, fontsize=7.5, va="center", **place)
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

@@ -93,6 +93,15 @@ def count(number: float) -> str:
     return f"{number:,.0f}" if number == int(number) else f"{number:,g}"
 
 
+def cores(number: int) -> str:
+    """Format the cores of a machine.
+
+    >>> cores(2), cores(1)
+    ('2 cores', '1 core')
+    """
+    return f"{number} core{'s' if number != 1 else ''}"
+
+
 def memory(size: int | None) -> str:
     """Format the size of a machine's memory.
 
