@@ -262,17 +262,19 @@ def test_a_data_frame_in_a_pickle_needs_leave(tmp_path: Path, db: pellucid.Datab
     assert db.column("a") == [1, 2]
 
 
-def test_a_json_object_is_a_mapping(tmp_path: Path, db: pellucid.Database) -> None:
+def test_a_json_object_is_a_mapping_on_request(tmp_path: Path, db: pellucid.Database) -> None:
     big = {f"key {n}": {"n": n, "text": "x" * 100} for n in range(5000)}
     (tmp_path / "big.json").write_text(json.dumps(big))
-    assert pellucid.import_from(tmp_path / "big.json", db, verify=True).format == "json"
+    assert pellucid.import_from(tmp_path / "big.json", db, path="", verify=True).format == "json"
     assert db["key 4999"] == big["key 4999"]
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", " [ ] \n"])
-def test_an_empty_json_file_has_no_rows(text: str, tmp_path: Path, db: pellucid.Database) -> None:
+@pytest.mark.parametrize(("text", "path"), [("[]", None), ("{}", ""), (" [ ] \n", None), ('{"a": []}', "a")])
+def test_an_empty_json_file_has_no_rows(
+    text: str, path: str | None, tmp_path: Path, db: pellucid.Database
+) -> None:
     (tmp_path / "none.json").write_text(text)
-    assert pellucid.import_from(tmp_path / "none.json", db).rows == 0
+    assert pellucid.import_from(tmp_path / "none.json", db, path=path).rows == 0
 
 
 def test_a_stream_is_read_once() -> None:
@@ -290,7 +292,10 @@ def test_a_stream_is_read_once() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "form"),
     [
-        (b'{"a": 1}', "stdin", "jsonl"),
+        (b'{"a": 1}', "stdin", "json"),
+        (b'{"a": 1}', "x.jsonl", "jsonl"),
+        (b"[1, 2]\n[3]\n", "x.json", "jsonl"),
+        (b"[1, 2]\n", "x.jsonl", "json"),
         (b'{"a": 1}', "x.json", "json"),
         (b'{"a": 1}\n{"a": 2}\n', "x.json", "jsonl"),
         (b'{"a": 1\n{"a": 2}\n', "stdin", "jsonl"),

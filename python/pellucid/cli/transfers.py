@@ -53,6 +53,12 @@ def _is_of_others(path: str) -> bool:
     metavar="FORMAT",
     help=f"What SOURCE is, if its content does not say: {', '.join(SOURCES)}.",
 )
+@click.option(
+    "--path",
+    "json_path",
+    metavar="NAME",
+    help="Where a JSON document has its rows: `features`, `data.rows`, or '' for its keys and values.",
+)
 @click.option("--key", metavar="FIELD", help="The field that becomes the key. [default: ascending numbers]")
 @click.option(
     "--type",
@@ -135,6 +141,7 @@ def _imported(file: str, source: str, types: tuple[str, ...], options: dict[str,
             file,
             table=options["table"],
             format=options["form"],
+            path=options["json_path"],
             key=options["key"],
             types=_types(types),
             dates=options["dates"],

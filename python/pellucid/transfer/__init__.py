@@ -9,7 +9,7 @@ from __future__ import annotations
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
     from typing import Any, BinaryIO, TypeAlias
 
@@ -30,6 +30,7 @@ def import_from(
     *,
     table: str | None = None,
     format: str | None = None,  # noqa: A002  the field's name for it
+    path: str | Sequence[str] | None = None,
     key: str | None = None,
     types: str | Mapping[str, str] | None = None,
     dates: bool = False,
@@ -45,7 +46,8 @@ def import_from(
 
     `source` is a path or a binary file. The content decides its format; `format` overrides that. `into` is a
     database, a path to one, or the URL of a server; a file is created if necessary. `table` names the table,
-    or chooses one of a source that has several. `key` is the field that becomes the key of each row. `types`
+    or chooses one of a source that has several. `path` is where a JSON document has its rows, as in
+    `"data.rows"`. `key` is the field that becomes the key of each row. `types`
     says how to read fields, as in `{"zip": "text", "data": "json"}`, or whole values, as in `"json"`. With
     `dates=True`, each string that is an ISO date or datetime becomes one. `encoding` is that of a text.
     `pickle` says which globals stored pickles may use beyond plain values.
@@ -73,7 +75,7 @@ def import_from(
         source,
         into,
         incoming.Choices(
-            table, format, key, types, dates, encoding, pickle, strict, dry_run, verify, batch, progress
+            table, format, key, types, dates, encoding, pickle, strict, dry_run, verify, batch, progress, path
         ),
     )
 

@@ -16,10 +16,13 @@ FORMATS = (
     *("sqlite", "sqlitedict", "diskcache", "lmdb", "dbm", "shelve", "pickle"),
 )
 
-COMPRESSED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
 LMDB_MAGIC = b"\xde\xc0\xef\xbe"
 TINYDB = re.compile(rb'\s*\{\s*("[^"\\]*"\s*:\s*\{\s*"\d+"\s*:\s*\{|"_default"\s*:\s*\{\s*\})')
 PICKLES = (".pickle", ".pkl", ".p")
+LINES = (".jsonl", ".ndjson")
+# Characters that no text has. Some programs write NUL into texts, so that alone says nothing.
+CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
+CONTROL_SEEN = 512
 
 
 def detect(source: Input) -> str:
@@ -65,12 +68,6 @@ def _of_path(source: Input) -> str:
 def _of_magic(source: Input, head: bytes) -> str | None:
     from pellucid.transfer.sources import sqlite
 
-    for magic, command in COMPRESSED.items():
-        if head.startswith(magic):
-            raise SourceError(
-                f"{source.name} is compressed; decompress it first, as in: "
-                f"{command} -c {source.name} | pellucid import FILE -"
-            )
     if head.startswith(b"SQLite format 3\x00"):
         return sqlite.kind_of(source)
     if head.startswith(b"PAR1"):
@@ -84,6 +81,10 @@ def _of_magic(source: Input, head: bytes) -> str | None:
                 "the command pellucid copy"
             )
         return "lmdb"
+    if head.startswith(b"PK\x03\x04"):
+        raise _unknown(source, _zip(head))
+    if head.startswith(b"\xd0\xcf\x11\xe0"):
+        raise _unknown(source, "a file of an old Excel or Word; save its sheet as CSV")
     if len(head) > 1 and head[0] == 0x80 and head[1] <= 5:
         return "pickle"
     return None
@@ -109,44 +110,60 @@ def _of_dbm(path: str) -> str | None:
     return "shelve" if dbm_file.looks_like_a_shelf(name) else "dbm"
 
 
+def _zip(head: bytes) -> str:
+    """What a zip file is, by the names in it."""
+    if b"xl/" in head or b"[Content_Types].xml" in head[:100]:
+        return "an Excel workbook; save its sheet as CSV"
+    if b"opendocument.spreadsheet" in head[:200]:
+        return "a sheet of LibreOffice; save it as CSV"
+    return "a zip archive; unpack it, and import its files"
+
+
 def _of_text(source: Input, head: bytes) -> str:
-    suffix = os.path.splitext(source.name)[1].lower()
+    suffix = source.suffix
     if suffix in PICKLES:
         return "pickle"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return {".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix, "csv")
-    if b"\x00" in head:
-        raise _unknown(source, f"it begins with the bytes {head[:8].hex(' ')}")
-    if suffix in (".jsonl", ".ndjson"):
-        return "jsonl"
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        # The last bytes may be a part of a character.
+        text = head.decode("utf-16", "ignore").encode("utf-8", "surrogatepass")
+    else:
+        text = head.removeprefix(b"\xef\xbb\xbf")
+    text = text.lstrip()
     if text[:1] in (b"{", b"["):
-        return _of_json(text, suffix)
+        return _of_json(source, text, suffix)
+    if CONTROL.search(text[:CONTROL_SEEN]) or b"\x00" in text[:2]:
+        raise _unknown(source, f"it begins with the bytes {head[:8].hex(' ')}")
+    if suffix in LINES:
+        return "jsonl"
+    if suffix == ".json":
+        return "json"
     if suffix in (".csv", ".tsv") or re.match(rb"[^\n,;\t|]*[,;\t|]", text):
         return "csv"
     raise _unknown(source, "a text that is neither JSON nor CSV")
 
 
-def _of_json(text: bytes, suffix: str) -> str:
+def _of_json(source: Input, text: bytes, suffix: str) -> str:
+    """A file that is one value is JSON, and one with more is JSON Lines, whatever its name and its lines.
+
+    Both are read alike but for two things: the elements of a lone array are rows, and a line of JSON Lines
+    that is broken is skipped.
+    """
     if TINYDB.match(text):
         return "tinydb"
-    if suffix == ".json":
-        # Many files with several values are called `.json`.
-        first, _, rest = text.partition(b"\n")
-        return "jsonl" if _is_value(first) and rest.strip()[:1] in (b"{", b"[") else "json"
-    first, newline, _ = text.partition(b"\n")
-    if not newline:
-        return "json" if text[:1] == b"[" else "jsonl"
-    # A value that goes on in the next line is no line of JSON Lines.
-    return "json" if first.rstrip()[-1:] in (b"[", b"{", b",", b":") else "jsonl"
-
-
-def _is_value(line: bytes) -> bool:
+    line, newline, rest = text.partition(b"\n")
+    if not newline and source.may_have_more:
+        return "jsonl" if text[:1] == b"{" or source.goes_on_after_line() else "json"
     try:
         json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    except (ValueError, RecursionError) as error:
+        # Either the value goes on in the next line, or the line is broken.
+        is_cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip())
+        if suffix == ".json" or (is_cut and text[:1] == b"["):
+            return "json"
+        return "json" if suffix not in LINES and line.rstrip()[-1:] in (b"[", b"{", b",", b":") else "jsonl"
+    if rest.strip() or (suffix in LINES and text[:1] == b"{"):
+        return "jsonl"
+    return "jsonl" if source.goes_on_after_line() else "json"
 
 
 def _unknown(source: Input, what: str) -> SourceError:

@@ -52,6 +52,7 @@ REFUSED = (
     errors.UnregisteredType,
 )
 MISSING = object()
+OF_JSON = ("json", "jsonl", "tinydb")
 # The share of reading in an import in one transaction. The rest is merging rows into their tables.
 READING = 0.7
 
@@ -71,6 +72,7 @@ class Choices(NamedTuple):
     verify: bool
     batch: int | None
     progress: bool | Callable[[int, float | None], object]
+    path: Any = None
 
 
 class _DryRun(Exception):
@@ -94,10 +96,23 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
     begun = time.monotonic()
     with closing(found):
         report.format = choices.format or detect(found)
+        if choices.path is not None:
+            if report.format not in OF_JSON:
+                raise ValueError(f"path= is for JSON, and {found.name} is {report.format}")
+            # With a path, values that follow each other are documents that each have rows.
+            report.format = "json"
         with _database(into, choices) as database:
             _run_in(database, found, choices, report)
     report.seconds = time.monotonic() - begun
+    report.end()
     return report
+
+
+def _path(path: Any) -> tuple[str, ...] | None:
+    """The names of a path: those between the dots of a text, or those of a list."""
+    if path is None or isinstance(path, (list, tuple)):
+        return None if path is None else tuple(path)
+    return tuple(path.split(".")) if path else ()
 
 
 def _run_in(database: Any, found: Input, choices: Choices, report: ImportReport) -> None:
@@ -143,7 +158,9 @@ class _Import:
         types = (
             choices.types if choices.types is None or isinstance(choices.types, str) else dict(choices.types)
         )
-        self.job = Job(source, choices.encoding, types, choices.pickle, self.skip)
+        self.job = Job(
+            source, choices.encoding, types, choices.pickle, _path(choices.path), self.skip, report.note
+        )
         self.convert = converter(types, choices.dates, self.job.unpickle)
         report.dry_run = choices.dry_run
         self.written: list[tuple[_Writer, str | None]] = []

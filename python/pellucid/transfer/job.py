@@ -94,6 +94,34 @@ class Input:
             self.head = file.read(HEAD_SIZE)
 
     @property
+    def suffix(self) -> str:
+        """The suffix of the name, in small letters."""
+        return os.path.splitext(self.name)[1].lower()
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether there may be more than the head."""
+        return self.stream is not None or (self.size or 0) > len(self.head)
+
+    def goes_on_after_line(self) -> bool:
+        """Whether there is more than space behind the first line."""
+        if not self.may_have_more:
+            return False
+        if self.stream is not None:
+            # What was read to see this is put before the rest.
+            ahead = self.stream.read(HEAD_SIZE)
+            self.stream = io.BufferedReader(_Joined(ahead, self.stream), HEAD_SIZE)
+            return bool(ahead.strip().partition(b"\n")[2])
+        with self.open() as file:
+            is_behind = False
+            while piece := file.read(HEAD_SIZE):
+                if not is_behind:
+                    is_behind, piece = b"\n" in piece.lstrip(), piece.lstrip().partition(b"\n")[2]
+                if is_behind and piece.strip():
+                    return True
+        return False
+
+    @property
     def exists(self) -> bool:
         """Whether there is a file or folder at the path, or a stream."""
         return self.stream is not None or os.path.exists(self.path)
@@ -143,6 +171,23 @@ class Input:
                 )
 
 
+class _Joined(io.RawIOBase):
+    """A stream with bytes before it that were read already."""
+
+    def __init__(self, ahead: bytes, stream: BinaryIO) -> None:
+        self.ahead = ahead
+        self.stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self.ahead[: len(buffer)] or self.stream.read(len(buffer))
+        self.ahead = self.ahead[len(piece) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
 def _stamp(path: str) -> tuple[int, ...]:
     found = os.stat(path)
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -155,7 +200,9 @@ class Job(NamedTuple):
     encoding: str | None
     types: Any
     pickle: Any
+    path: tuple[str, ...] | None
     skip: Callable[[str, str], None]
+    note: Callable[[str], None]
 
     def unpickle(self, data: bytes) -> Any:
         """The object of a pickle, as far as the policy allows; raises `ValueError`."""

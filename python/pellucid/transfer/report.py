@@ -25,6 +25,7 @@ class _Report:
         self.rows = 0
         self.skipped: list[Skipped] = []
         self.skipped_count = 0
+        self.notes: list[str] = []
         self.seconds = 0.0
 
     def skip(self, place: str, reason: str) -> None:
@@ -33,14 +34,16 @@ class _Report:
         if len(self.skipped) < SKIPPED_KEPT:
             self.skipped.append(Skipped(place, reason))
 
+    def note(self, what: str) -> None:
+        """Note once what the reader of the report should know of the whole."""
+        if what not in self.notes:
+            self.notes.append(what)
+
     def _end(self) -> str:
         return f", {self.skipped_count:,} skipped" if self.skipped_count else ""
 
-    def _notes(self) -> list[str]:
-        return []
-
     def __str__(self) -> str:
-        lines = [repr(self)[1:-1].partition(": ")[2], *self._notes()]
+        lines = [repr(self)[1:-1].partition(": ")[2], *(f"  {note}" for note in self.notes)]
         lines += [f"  skipped {place}: {reason}" for place, reason in self.skipped[:SHOWN]]
         if self.skipped_count > SHOWN:
             lines.append(f"  and {self.skipped_count - SHOWN:,} more")
@@ -67,13 +70,13 @@ class ImportReport(_Report):
         head = f"{_rows(self.rows)} of {self.name} ({self.format}) in {tables}"
         return f"<ImportReport: {head}{self._end()}{notes}>"
 
-    def _notes(self) -> list[str]:
-        if not self.made_dicts:
-            return []
-        return [
-            f"  {_rows(self.made_dicts)} got a dict in place of an OrderedDict, defaultdict or Counter; "
-            'these stay what they are in a database opened with pickle="allow"'
-        ]
+    def end(self) -> None:
+        """Note what is known at the end only."""
+        if self.made_dicts:
+            self.note(
+                f"{_rows(self.made_dicts)} got a dict in place of an OrderedDict, defaultdict or Counter; "
+                'these stay what they are in a database opened with pickle="allow"'
+            )
 
 
 class ExportReport(_Report):

@@ -1,48 +1,120 @@
-"""This module reads a JSON file of one array or object, element by element, and the files of TinyDB."""
+"""This module reads JSON: an array of rows, the rows under a name, or documents; and the files of TinyDB."""
 
 from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from pellucid.errors import SourceError
 from pellucid.transfer.job import Job, Part, in_chunks
-from pellucid.transfer.sources.jsonl import BOMS_UTF16, reason_of
+from pellucid.transfer.sources.jsonl import BOMS_UTF16, SPACE, decode, reason_of
 
 __all__ = ["parts", "parts_of_tinydb"]
 
 PIECE = 1 << 16
-SPACE = re.compile(r"[ \t\r\n]*")
+NAMES_SHOWN = 20
 
 
 def parts(job: Job) -> Iterator[Part]:
-    """The one table of the file: an array has rows, an object has keys and rows."""
+    """The one table of the file. At a path, an array has rows, and an object has keys and rows."""
     with _opened(job) as text:
-        opening = text.next_sign()
-        if opening == "[":
-            yield Part(None, "rows", in_chunks(_elements(text), "element"))
-        elif opening == "{":
-            yield Part(None, "pairs", in_chunks(((key, (key, row)) for key, row in _members(text)), "key"))
+        if job.path is not None:
+            sign = _enter(text, job.path)
+            kind, word = ("rows", "element") if sign == "[" else ("pairs", "key")
+            yield Part(None, kind, in_chunks(_at_path(text, job.path, sign), word))
+        elif text.peek() == "[":
+            yield Part(None, "rows", in_chunks(_only(text, _elements(text)), "element"))
         else:
-            raise job.damaged(f"it begins with {opening!r}, and not with an array or an object")
+            yield Part(None, "rows", in_chunks(_documents(text), "document"))
+
+
+def _only(text: Text, rows: Iterator[Any]) -> Iterator[Any]:
+    """The rows of a container after which nothing may follow."""
+    yield from rows
+    if text.peek():
+        raise text.error(
+            "expected the end; format='jsonl' reads values that follow each other, each of them as a row"
+        )
+
+
+def _documents(text: Text) -> Iterator[tuple[int, Any]]:
+    """The values of a text that has any number of them."""
+    count = 0
+    value: Any = None
+    while text.peek():
+        value = text.value()
+        yield count, value
+        count += 1
+    if count == 1 and isinstance(value, dict) and (name := _name_of_rows(value)) is not None:
+        what = (
+            f"path={name!r} stores those under {name!r}"
+            if name
+            else 'path="" stores its values by their keys'
+        )
+        text.job.note(f"it is one object, and is stored as one row; {what}")
+
+
+def _name_of_rows(document: dict[str, Any]) -> str | None:
+    """The path under which a document seems to have rows; it is empty if each of its values is one."""
+    if len(document) > 1 and all(isinstance(value, dict) for value in document.values()):
+        return ""
+    lists = [name for name, value in document.items() if isinstance(value, list) and value]
+    return next((name for name in lists if isinstance(document[name][0], dict)), None)
+
+
+def _enter(text: Text, path: tuple[str, ...]) -> str:
+    """Read up to the value at a path, and return its first character."""
+    for name in path:
+        if (sign := text.peek()) != "{":
+            raise text.error(f"path= wants an object with {name!r} here, and found {sign or 'the end'!r}")
+        others = []
+        text.next_sign()
+        is_over = text.ends("}")
+        while not is_over and (found := _name(text)) != name:
+            others.append(repr(found))
+            text.value()
+            is_over = text.closes("}")
+        if is_over:
+            has = f"has {', '.join(others[:NAMES_SHOWN])}" if others else "is empty"
+            raise text.error(f"path= wants {name!r}, and the object that ends here {has}")
+    sign = text.peek()
+    if sign not in ("[", "{"):
+        raise text.error(f"path= wants an array or an object here, and found {sign or 'the end'!r}")
+    return sign
+
+
+def _at_path(text: Text, path: tuple[str, ...], sign: str) -> Iterator[tuple[object, Any]]:
+    """The rows of the container that begins here; and those at the same path of the documents that follow."""
+    while True:
+        if sign == "[":
+            yield from _elements(text)
+        else:
+            yield from ((key, (key, row)) for key, row in _members(text))
+        for _ in path:
+            while not text.closes("}"):
+                _name(text)
+                text.value()
+        if not text.peek():
+            return
+        if (found := _enter(text, path)) != sign:
+            raise text.error(f"path= found {sign!r} in the document before, and {found!r} here")
 
 
 def parts_of_tinydb(job: Job) -> Iterator[Part]:
     """The tables of a TinyDB; the ids of its documents become keys."""
     with _opened(job) as text:
-        if text.next_sign() != "{":
+        if text.peek() != "{":
             raise job.damaged("it is no object of tables")
-        for name, documents in _members(text):
-            pairs = _documents(job, name, documents)
+        for name, documents in _only(text, _members(text)):
+            pairs = _of_table(job, name, documents)
             table = "default" if name == "_default" else name
             yield Part(table, "pairs", in_chunks(((pair[0], pair) for pair in pairs), "document", len(pairs)))
 
 
-def _documents(job: Job, table: str, documents: Any) -> list[tuple[int, Any]]:
+def _of_table(job: Job, table: str, documents: Any) -> list[tuple[int, Any]]:
     if not isinstance(documents, dict):
         raise job.damaged(f"table {table!r} is no object of documents")
     try:
@@ -60,27 +132,30 @@ def _opened(job: Job) -> Iterator[Text]:
 
 def _elements(text: Text) -> Iterator[tuple[int, Any]]:
     count = 0
-    if text.ends("]"):
-        return
-    while True:
+    text.next_sign()
+    is_over = text.ends("]")
+    while not is_over:
         yield count, text.value()
         count += 1
-        if text.closes("]"):
-            return
+        is_over = text.closes("]")
 
 
 def _members(text: Text) -> Iterator[tuple[str, Any]]:
-    if text.ends("}"):
-        return
-    while True:
-        key = text.value()
-        if not isinstance(key, str):
-            raise text.error("expected a name in quotes")
-        if (sign := text.next_sign()) != ":":
-            raise text.error(f"expected ':' and found {sign!r}")
-        yield key, text.value()
-        if text.closes("}"):
-            return
+    text.next_sign()
+    is_over = text.ends("}")
+    while not is_over:
+        yield _name(text), text.value()
+        is_over = text.closes("}")
+
+
+def _name(text: Text) -> str:
+    """The name of a member, up to its colon."""
+    key = text.value()
+    if not isinstance(key, str):
+        raise text.error("expected a name in quotes")
+    if (sign := text.next_sign()) != ":":
+        raise text.error(f"expected ':' and found {sign or 'the end'!r}")
+    return key
 
 
 class Text:
@@ -95,7 +170,6 @@ class Text:
         # How much of the line is before the buffer.
         self.column = 0
         self.is_whole = False
-        self.decoder = json.JSONDecoder()
 
     def fill(self) -> bool:
         """Read on; False at the end of the file."""
@@ -133,23 +207,16 @@ class Text:
         if self.peek() != closing:
             return False
         self.next_sign()
-        self.check_end()
         return True
 
     def closes(self, closing: str) -> bool:
         """Whether the container ends here; else a comma must follow."""
         sign = self.next_sign()
         if sign == closing:
-            self.check_end()
             return True
         if sign != ",":
             raise self.error(f"expected ',' or {closing!r} and found {sign or 'the end'!r}")
         return False
-
-    def check_end(self) -> None:
-        """Raise if anything follows."""
-        if self.peek():
-            raise self.error("expected the end; a file of one JSON value in each line has format='jsonl'")
 
     def value(self) -> Any:
         """The next value."""
@@ -157,7 +224,7 @@ class Text:
         while True:
             start = self.position
             try:
-                value, end = self.decoder.raw_decode(self.buffer, self.position)
+                value, end = decode(self.buffer, self.position)
             except RecursionError:
                 raise self.error("nested too deeply") from None
             except ValueError as error:
@@ -172,9 +239,13 @@ class Text:
                 self.position = end
                 return value
 
+    def place(self) -> tuple[int, int]:
+        """The line and the column of the current position."""
+        before = self.buffer[: self.position]
+        column = self.position - (before.rfind("\n") + 1) + 1 + (0 if "\n" in before else self.column)
+        return self.line + before.count("\n"), column
+
     def error(self, what: str) -> SourceError:
         """The `SourceError` for the current position."""
-        before = self.buffer[: self.position]
-        line = self.line + before.count("\n")
-        column = self.position - (before.rfind("\n") + 1) + 1 + (0 if "\n" in before else self.column)
+        line, column = self.place()
         return self.job.damaged(f"line {line}, column {column}: {what}")
