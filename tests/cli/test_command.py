@@ -262,6 +262,26 @@ def test_an_import_of_a_file_that_is_not_there_is_not_taken_for_a_swap(people: R
     assert "is a pellucid database; pellucid.copy()" in people("import", "p.pel", "p.pel").stderr
 
 
+def test_a_backup_does_not_make_a_file_named_minus(people: Run, tmp_path: Path) -> None:
+    found = people("backup", "p.pel", "-")
+    assert (found.exit_code, (tmp_path / "-").exists()) == (1, False)
+    assert "cannot go to stdout; name a file" in found.stderr
+    assert people("backup", "p.pel", "./-").exit_code == 0
+
+
+def test_keys_paths_and_conflicts_have_options(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"rows": [{"u": {"n": 1}, "b": 2}]}')
+    load = ("import", "k.pel", "a.json", "--path", "rows", "--table", "t", "--key", "u.n", "--key", "b")
+    assert run(*load).exit_code == 0
+    assert "1 row of a.json (json) in table 't', 1 same" in run(*load, "--on-conflict", "merge").stdout
+    found = run(*load, "--on-conflict", "error")
+    assert "--on-conflict replace, merge or ignore says what becomes of it" in found.stderr
+    assert "--path wants 'row', and" in run("import", "k.pel", "a.json", "--path", "row").stderr
+    assert "--path rows stores those under 'rows'" in run("import", "k.pel", "a.json").stdout
+    with pellucid.open(tmp_path / "k.pel") as db:
+        assert list(db.table("t")) == [(1, 2)]
+
+
 def test_several_sources_are_imported_in_turn(run: Run, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.jsonl").write_text(f'{{"name": "{name}"}}\n')

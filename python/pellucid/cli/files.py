@@ -169,6 +169,10 @@ def backup_command(file: str, target: str) -> None:
     Example:
       pellucid backup people.pel people-$(date +%F).pel
     """
+    if target == "-":
+        raise Refused(
+            "a backup is written in pieces, and cannot go to stdout; name a file, or ./- for that name"
+        )
     with opened(file, on_servers=BACKUP) as database, progress_line("entries") as progress:
         database.backup(target, progress=progress)
     write(f"{target}: {show.human_size(os.path.getsize(target))}")

@@ -13,6 +13,7 @@ import pellucid
 from pellucid.cli.app import Refused, message_of, say, with_options, write
 from pellucid.cli.parameters import database_argument, opened, table_argument, the_table
 from pellucid.transfer.detect import FORMATS as SOURCES
+from pellucid.transfer.keys import CONFLICTS
 from pellucid.transfer.outgoing import FORMATS as TARGETS
 
 __all__ = ["export_command", "import_command"]
@@ -59,7 +60,20 @@ def _is_of_others(path: str) -> bool:
     metavar="NAME",
     help="Where a JSON document has its rows: `features`, `data.rows`, or '' for its keys and values.",
 )
-@click.option("--key", metavar="FIELD", help="The field that becomes the key. [default: ascending numbers]")
+@click.option(
+    "--key",
+    multiple=True,
+    metavar="FIELD",
+    help="The field that becomes the key, or its path as `user.name`. Several make a tuple. "
+    "[default: ascending numbers]",
+)
+@click.option(
+    "--on-conflict",
+    type=click.Choice(CONFLICTS),
+    metavar="WHAT",
+    help="What becomes of a row whose key the table has: replace (the other row), merge (their fields), "
+    "ignore (the new row) or error. [default: replace]",
+)
 @click.option(
     "--type",
     "types",
@@ -142,7 +156,8 @@ def _imported(file: str, source: str, types: tuple[str, ...], options: dict[str,
             table=options["table"],
             format=options["form"],
             path=options["json_path"],
-            key=options["key"],
+            key=list(options["key"]) or None,
+            on_conflict=options["on_conflict"],
             types=_types(types),
             dates=options["dates"],
             encoding=options["encoding"],

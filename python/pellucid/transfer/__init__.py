@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
-    from typing import Any, BinaryIO, TypeAlias
+    from typing import Any, BinaryIO, Literal, TypeAlias
 
     from pellucid import Database, Query, Snapshot, Table
     from pellucid.postgres import Database as ServerDatabase
@@ -31,7 +31,8 @@ def import_from(
     table: str | None = None,
     format: str | None = None,  # noqa: A002  the field's name for it
     path: str | Sequence[str] | None = None,
-    key: str | None = None,
+    key: str | Sequence[str] | Callable[[Any], Any] | None = None,
+    on_conflict: Literal["replace", "merge", "ignore", "error"] | None = None,
     types: str | Mapping[str, str] | None = None,
     dates: bool = False,
     encoding: str | None = None,
@@ -47,7 +48,9 @@ def import_from(
     `source` is a path or a binary file. The content decides its format; `format` overrides that. `into` is a
     database, a path to one, or the URL of a server; a file is created if necessary. `table` names the table,
     or chooses one of a source that has several. `path` is where a JSON document has its rows, as in
-    `"data.rows"`. `key` is the field that becomes the key of each row. `types`
+    `"data.rows"`. `key` is the field that becomes the key of each row, a path such as
+    `"user.name"`, a list of these for a tuple, or a function of the row. `on_conflict` says what becomes of a
+    row whose key the table has: "replace" it, "merge" their fields, "ignore" the new one, or "error". `types`
     says how to read fields, as in `{"zip": "text", "data": "json"}`, or whole values, as in `"json"`. With
     `dates=True`, each string that is an ISO date or datetime becomes one. `encoding` is that of a text.
     `pickle` says which globals stored pickles may use beyond plain values.
@@ -75,7 +78,8 @@ def import_from(
         source,
         into,
         incoming.Choices(
-            table, format, key, types, dates, encoding, pickle, strict, dry_run, verify, batch, progress, path
+            *(table, format, key, types, dates, encoding, pickle, strict, dry_run, verify, batch, progress),
+            *(path, on_conflict),
         ),
     )
 

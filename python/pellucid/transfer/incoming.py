@@ -15,6 +15,8 @@ from pellucid.transfer.convert import NoWholeValue, converter, with_dicts
 from pellucid.transfer.copying import is_new_file, opened_target
 from pellucid.transfer.detect import FORMATS, detect
 from pellucid.transfer.job import Chunk, Input, Job, Part
+from pellucid.transfer.keys import CONFLICTS, key_reader
+from pellucid.transfer.outgoing import plain
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import ImportReport
 
@@ -62,7 +64,7 @@ class Choices(NamedTuple):
 
     table: str | None
     format: str | None
-    key: str | None
+    key: Any
     types: Any
     dates: bool
     encoding: str | None
@@ -73,6 +75,7 @@ class Choices(NamedTuple):
     batch: int | None
     progress: bool | Callable[[int, float | None], object]
     path: Any = None
+    on_conflict: str | None = None
 
 
 class _DryRun(Exception):
@@ -85,6 +88,12 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
         raise ValueError(f"format= has no {choices.format!r}; those are {', '.join(FORMATS)}")
     if choices.batch is not None and choices.batch < 1:
         raise ValueError(f"batch= is a number of rows, and at least 1, not {choices.batch}")
+    if choices.on_conflict not in (None, *CONFLICTS):
+        raise ValueError(f"on_conflict= has no {choices.on_conflict!r}; those are {', '.join(CONFLICTS)}")
+    if choices.verify and choices.on_conflict in ("merge", "ignore"):
+        raise ValueError(
+            f'verify=True compares with the source, and on_conflict="{choices.on_conflict}" keeps more'
+        )
     found = Input(source)
     if choices.verify and found.stream is not None:
         raise ValueError("verify=True reads the source twice, and a stream can be read once; import a file")
@@ -163,6 +172,7 @@ class _Import:
         )
         self.convert = converter(types, choices.dates, self.job.unpickle)
         report.dry_run = choices.dry_run
+        report.on_conflict = choices.on_conflict
         self.written: list[tuple[_Writer, str | None]] = []
         # The transactions that were committed, and the version of the database before the first one was.
         self.commits = 0
@@ -256,9 +266,12 @@ class _Import:
         else:
             while self.batch(writer, chunks, self.choices.batch):
                 pass
+        writer.check_keys()
         rows = self.report.rows - stored
         self.report.tables[name] = self.report.tables.get(name, 0) + rows
-        if self.choices.batch is None or not self.choices.dry_run:
+        if self.choices.on_conflict is not None:
+            self.report.replaced = self.report.changed
+        elif self.choices.batch is None or not self.choices.dry_run:
             self.report.replaced += rows - (len(table) - before)
         self.written.append((writer, source_name))
 
@@ -304,10 +317,20 @@ class _Writer:
         self.skip = work.skip
         self.convert = work.convert
         key = work.choices.key
-        self.key: tuple[str, ...] = part.key if key is None else (key,)
         if part.kind == "pairs" and key is not None:
             raise ValueError(f"{work.source.name} has keys; key= is for sources that have only rows")
-        self.is_keyed = part.kind == "pairs" or bool(self.key)
+        if key is None:
+            key = part.key or None
+        self.key_of = None if key is None else key_reader(key)
+        self.is_keyed = part.kind == "pairs" or self.key_of is not None
+        self.on_conflict = work.choices.on_conflict
+        if self.on_conflict is not None and not self.is_keyed:
+            raise ValueError(
+                f"on_conflict= is for rows with keys, and those of {work.source.name} have none; pass key="
+            )
+        # How many rows have a key, and why the first one that has none has none.
+        self.with_keys = 0
+        self.without_key: str | None = None
         # For the comparison: the first key that was given, and the rows that the table refused.
         self.first_key: int | None = None
         self.count = 0
@@ -321,6 +344,8 @@ class _Writer:
         chunk = self.ready(chunk, self.skip)
         if not chunk.rows:
             return 0
+        if self.on_conflict is not None:
+            return self.one_by_one(chunk)
         if self.work.choices.verify and self.first_key is None and not self.is_keyed:
             return self.one_by_one(chunk)
         try:
@@ -357,18 +382,41 @@ class _Writer:
             key = self.table.append(row)
         self.first_key = key if self.first_key is None else self.first_key
 
+    def resolved(self, pair: tuple[Any, Any], place: str) -> tuple[str, tuple[Any, Any]]:
+        """What becomes of a row as `on_conflict` says, in a word of the report; and what is stored then."""
+        key, row = pair
+        there = self.table.get(key, MISSING)
+        if there is MISSING:
+            return "new", pair
+        if self.on_conflict == "error":
+            raise errors.SourceError(
+                f"{self.work.source.name}, {place}: the table has a row with the key {key!r:.40} already; "
+                'on_conflict="replace", "merge" or "ignore" says what becomes of it'
+            )
+        old = plain(there)
+        if self.on_conflict == "merge" and isinstance(old, dict) and isinstance(row, dict):
+            row = {**old, **row}
+        if self.is_same(old, row):
+            return "same", pair
+        return "ignored" if self.on_conflict == "ignore" else "changed", (key, row)
+
     def one_by_one(self, chunk: Chunk) -> int:
         """Store rows one by one, so that one which is refused does not keep out the others."""
         stored = 0
         for position, row in enumerate(chunk.rows):
             self.count += 1
+            what = "new"
             try:
-                self.add(row)
+                if self.on_conflict is not None:
+                    what, row = self.resolved(row, chunk.place(position))
+                if what in ("new", "changed"):
+                    self.add(row)
             except REFUSED as error:
                 self.skip(chunk.place(position), str(error))
                 self.refused.add(self.count - 1)
             else:
-                stored += 1
+                self.work.report.counts[what] += 1
+                stored += what != "ignored"
         return stored
 
     def ready(self, chunk: Chunk, skip: Callable[[str, str], None]) -> Chunk:
@@ -378,22 +426,31 @@ class _Writer:
         if self.convert is not None:
             convert = self.convert if self.kind != "pairs" else self.convert_pair
             chunk = _each(chunk, convert, skip)
-        if self.key:
-            chunk = _each(chunk, self.with_key, skip)
+        if self.key_of is not None:
+            chunk = self.keyed(chunk, skip)
         return chunk
 
     def convert_pair(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         return pair[0], self.convert(pair[1]) if self.convert else pair[1]
 
-    def with_key(self, row: Any) -> tuple[Any, Any]:
-        if not isinstance(row, dict):
-            raise ValueError(f"it is a {type(row).__name__}, and has no field {self.key[0]!r} for its key")
-        for name in self.key:
-            if name not in row:
-                raise ValueError(f"it has no field {name!r} for its key")
-        if len(self.key) == 1:
-            return row[self.key[0]], row
-        return tuple(row[name] for name in self.key), row
+    def keyed(self, chunk: Chunk, skip: Callable[[str, str], None]) -> Chunk:
+        """The rows of a chunk that have keys, each with its key."""
+        key_of: Any = self.key_of
+
+        def skipped(place: str, reason: str) -> None:
+            self.without_key = self.without_key or f"{place}: {reason}"
+            skip(place, reason)
+
+        chunk = _each(chunk, lambda row: (key_of(row), row), skipped)
+        self.with_keys += len(chunk.rows)
+        return chunk
+
+    def check_keys(self) -> None:
+        """Raise `ValueError` if `key=` fits no row at all: it is wrong then, and not the rows."""
+        if self.without_key is not None and not self.with_keys:
+            raise ValueError(
+                f"key={self.work.choices.key!r} fits no row of {self.work.source.name}; {self.without_key}"
+            )
 
     def compare(self, part: Part, skip: Callable[[str, str], None]) -> None:
         """Raise `SourceError` if the table has not exactly the rows of the source."""

@@ -57,6 +57,9 @@ class ImportReport(_Report):
         super().__init__(name)
         self.tables: dict[str, int] = {}
         self.replaced = 0
+        # What became of rows with keys, if `on_conflict` asks for that.
+        self.on_conflict: str | None = None
+        self.counts = dict.fromkeys(("new", "changed", "same", "ignored"), 0)
         self.made_dicts = 0
         self.dry_run = False
         self.verified = False
@@ -64,11 +67,37 @@ class ImportReport(_Report):
     def __repr__(self) -> str:
         into = [repr(table) for table in self.tables]
         tables = f"table{'s' if len(into) > 1 else ''} {', '.join(into)}" if into else "no table"
-        notes = f", {self.replaced:,} of them in place of others with the same key" if self.replaced else ""
+        if self.on_conflict is not None:
+            notes = "".join(f", {count:,} {what}" for what, count in self.counts.items() if count)
+        else:
+            notes = self._replaced()
         notes += ", verified" if self.verified else ""
         notes += " (dry run: nothing was stored)" if self.dry_run else ""
         head = f"{_rows(self.rows)} of {self.name} ({self.format}) in {tables}"
         return f"<ImportReport: {head}{self._end()}{notes}>"
+
+    def _replaced(self) -> str:
+        return f", {self.replaced:,} of them in place of others with the same key" if self.replaced else ""
+
+    @property
+    def new(self) -> int:
+        """How many rows have keys that the table did not have. Without `on_conflict`, it is 0."""
+        return self.counts["new"]
+
+    @property
+    def changed(self) -> int:
+        """How many rows are stored in place of another one, or merged with it."""
+        return self.counts["changed"]
+
+    @property
+    def same(self) -> int:
+        """How many rows were there already, and are the same."""
+        return self.counts["same"]
+
+    @property
+    def ignored(self) -> int:
+        """How many rows of the source were left out for one that was there."""
+        return self.counts["ignored"]
 
     def end(self) -> None:
         """Note what is known at the end only."""
