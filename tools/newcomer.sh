@@ -58,6 +58,7 @@ while read -r command; do
         attempt "README" "$command && cd / && python -c 'import pellucid; print(pellucid.__file__)'" \
             PATH="$room/own/bin:$(rustc --print sysroot)/bin:$path"
         ;;
+    *" && ../env/bin/pip "*) attempt "README" "$command" PATH="$(rustc --print sysroot)/bin:$path" ;;
     *) attempt "README" "$command" ;;
     esac
 done <"$room/commands"
