@@ -26,7 +26,7 @@ from crash.steps import STEP_NAMES
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS, HISTORIES, IMAGES, FLIPS = 2000, 300, 300, 20_000
-EACH, TRIES = 2, 8
+EACH, TRIES = 2, 24
 """Rounds that aim at the same step: at least, and at most until a process has ended there."""
 
 
