@@ -147,11 +147,17 @@ def _listed(duels: Sequence[Duel]) -> Iterable[str]:
 
 def _sureness(of: Summary) -> str:
     machine, (met, wanted) = of.run.machine, of.targets
-    chance = f"the intervals of {of.unsure} comparisons overlap, so that their order may be chance"
+    chance = (
+        f"the intervals of {of.unsure} comparisons overlap or are missing, so that their order may be chance"
+    )
     if of.unsure == 1:
-        chance = "the intervals of 1 comparison overlap, so that its order may be chance"
+        chance = "the intervals of 1 comparison overlap or are missing, so that its order may be chance"
     parts = [
-        *([chance if of.unsure else "the intervals of no comparison overlap"] if of.duels else []),
+        *(
+            [chance if of.unsure else "the intervals of no comparison overlap or are missing"]
+            if of.duels
+            else []
+        ),
         "1 result is unstable" if of.unstable == 1 else f"{of.unstable or 'no'} results are unstable",
         *([f"{met} of {wanted} target{'s were' if wanted > 1 else ' was'} met"] if wanted else []),
         f"and the machine was {machine.processor}, {units.cores(machine.cores)}, on {of.run.created[:10]}",
