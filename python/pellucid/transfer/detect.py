@@ -16,6 +16,7 @@ FORMATS = (
     *("sqlite", "sqlitedict", "diskcache", "lmdb", "dbm", "shelve", "pickle"),
 )
 
+COMPRESSED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
 LMDB_MAGIC = b"\xde\xc0\xef\xbe"
 TINYDB = re.compile(rb'\s*\{\s*("[^"\\]*"\s*:\s*\{\s*"\d+"\s*:\s*\{|"_default"\s*:\s*\{\s*\})')
 PICKLES = (".pickle", ".pkl", ".p")
@@ -68,6 +69,12 @@ def _of_path(source: Input) -> str:
 def _of_magic(source: Input, head: bytes) -> str | None:
     from pellucid.transfer.sources import sqlite
 
+    for magic, command in COMPRESSED.items():
+        if head.startswith(magic):
+            raise SourceError(
+                f"{source.name} is compressed; decompress it first, as in: "
+                f"{command} -c {source.name} | pellucid import FILE -"
+            )
     if head.startswith(b"SQLite format 3\x00"):
         return sqlite.kind_of(source)
     if head.startswith(b"PAR1"):
