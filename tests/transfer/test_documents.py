@@ -46,7 +46,7 @@ def test_a_pipe_gives_the_same_rows_as_a_file(size: int, is_array: bool, tmp_pat
     value: Any = [{"text": "x" * size}, {"n": 1}] if is_array else {"text": "x" * size}
     data = json.dumps(value).encode() + b"\n"
     for source in (data, data + data):
-        # Of a long line in a pipe, nobody knows whether more lines follow.
+        # The importer sees 64 KB of a pipe. Behind a longer line there may be others that it has not seen.
         form = "jsonl" if source is not data and size > 1 else None
         with pellucid.open(":memory:") as db:
             pellucid.import_from(io.BytesIO(source), db, table="t", format=form)

@@ -78,8 +78,20 @@ def import_from(
         source,
         into,
         incoming.Choices(
-            *(table, format, key, types, dates, encoding, pickle, strict, dry_run, verify, batch, progress),
-            *(path, on_conflict),
+            table,
+            format,
+            key,
+            types,
+            dates,
+            encoding,
+            pickle,
+            strict,
+            dry_run,
+            verify,
+            batch,
+            progress,
+            path,
+            on_conflict,
         ),
     )
 

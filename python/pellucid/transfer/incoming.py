@@ -415,7 +415,7 @@ class _Writer:
                 self.skip(chunk.place(position), str(error))
                 self.refused.add(self.count - 1)
             else:
-                self.work.report.counts[what] += 1
+                self.work.report.became(what)
                 stored += what != "ignored"
         return stored
 

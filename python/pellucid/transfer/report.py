@@ -9,6 +9,9 @@ __all__ = ["SKIPPED_KEPT", "CopyReport", "ExportReport", "ImportReport", "Skippe
 # Most rows whose reasons a report keeps: a file of nothing but broken rows must not fill memory.
 SKIPPED_KEPT = 1000
 SHOWN = 10
+# What becomes of a row with a key: the table did not have the key; the row is stored in place of another
+# one, or merged with it; the table had the same row; it was left out for the row that the table had.
+OUTCOMES = ("new", "changed", "same", "ignored")
 
 
 class Skipped(NamedTuple):
@@ -57,9 +60,9 @@ class ImportReport(_Report):
         super().__init__(name)
         self.tables: dict[str, int] = {}
         self.replaced = 0
-        # What became of rows with keys, if `on_conflict` asks for that.
+        # What became of rows with keys, if `on_conflict` asks for that: see `OUTCOMES`.
         self.on_conflict: str | None = None
-        self.counts = dict.fromkeys(("new", "changed", "same", "ignored"), 0)
+        self.new = self.changed = self.same = self.ignored = 0
         self.made_dicts = 0
         self.dry_run = False
         self.verified = False
@@ -68,36 +71,20 @@ class ImportReport(_Report):
         into = [repr(table) for table in self.tables]
         tables = f"table{'s' if len(into) > 1 else ''} {', '.join(into)}" if into else "no table"
         if self.on_conflict is not None:
-            notes = "".join(f", {count:,} {what}" for what, count in self.counts.items() if count)
+            counts = [(what, getattr(self, what)) for what in OUTCOMES]
+            notes = "".join(f", {count:,} {what}" for what, count in counts if count)
         else:
-            notes = self._replaced()
+            notes = (
+                f", {self.replaced:,} of them in place of others with the same key" if self.replaced else ""
+            )
         notes += ", verified" if self.verified else ""
         notes += " (dry run: nothing was stored)" if self.dry_run else ""
         head = f"{_rows(self.rows)} of {self.name} ({self.format}) in {tables}"
         return f"<ImportReport: {head}{self._end()}{notes}>"
 
-    def _replaced(self) -> str:
-        return f", {self.replaced:,} of them in place of others with the same key" if self.replaced else ""
-
-    @property
-    def new(self) -> int:
-        """How many rows have keys that the table did not have. Without `on_conflict`, it is 0."""
-        return self.counts["new"]
-
-    @property
-    def changed(self) -> int:
-        """How many rows are stored in place of another one, or merged with it."""
-        return self.counts["changed"]
-
-    @property
-    def same(self) -> int:
-        """How many rows were there already, and are the same."""
-        return self.counts["same"]
-
-    @property
-    def ignored(self) -> int:
-        """How many rows of the source were left out for one that was there."""
-        return self.counts["ignored"]
+    def became(self, what: str) -> None:
+        """Count what became of a row with a key: one of `OUTCOMES`."""
+        setattr(self, what, getattr(self, what) + 1)
 
     def end(self) -> None:
         """Note what is known at the end only."""
