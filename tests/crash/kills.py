@@ -51,7 +51,7 @@ TIMED_SHARE = 0.4
 """So many writers that aim at no step are killed after a time alone."""
 
 CLOSED_SHARE = 0.5
-"""Share of readers that close the database themselves, after all others have died as well."""
+"""Share of readers that close the database themselves, instead of being killed."""
 
 # Where to kill: in these phases, after at most so many seconds in them.
 Target = tuple[tuple[str, ...], float]
@@ -355,7 +355,7 @@ class Round:
         aim = aim_at(self.step, self.dice) if self.step and aims else None
         process = self.start("opener", work, aim)
         if aim is None and mode == "r" and self.dice.random() < CLOSED_SHARE:
-            # It leaves everything as it is.
+            # A reader leaves the log for the next writer.
             process.wait()
         elif aim is None:
             wait_for(process, OPENING, 1)

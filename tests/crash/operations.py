@@ -60,7 +60,7 @@ ROWS_MAX, ROWS_MAX_WIDE = 2_000, 9_000
 """So many rows are in a table of sorted rows; a wide one has some hundred leaves."""
 
 RESTS_FIRST_SHARE = 0.3
-"""So many lives in wide tables begin with a rest."""
+"""Share of lives in wide tables that begin with a rest."""
 
 
 # What can be stored. Sizes beside which something changes: a record that no longer fits its slot, a value
@@ -156,7 +156,7 @@ class Writer:
                 kinds[favourite] = kinds.get(favourite, 0) + 15
         makers, weights = list(kinds), list(kinds.values())
         if self.is_wide and self.dice.random() < RESTS_FIRST_SHARE:
-            # The log is made shorter while it has commits that were found in it.
+            # The checkpointer gives room of the log back while that still has the commits of a dead process.
             yield self.rest()
             self.model.count += 1
         while True:

@@ -97,7 +97,7 @@ class Setting:
     by_opener: bool = False
     """A process that opens what the dead have left comes there, rather than a writer."""
     has_reader: bool = False
-    """A reader stays, so that whoever opens what the dead have left is not alone."""
+    """A reader process stays: the verifier, which opens what a dead writer has left, is not alone with it."""
 
 
 SETTINGS: dict[str, Setting] = {

@@ -328,8 +328,8 @@ def _name_curves(
 ) -> None:
     """Write the name of each curve beside its last point, after a piece of the curve as a key.
 
-    Points lead from the edge of the plot to the name. A curve that ends before the edge has none: they would
-    cross what others have there.
+    Points lead from the edge of the plot to the name. A curve that ends before the edge has no points: they
+    would cross the curves that go on to the edge.
     """
     to_axes = axes.transScale + axes.transLimits
     axes.autoscale_view()

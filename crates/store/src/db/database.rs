@@ -140,7 +140,7 @@ impl Database {
             handles: AtomicUsize::new(0),
         };
         let loaded = database.load();
-        // What cannot be read may lead elsewhere than to the log that lies there: it is kept.
+        // This process does not know which commits the file has, so it leaves the log as it is.
         database.has_left = loaded.is_err();
         loaded.map(|()| database)
     }

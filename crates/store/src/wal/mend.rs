@@ -67,10 +67,11 @@ pub(crate) fn mended(
     if !is_damaged(&segments, applied)? {
         return Ok((segments.into_space(), Vec::new()));
     }
-    // It may be shorter than it was when it was synced.
-    let most = segments.words_until(segments.known_synced().saturating_sub(applied.position) + SIZE_LEAST);
+    // The file may be shorter than when it was synced, and the mender writes up to that position.
+    let synced = segments.known_synced().saturating_sub(applied.position);
+    let words = segments.words_until(synced.saturating_add(SIZE_LEAST));
     let copied = || -> Result<Segments, EngineError> {
-        let copy = MemorySpace::copy_of(segments.space(), most)?;
+        let copy = MemorySpace::copy_of(segments.space(), words)?;
         Ok(Segments::new(Box::new(copy), identity).over(tree))
     };
     let copy = copied()?;

@@ -683,8 +683,7 @@ impl Segments {
     /// How many words a log has in which each segment has this many bytes.
     pub(crate) fn words_until(&self, bytes: u64) -> usize {
         let words = usize::try_from(bytes.div_ceil(8)).unwrap_or(usize::MAX).min(self.segment_words);
-        let pieces = self.piece_of(words).0 + 1;
-        HEAD_WORDS + 2 * (pieces * self.piece_words).min(self.segment_words)
+        HEAD_WORDS + 2 * ((self.piece_of(words).0 + 1) * self.piece_words).min(self.segment_words)
     }
 
     /// Some words of a segment, split into the parts that lie in one piece each.
