@@ -289,7 +289,7 @@ class Round:
 
     def end(self, process: Process, target: Target, *, may_live: bool) -> None:
         """Kill a writer where the dice say, or let it come to its end."""
-        if may_live and self.dice.random() < 0.2:
+        if may_live and self.dice.random() < 0.2 and not process.steps.is_aimed:
             self.tell(f"{process.name} may come to its end")
             process.notes.words[STOP] = 1
             return
