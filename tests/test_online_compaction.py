@@ -377,3 +377,30 @@ def test_a_table_of_a_closed_snapshot_keeps_no_version(path: Path) -> None:
             kept.count()
         db.compact()
         assert again.name == "t"
+
+
+def test_a_compaction_that_waits_in_vain_names_the_writer(path: Path) -> None:
+    with pellucid.open(path, timeout=0.1) as db, Child(path) as child:
+        db["a"] = 1
+        child("txn = db.transaction(); txn.__enter__(); db['b'] = 2")
+        with pytest.raises(pellucid.Busy, match=rf"is being written by PID {child.pid} \(.*longer timeout"):
+            db.compact(online=True)
+        child("txn.__exit__(None, None, None)")
+        is_writing, ends = threading.Event(), threading.Event()
+
+        def write() -> None:
+            with db.transaction():
+                db["c"] = 3
+                is_writing.set()
+                ends.wait()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        is_writing.wait()
+        try:
+            with pytest.raises(pellucid.Busy, match=rf"PID {os.getpid()} \(another transaction of this process"):
+                db.compact(online=True)
+        finally:
+            ends.set()
+            thread.join()
+        db.compact(online=True)

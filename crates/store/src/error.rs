@@ -3,6 +3,7 @@
 //! One enum with fields; the Python side makes one exception class of each variant. Messages say
 //! what happened, where, which limit was reached, and what to do.
 
+mod busy;
 pub(crate) mod index;
 
 use std::fmt;
@@ -13,60 +14,13 @@ use pellucid_record::{Corrupt, ShapeError};
 
 use crate::engine::EngineError;
 use crate::engine::error::Reserved;
+use crate::error::busy::fmt_busy;
 use crate::error::index::IndexError;
-use crate::sys::process::command_of;
 use crate::sys::side_file::Strange;
 use crate::sys::size::Bytes;
 use crate::sys::{memory, os};
 
-/// A process that holds a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// Its PID; 0 if it is in another PID namespace, such as another container, whose PIDs have no
-    /// meaning here.
-    pub pid: u32,
-    /// Its command line; empty if it cannot be read.
-    pub command: String,
-    /// Since when it holds the lock, as "12:03:55" (UTC); empty if unknown.
-    pub since: String,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.pid {
-            0 => write!(out, "a process in another container (of another PID namespace)")?,
-            pid => write!(out, "PID {pid}")?,
-        }
-        if !self.command.is_empty() {
-            write!(out, " ({})", self.command)?;
-        }
-        if !self.since.is_empty() {
-            write!(out, " since {} UTC", self.since)?;
-        }
-        Ok(())
-    }
-}
-
-/// What a lock is needed for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// To write.
-    Write,
-    /// To open while another process opens, closes or compacts.
-    Open,
-    /// To have the file alone: for `compact`, or to copy an untrusted file.
-    Alone,
-    /// To have it alone within this process too: for `compact`.
-    AloneHere,
-    /// The same, and this process must not have it open at all: to copy an untrusted file.
-    ClosedHere,
-    /// To use it while this process compacts it.
-    Use,
-    /// To share lock files with the processes that have the file open.
-    Locks,
-    /// To write the file itself, because the log is full or the transaction too large for it.
-    File,
-}
+pub use busy::{Holder, Wanted};
 
 /// An error of the store.
 #[derive(Debug)]
@@ -393,12 +347,7 @@ impl StoreError {
             EngineError::NewerLog { found, newest } => Self::NewerFormat { path, found, newest },
             EngineError::Broken => Self::Broken { path },
             EngineError::KeySize { size, .. } => Self::TooLarge { size: size as u64 },
-            EngineError::FileBusy { pid, waited } => {
-                let holder =
-                    |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
-                let holders = pid.map(holder).into_iter().collect();
-                Self::Busy { path, wanted: Wanted::File, holders, waited: Some(waited) }
-            }
+            EngineError::FileBusy { lock, pid, waited } => Self::locked(path, lock, pid, waited),
             EngineError::TransactionTooLarge => Self::TransactionTooLarge { path },
             EngineError::Misuse(what) => Self::Misuse { what },
             EngineError::WrongThread => Self::WrongThread,
@@ -702,67 +651,6 @@ fn fmt_versions(out: &mut fmt::Formatter<'_>, path: &str, since: u64, other: u64
         out,
         "of what was committed to '{path}' since version {since} not all is kept any more, only what was since version {other}"
     )
-}
-
-fn fmt_busy(
-    out: &mut fmt::Formatter<'_>,
-    path: &str,
-    reason: Wanted,
-    holders: &[Holder],
-    waited: Option<Duration>,
-) -> fmt::Result {
-    let (verb, advice) = match reason {
-        // No other process is involved.
-        Wanted::AloneHere => {
-            return write!(
-                out,
-                "'{path}' is in use in this process: by a loop or an iterator that is not at its end, a snapshot or a record read in one, a transaction, or another handle of the same file; end, close or drop these first"
-            );
-        }
-        Wanted::Use => {
-            return write!(
-                out,
-                "'{path}' is being compacted by this process, and cannot be used meanwhile; try again when compact() has returned"
-            );
-        }
-        Wanted::ClosedHere => {
-            return write!(
-                out,
-                "'{path}' is open in this process, and must be open nowhere for this; close it first"
-            );
-        }
-        // Waiting for one's own process would be in vain.
-        Wanted::Write if holders.iter().any(|holder| holder.pid == std::process::id()) => (
-            "is being written by",
-            "that is this process: wait for its other thread; what a call of yours calls, such as progress=, writes when that \
-             call is over",
-        ),
-        Wanted::Write => ("is being written by", "try again, or open it with a longer timeout"),
-        Wanted::Open => {
-            ("is being opened, closed or compacted by", "try again, or open it with a longer timeout")
-        }
-        Wanted::Alone => ("must be open nowhere else for this, but is in", "close it there first"),
-        Wanted::File => (
-            "has no room in its log for this, and is being written itself by",
-            "nothing of this transaction was written: try again, or see whether that process has been stopped",
-        ),
-        Wanted::Locks => (
-            "is open under another name, or without lock files, in",
-            "close it there first, or use the same name",
-        ),
-    };
-    write!(out, "'{path}' {verb} ")?;
-    if holders.is_empty() {
-        write!(out, "another process")?;
-    }
-    for (index, holder) in holders.iter().enumerate() {
-        let separator = if index == 0 { "" } else { ", " };
-        write!(out, "{separator}{holder}")?;
-    }
-    if let Some(waited) = waited {
-        write!(out, "; waited timeout={:?} s", waited.as_secs_f64())?;
-    }
-    write!(out, "; {advice}")
 }
 
 impl std::error::Error for StoreError {

@@ -7,6 +7,17 @@ use std::time::Duration;
 use crate::sys::size::Bytes;
 use crate::sys::{memory, os};
 
+/// A lock that was not free in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyLock {
+    /// The writer lock.
+    Writer,
+    /// The tree lock, for a commit that goes into the file itself.
+    TreeForCommit,
+    /// The tree lock, for work that changes no row.
+    TreeForWork,
+}
+
 /// An error of an engine. The store adds the database's path and the operation.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -58,9 +69,11 @@ pub enum EngineError {
         /// The longest it stores.
         size_max: usize,
     },
-    /// Another process wrote the engine's file for as long as the caller was willing to wait.
+    /// Others held a lock for as long as the caller was willing to wait.
     FileBusy {
-        /// That process, if known.
+        /// The lock.
+        lock: BusyLock,
+        /// The process that holds it, if known.
         pid: Option<u32>,
         /// How long the caller waited.
         waited: Duration,

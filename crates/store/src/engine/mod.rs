@@ -17,7 +17,7 @@ pub use contract::{
     Batch, Change, Choice, Choose, Contents, Cursor, Direction, Engine, Entry, EntryPlace, HashedKey, Parked,
     ReadTxn, Start, TakeRow, Tree, TryResult, WriteTxn,
 };
-pub use error::EngineError;
+pub use error::{BusyLock, EngineError};
 pub use extents::{Extents, KeepsPages};
 pub use history::{Commit, Keep, Next, WatchPosition, What, Written};
 pub use moves::{Distant, Fullness, Loose, MovesPages};

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::db::database::Database;
 use crate::db::writer_queue::{LOOK, Refused, WriterTurn};
-use crate::engine::WriteTxn;
-use crate::error::{Holder, StoreError, Wanted};
-use crate::sys::process::command_of;
+use crate::engine::{BusyLock, WriteTxn};
+use crate::error::StoreError;
 
 /// The engine's transaction, and this process's turn.
 type Acquired = (Box<dyn WriteTxn>, WriterTurn);
@@ -23,22 +22,9 @@ pub(crate) fn acquire(
     let begin = Instant::now();
     let deadline =
         begin.checked_add(timeout).unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
-    let busy = |holder: Option<Holder>| StoreError::Busy {
-        path: database.path.clone(),
-        wanted: Wanted::Write,
-        holders: holder.into_iter().collect(),
-        waited: Some(timeout),
-    };
-    let holder = |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
-    let own = std::process::id();
-    let late = || match database.engine.writer() {
-        // Another thread of this process may have its turn and wait for that process.
-        Some(pid) if pid != own => busy(Some(holder(pid))),
-        _ => {
-            let command = "another transaction of this process".to_owned();
-            busy(Some(Holder { pid: own, command, since: String::new() }))
-        }
-    };
+    let busy = |pid| StoreError::locked(database.path.clone(), BusyLock::Writer, pid, timeout);
+    // Another thread of this process may have its turn and wait for another process.
+    let late = || busy(database.engine.writer().or_else(|| Some(std::process::id())));
     loop {
         let turn = database.writer_queue.enter(deadline, go_on).map_err(|refused| match refused {
             Refused::Late => late(),
@@ -52,7 +38,7 @@ pub(crate) fn acquire(
             return Ok((txn, turn));
         }
         if until == deadline {
-            return Err(busy(database.engine.writer().map(holder)));
+            return Err(busy(database.engine.writer()));
         }
         // `go_on` may run code that writes, such as a signal handler: with our turn taken it would
         // wait for us.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::catalog::{Applied, table_key};
 use crate::engine::error::check_memory;
 use crate::engine::row_count::with_more_rows;
-use crate::engine::{Change, EngineError, Tree, WriteTxn};
+use crate::engine::{BusyLock, Change, EngineError, Tree, WriteTxn};
 use crate::pack::packing::Packing;
 use crate::sys::steps::{Step, reached};
 use crate::wal::budget::SIZE_USUAL;
@@ -36,10 +36,17 @@ pub(crate) enum Done {
     Applied(Applied),
     /// There was nothing to do.
     Nothing,
-    /// Another process or thread held the writer lock or the tree lock until the deadline.
-    InTheWay,
+    /// Another process or thread held this lock until the deadline.
+    InTheWay(BusyLock),
     /// `go_on` returned false.
     Stopped,
+}
+
+impl Done {
+    /// Whether the tree has all that was to be applied.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self, Self::Applied(_) | Self::Nothing)
+    }
 }
 
 /// What is also done in the transaction of a checkpoint.
@@ -85,27 +92,28 @@ pub(crate) fn in_a_while(patience: Duration) -> Instant {
 }
 
 impl Shared {
-    /// Write all commits that are acknowledged now into the tree. Returns false if a writer held
-    /// its lock for `for_writers`, if the tree was locked for `for_tree`, or if `go_on` returned
-    /// false.
+    /// Write all commits that are acknowledged now into the tree. Waits for the writer lock for
+    /// `for_writers`, and for the tree lock for `for_tree`. Returns `Applied` or `Nothing` if the
+    /// tree has them.
     pub(crate) fn checkpoint_all(
         self: &Arc<Self>,
         for_writers: Duration,
         for_tree: Duration,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<Done, EngineError> {
         let goal = self.segments.sequence();
         let (writers_until, tree_until) = (in_a_while(for_writers), in_a_while(for_tree));
-        loop {
+        let done = loop {
             match self.checkpoint_until(writers_until, tree_until, go_on)? {
                 Done::Applied(applied) if applied.sequence < goal => {}
-                Done::Applied(_) | Done::Nothing => break,
-                Done::InTheWay | Done::Stopped => return Ok(false),
+                done => break done,
             }
+        };
+        if done.is_complete() {
+            // If nothing was ever committed, nothing has synced the new file yet.
+            self.sync_new_file()?;
         }
-        // If nothing was ever committed, nothing has synced the new file yet.
-        self.sync_new_file()?;
-        Ok(true)
+        Ok(done)
     }
 
     /// Run one checkpoint. The caller does not hold the writer lock. `go_on` is called for each
@@ -128,7 +136,9 @@ impl Shared {
         go_on: &mut dyn FnMut() -> bool,
         also: Also<'_>,
     ) -> Result<Done, EngineError> {
-        let Some(lock) = self.lock(Some(writers_until))? else { return Ok(Done::InTheWay) };
+        let Some(lock) = self.lock(Some(writers_until))? else {
+            return Ok(Done::InTheWay(BusyLock::Writer));
+        };
         let is_sealed = self.seal(&lock)?;
         // Never wait for the tree lock with the writer lock in hand: writers go on meanwhile.
         drop(lock);
@@ -199,7 +209,9 @@ impl Shared {
     ) -> Result<Done, EngineError> {
         check_memory(CHECKPOINT_MEMORY, "a checkpoint")?;
         // Drop order: the transaction ends before the lock is released.
-        let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(Done::InTheWay) };
+        let Some((_lock, mut txn)) = self.begin_tree(until)? else {
+            return Ok(Done::InTheWay(BusyLock::TreeForWork));
+        };
         let (_applying, begin) = (Applying::begin(&self.is_applying), Instant::now());
         let applied = applied_of(&*txn)?;
         let Some((segment, head)) = self.sealed(applied) else {

@@ -144,7 +144,7 @@ impl Drop for Checkpointer {
 /// Since when the oldest WAL record has waited, given the result of a checkpoint. A checkpoint that
 /// did not get its locks has made no record younger.
 fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Option<Instant> {
-    since.filter(|_| matches!(done, Ok(Done::InTheWay)))
+    since.filter(|_| matches!(done, Ok(Done::InTheWay(_))))
 }
 
 /// How fast the log is filled, and how long checkpoints take: they decide how full a segment is
@@ -373,6 +373,7 @@ fn keep(kept: &Job) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::BusyLock;
     use crate::engine::memory::MemoryEngine;
     use crate::engine::{Engine, Tree};
     use crate::wal::engine::{LoggedEngine, Opened};
@@ -492,7 +493,7 @@ mod tests {
     #[test]
     fn a_checkpoint_that_found_somebody_in_the_way_is_tried_again_at_once() {
         let since = Some(Instant::now());
-        assert_eq!(waiting_since(since, &Ok(Done::InTheWay)), since);
+        assert_eq!(waiting_since(since, &Ok(Done::InTheWay(BusyLock::Writer))), since);
         assert_eq!(waiting_since(since, &Ok(Done::Nothing)), None);
         // A checkpoint that fails at the disk is not tried twenty times a second.
         assert_eq!(waiting_since(since, &Err(EngineError::Broken)), None);

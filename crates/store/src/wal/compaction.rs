@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::engine::moves::{Distant, Fullness, Loose};
-use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::engine::{BusyLock, EngineError, Tree, WriteTxn};
 use crate::sys::steps::{Step, reached};
 use crate::wal::checkpoint::{Done, in_a_while};
 use crate::wal::checkpointer::rests_soon;
@@ -73,15 +73,11 @@ impl Shared {
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, EngineError> {
         // What a dead process has left in the log is verified and applied first.
-        let mut is_stopped = false;
-        let done = self.checkpoint_all(patience, patience, &mut || {
-            is_stopped |= !go_on(0, 0);
-            !is_stopped
-        });
+        let done = self.checkpoint_all(patience, patience, &mut || go_on(0, 0));
         match done? {
-            true => {}
-            false if is_stopped => return Ok(false),
-            false => return Err(self.tree_in_the_way(patience)),
+            Done::Applied(_) | Done::Nothing => {}
+            Done::InTheWay(lock) => return Err(self.in_the_way(lock, patience)),
+            Done::Stopped => return Ok(false),
         }
         self.compact_rounds(patience, go_on)
     }
@@ -217,7 +213,7 @@ impl Shared {
     /// in use be overwritten because it is listed as free.
     fn prove_tree(self: &Arc<Self>, patience: Duration) -> Result<(), EngineError> {
         let Some((_lock, _txn)) = self.begin_tree(in_a_while(patience))? else {
-            return Err(self.tree_in_the_way(patience));
+            return Err(self.in_the_way(BusyLock::TreeForWork, patience));
         };
         self.tree.prove(&mut std::iter::empty())
     }
@@ -289,8 +285,8 @@ impl Shared {
                 moved = Some(work(txn)?);
                 Ok(true)
             })?;
-            if let Done::InTheWay = done {
-                return Err(self.tree_in_the_way(patience));
+            if let Done::InTheWay(lock) = done {
+                return Err(self.in_the_way(lock, patience));
             }
         }
         if let Some(moved) = moved {
@@ -298,15 +294,19 @@ impl Shared {
         }
         self.release();
         let Some((_lock, mut txn)) = self.begin_tree(until)? else {
-            return Err(self.tree_in_the_way(patience));
+            return Err(self.in_the_way(BusyLock::TreeForWork, patience));
         };
         let moved = work(&mut *txn)?;
         commit_as_it_is(txn)?;
         Ok(moved)
     }
 
-    fn tree_in_the_way(&self, waited: Duration) -> EngineError {
-        EngineError::FileBusy { pid: self.segments.tree_writer_pid(), waited }
+    fn in_the_way(&self, lock: BusyLock, waited: Duration) -> EngineError {
+        let pid = match lock {
+            BusyLock::Writer => self.segments.writer_pid(),
+            BusyLock::TreeForCommit | BusyLock::TreeForWork => self.segments.tree_writer_pid(),
+        };
+        EngineError::FileBusy { lock, pid, waited }
     }
 }
 
@@ -342,4 +342,35 @@ fn move_pages(txn: &mut dyn WriteTxn, step: &[Distant], wanted: u64) -> Result<u
         reached(Step::PagesMoved);
     }
     Ok(moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::engine::memory::MemoryEngine;
+    use crate::wal::engine::LoggedEngine;
+
+    #[test]
+    fn a_compaction_that_waited_in_vain_names_the_lock() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, &[1], &[b"row"]).unwrap();
+        txn.commit().unwrap();
+        let shared = &engine.shared;
+        let lock_in_the_way = || match shared.compact_online(Duration::ZERO, &mut |_, _| true) {
+            Err(EngineError::FileBusy { lock, .. }) => Some(lock),
+            done => {
+                done.unwrap();
+                None
+            }
+        };
+        let writer = shared.lock(None).unwrap();
+        assert_eq!(lock_in_the_way(), Some(BusyLock::Writer));
+        drop(writer);
+        let tree = shared.begin_tree(Instant::now()).unwrap();
+        assert_eq!(lock_in_the_way(), Some(BusyLock::TreeForWork));
+        drop(tree);
+        assert_eq!(lock_in_the_way(), None);
+    }
 }

@@ -669,7 +669,7 @@ impl Engine for LoggedEngine {
         for_others: Duration,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<bool, EngineError> {
-        self.shared.checkpoint_all(for_writers, for_others, go_on)
+        Ok(self.shared.checkpoint_all(for_writers, for_others, go_on)?.is_complete())
     }
 
     fn compact_online(

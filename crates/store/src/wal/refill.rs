@@ -111,7 +111,7 @@ impl Shared {
         });
         match (&done, new) {
             (Ok(Done::Applied(_)), Some(new)) => self.ahead().new = Some((renewals, merged(new))),
-            (Ok(Done::Applied(_) | Done::Nothing | Done::InTheWay), _) => {}
+            (Ok(Done::Applied(_) | Done::Nothing | Done::InTheWay(_)), _) => {}
             // Without room, the next writer finds out what to do.
             (Ok(Done::Stopped) | Err(_), _) => self.ahead().streams = false,
         }
@@ -157,8 +157,8 @@ impl Shared {
                 Ok(Done::Stopped) | Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => {
                     return Ok(None);
                 }
-                Ok(Done::Applied(_) | Done::InTheWay) if Instant::now() >= until => return Ok(None),
-                Ok(Done::Applied(_) | Done::InTheWay) => {}
+                Ok(Done::Applied(_) | Done::InTheWay(_)) if Instant::now() >= until => return Ok(None),
+                Ok(Done::Applied(_) | Done::InTheWay(_)) => {}
                 Err(error) => return Err(error.before_commit()),
             }
         }

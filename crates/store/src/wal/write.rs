@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key};
 use crate::engine::{
-    Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, TakeRow, Tree, WriteTxn,
+    BusyLock, Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, TakeRow, Tree,
+    WriteTxn,
 };
 use crate::row_key::TableId;
 use crate::sys::os;
@@ -175,8 +176,8 @@ impl LoggedWrite {
                 Done::Nothing => return Ok(false),
                 // A thread of this process is at it, on a slow disk: only waits for others are
                 // limited.
-                Done::InTheWay if was_applying || self.is_applying() => until = in_a_while(TICK),
-                Done::InTheWay | Done::Stopped => return Err(self.is_busy()),
+                Done::InTheWay(_) if was_applying || self.is_applying() => until = in_a_while(TICK),
+                Done::InTheWay(_) | Done::Stopped => return Err(self.is_busy()),
             }
         }
     }
@@ -186,7 +187,8 @@ impl LoggedWrite {
     }
 
     fn is_busy(&self) -> EngineError {
-        EngineError::FileBusy { pid: self.shared.segments.tree_writer_pid(), waited: self.patience }
+        let pid = self.shared.segments.tree_writer_pid();
+        EngineError::FileBusy { lock: BusyLock::TreeForCommit, pid, waited: self.patience }
     }
 
     fn size_of(key: &[u8], parts: &[&[u8]]) -> usize {
