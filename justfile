@@ -57,7 +57,8 @@ publish *args: build
     @tools/rivals.sh
     @python tools/publish.py "$@"
 
-# Read the standard library's own source into a database and show what that is good for
+# Show what pellucid does in ten lines, on the standard library's own source: demo [--more] [file]
+[no-exit-message]
 demo *args: build
     @python -m pellucid.demo "$@"
 

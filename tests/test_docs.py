@@ -136,7 +136,8 @@ def test_every_dev_command_in_the_documents_exists() -> None:
 
 
 def test_every_dev_command_says_what_it_does() -> None:
-    lines = (ROOT / "justfile").read_text().splitlines()
+    # A line in brackets says how just runs a command, not what the command does.
+    lines = re.sub(r"^\[.*\]\n", "", (ROOT / "justfile").read_text(), flags=re.MULTILINE).splitlines()
     undocumented = [
         line
         for before, line in itertools.pairwise(lines)

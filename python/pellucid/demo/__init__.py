@@ -1,10 +1,7 @@
-"""This package shows the main features of pellucid on real data.
+"""This package shows in ten lines what pellucid does, on real input: the sources of the standard library.
 
-    python -m pellucid.demo
+    python -m pellucid.demo [--more] [FILE]
 
-It reads every function and class of the standard library of the running Python. These are tens of thousands
-of nested records, and hardly two are alike. It stores them, closes the database and opens it again. Then it
-reads single fields, scans all records, finds some by their content, with and without indexes, and changes
-some in place. It measures every figure while it runs. It uses only the public API, so you can read `tour.py`
-and `lookups.py` as examples.
+`library.py` reads the sources once, and the file keeps them. `tour.py` has the parts, each a few lines of
+Python that are printed as they run. They use only the public API, so you can read them as examples.
 """
