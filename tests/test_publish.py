@@ -185,13 +185,27 @@ def test_a_page_without_its_part_is_refused(root: Path) -> None:
         publish.put(root / "README.md", "benchmarks", "x")
 
 
-def test_the_table_of_the_readme_says_how_many_rows_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_operations_says_how_many_rows_there_were() -> None:
     rows = [
         publish.Row(
             "import", "json-lines/import/*", "import of {rows:,} rows", {"json.loads of each line": "json"}
         )
     ]
-    monkeypatch.setattr(publish, "ROWS", rows)
-    text = publish.readme({"json-lines": (Path("x"), a_run())})
+    text = publish.operations({"json-lines": (Path("x"), a_run())}, rows)
     assert "| import | 2.50 \u00b5s | **json 0.50x** |" in text
     assert text.endswith("CPython 3.11.7, 2026-11-28. The tables had: `json-lines` 2,000 rows.")
+
+
+def test_the_readme_has_the_eight_operations_that_decide_and_their_page_has_all(root: Path) -> None:
+    runs = publish.newest(ROOT / "bench/results")
+    chosen = [row for row in publish.ROWS if row.in_readme]
+    assert (len(chosen), len(publish.ROWS)) == (8, 16)
+    for page, part, rows in (
+        ("README.md", "benchmarks", chosen),
+        ("docs/benchmarks.md", "operations", publish.ROWS),
+    ):
+        shown = (root / page).read_text("utf-8")
+        publish.put(root / page, part, publish.operations(runs, rows))
+        assert (root / page).read_text("utf-8") == shown
+    # Where we are slower is shown as well.
+    assert (root / "README.md").read_text("utf-8").count("x**") >= 4

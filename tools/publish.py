@@ -2,8 +2,9 @@
 
     docs/benchmarks/NAME.svg    one plot for each experiment, of the measures that `headlines` chooses
     docs/benchmarks/NAME.md     the plot and a summary, in the part `summary`; all results, in `results`
-    docs/benchmarks.md          the plot and the summary, in a part for each experiment
-    README.md                   the table of benchmarks: the operations of `pellucid_bench.operations`
+    docs/benchmarks.md          the plot and the summary, in a part for each experiment, and all operations of
+                                `pellucid_bench.operations`
+    README.md                   those operations that decide for a user
 
 A part begins with `<!-- NAME: begin -->` and ends with `<!-- NAME: end -->`. What is outside of it stays.
 """
@@ -175,14 +176,14 @@ def _measured(target: Target, measure: Measure) -> str:
     return units.figure(target.measured, measure.unit) if is_figure else units.times(target.measured)
 
 
-def readme(runs: dict[str, tuple[Path, Dataset]]) -> str:
-    """Return the README's table."""
+def operations(runs: dict[str, tuple[Path, Dataset]], rows: list[Row]) -> str:
+    """Return the table of some operations."""
     lines = ["| Operation | pellucid | Others |", "| --- | --- | --- |"]
-    lines += [line for row in ROWS if (line := _line(row, runs))]
+    lines += [line for row in rows if (line := _line(row, runs))]
     machine = machine_line(next(iter(runs.values()))[1])
-    names = dict.fromkeys(row.experiment for row in ROWS)
-    rows = {name: count for name in names if isinstance(count := runs[name][1].settings.get("rows"), int)}
-    counts = ", ".join(f"`{name}` {count:,} rows" for name, count in rows.items())
+    names = dict.fromkeys(row.experiment for row in rows)
+    sizes = {name: count for name in names if isinstance(count := runs[name][1].settings.get("rows"), int)}
+    counts = ", ".join(f"`{name}` {count:,} rows" for name, count in sizes.items())
     return "\n".join([*lines, "", f"The machine: {machine}. The tables had: {counts}."])
 
 
@@ -228,9 +229,10 @@ def publish(folder: Path, root: Path, *, with_quick: bool = False) -> None:
     if without:
         print(f"no dataset of {', '.join(without)}: their parts stay as they are", file=sys.stderr)
     if any(row.experiment in without for row in ROWS):
-        print("README.md stays as it is: its table is of several experiments", file=sys.stderr)
+        print("the tables of operations stay as they are: they are of several experiments", file=sys.stderr)
     else:
-        put(root / "README.md", "benchmarks", readme(runs))
+        put(root / "docs/benchmarks.md", "operations", operations(runs, ROWS))
+        put(root / "README.md", "benchmarks", operations(runs, [row for row in ROWS if row.in_readme]))
 
 
 def _relative(path: Path, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""This module compares the speed of two revisions: it measures the operations of the README's table in turn.
+"""This module compares the speed of two revisions: it measures the operations of `operations.py` in turn.
 
 `builds.py` builds them. Both sides have the same measures, those of this checkout: a process takes
 `pellucid_bench` from here, and `pellucid` from a build.
@@ -315,7 +315,7 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Build two revisions, and compare the speed of the operations of the README's table. The "
+        description="Build two revisions, and compare the speed of the operations of `operations.py`. The "
         f"exit code is 1 if the geometric mean of new / old is above {MEAN_MAX}, or if an operation is above "
         f"{ROW_MAX:.2f} twice. It is 2 if the two cannot be compared.",
     )

@@ -1,6 +1,7 @@
-"""This module has the operations of the README's table: which measure each is, and which result of ours.
+"""This module has the operations of the table of benchmarks: which measure each is, and which result of ours.
 
-`tools/publish.py` writes the table, and `guard.py` measures the same operations for two revisions.
+`tools/publish.py` writes all of them into the page of the benchmarks, and those that decide for a user into
+the README. `guard.py` measures all of them for two revisions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the README's table: one of our results, and those of others."""
+    """A row of the table: one of our results, and those of others."""
 
     operation: str
     measure: str
@@ -20,6 +21,7 @@ class Row:
     others: dict[str, str]
     """The name of each in the table, by its contender."""
     ours: str = "pellucid"
+    in_readme: bool = False
 
     @property
     def experiment(self) -> str:
@@ -39,6 +41,7 @@ ROWS = [
             "pickle": "pickle",
             "msgspec msgpack, Struct of one field": "msgspec (a Struct of that field)",
         },
+        in_readme=True,
     ),
     Row(
         "read one field of a record that you hold",
@@ -57,6 +60,7 @@ ROWS = [
             "duckdb, columns": "duckdb",
             "lmdb + orjson": "lmdb + orjson",
         },
+        in_readme=True,
     ),
     Row(
         '`table.sum("age")`, for each record',
@@ -86,6 +90,7 @@ ROWS = [
             "duckdb": "duckdb",
             "polars, in memory": "polars",
         },
+        in_readme=True,
     ),
     Row(
         "read small values by random key, right after a million puts",
@@ -97,6 +102,7 @@ ROWS = [
             "rocksdict": "rocksdict",
             "plyvel": "plyvel",
         },
+        in_readme=True,
     ),
     Row(
         "one put that survives `kill -9`, 10,000 keys",
@@ -110,6 +116,7 @@ ROWS = [
             "sqlite3, file, WAL, INSERT and commit": "sqlite3 (WAL)",
             "diskcache": "diskcache",
         },
+        in_readme=True,
     ),
     Row(
         "one put that survives a power cut",
@@ -117,6 +124,7 @@ ROWS = [
         "{writes[0]:,} single writes",
         {"lmdb, a transaction for each": "lmdb", "sqlite3, file, INSERT and commit": "sqlite3"},
         "pellucid, full",
+        in_readme=True,
     ),
     Row(
         "ten puts that survive a power cut, eight threads",
@@ -144,6 +152,7 @@ ROWS = [
         "dropins/shelve-both/10000",
         "shelve: {shelve_counts[0]:,} values, both",
         {"dbm.gnu": "shelve on dbm.gnu", "dbm.sqlite3": "on dbm.sqlite3", "dbm.dumb": "on dbm.dumb"},
+        in_readme=True,
     ),
     Row(
         "read a value of 1 MB, cold",
@@ -162,5 +171,6 @@ ROWS = [
         "records/dumps-of-a-list-of-*-mixed-records",
         "dumps of a list of {dump_rows:,} mixed records",
         {"orjson": "orjson", "msgspec msgpack": "msgspec (msgpack)", "pickle": "pickle"},
+        in_readme=True,
     ),
 ]
