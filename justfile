@@ -12,15 +12,11 @@ export PYO3_PYTHON := bin / "python"
 # The lab is a distribution of its own, and is run from its source here. Tests, lint and publish import it as well.
 export PYTHONPATH := justfile_directory() / "bench/src"
 
-_list:
-    @echo "./dev <command>, which is one of"
-    @just --list --unsorted --list-heading ""
-
 # Make .venv, install every tool, build the extension
 setup: _tools build
     @echo "ready: ./dev test, ./dev demo"
 
-# Build the extension into .venv (what is unchanged is not built again)
+# Build the extension into .venv; what is unchanged is not built again
 build:
     @tools/build.sh
 
@@ -42,7 +38,7 @@ fmt: _tools
 fuzz *args:
     @tools/fuzz.sh "$@"
 
-# Kill processes at each step and at random, damage files, rehearse power cuts: crash [steps] [kills] [histories] [flips] [copies] [power], or crash mutations [name]
+# Kill processes, damage files, rehearse power cuts: crash [steps] [kills] [histories] [flips] [copies] [power], or crash mutations [name]
 crash *args: _tools
     @tools/build_for_crash.sh
     @PYTHONPATH=target/crash:tests python -m crash "$@"
@@ -52,12 +48,12 @@ bench *args:
     @[ "${1-}" = guard ] || { tools/build.sh && tools/rivals.sh; } # the guard makes builds of its own
     @python -m pellucid_bench "$@"
 
-# Write the plots and tables of the documentation from the datasets in bench/results: publish [folder]
+# Write the documentation's plots and tables from bench/results: publish [folder]
 publish *args: build
     @tools/rivals.sh
     @python tools/publish.py "$@"
 
-# Show what pellucid does in ten lines, on the standard library's own source: demo [--more] [file]
+# Show in ten lines what pellucid does, on real input: demo [--more] [file]
 [no-exit-message]
 demo *args: build
     @python -m pellucid.demo "$@"
@@ -66,7 +62,7 @@ demo *args: build
 ci:
     @.ci/run
 
-# Follow the README in a clean clone and an empty environment, on every Python found
+# Follow the README in a clean clone, on every Python found
 newcomer *args:
     @tools/newcomer.sh "$@"
 
