@@ -282,6 +282,7 @@ class Round:
             is_wide=self.is_wide,
             is_busy=self.is_busy,
             favourites=favourites,
+            has_others=not self.step or self.setting.beside is None,
         )
 
     def writing(self, writer: Writer, **how: Any) -> Callable[[Notes], None]:

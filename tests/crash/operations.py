@@ -105,9 +105,11 @@ class Writer:
         is_wide: bool = False,
         is_busy: bool = False,
         favourites: tuple[str, ...] = (),
+        has_others: bool = True,
     ) -> None:
         self.name = name
         self.favourites = favourites
+        self.has_others = has_others
         self.is_wide = is_wide
         self.is_busy = is_busy
         self.model = model
@@ -150,9 +152,12 @@ class Writer:
             "table": self.table,
             "index": self.index,
         }
+        if not self.has_others:
+            kinds = dict.fromkeys(kinds, 0) | {self.put: 2}
         for phase in self.favourites:
             favourite = by_phase.get(phase)
-            if favourite is not None and (kinds.get(favourite) or favourite == self.rest):
+            is_allowed = kinds.get(favourite) or favourite == self.rest or not self.has_others
+            if favourite is not None and is_allowed:
                 kinds[favourite] = kinds.get(favourite, 0) + 15
         makers, weights = list(kinds), list(kinds.values())
         if self.is_wide and self.dice.random() < RESTS_FIRST_SHARE:

@@ -85,7 +85,8 @@ class Setting:
     favourites: tuple[str, ...] = ()
     """The phases of the operations that lead there."""
     beside: tuple[str, ...] | None = None
-    """Those of a second writer, if it is to do something else meanwhile."""
+    """Those of a second writer, if it is to do something else meanwhile. Then both do little but their
+    favourites, so that each of them meets the other one in the middle of one."""
     count: int = 3
     """The process ends at one of the first so many times that it takes the step."""
     is_wide: bool = False
