@@ -23,12 +23,12 @@ BYTES = ("parquet", "arrow")
 
 
 def _types(given: tuple[str, ...]) -> Any:
-    """The argument `types` of `import_from`: a word for whole values, or NAME=TYPE for fields."""
+    """The argument `types` of `import_from`: a word for all fields, or NAME=TYPE for some."""
     whole = [text for text in given if "=" not in text]
     if not whole:
         return dict(text.rsplit("=", 1) for text in given) or None
     if len(given) > 1:
-        raise click.UsageError("--type takes NAME=TYPE for each field, or one TYPE for whole values")
+        raise click.UsageError("--type takes NAME=TYPE for each field, or one TYPE for all")
     return whole[0]
 
 
@@ -80,7 +80,7 @@ def _is_of_others(path: str) -> bool:
     multiple=True,
     metavar="FIELD=TYPE",
     help="Read a field as text, int, float, bool, decimal, date, uuid, json or pickle. "
-    "A TYPE alone is that of whole values.",
+    "A TYPE alone is that of all fields.",
 )
 @click.option(
     "--dates", is_flag=True, help="Make dates of strings such as 2000-01-31 and 2000-01-31T12:30:00."

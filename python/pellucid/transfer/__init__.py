@@ -51,9 +51,9 @@ def import_from(
     `"data.rows"`. `key` is the field that becomes the key of each row, a path such as
     `"user.name"`, a list of these for a tuple, or a function of the row. `on_conflict` says what becomes of a
     row whose key the table has: "replace" it, "merge" their fields, "ignore" the new one, or "error". `types`
-    says how to read fields, as in `{"zip": "text", "data": "json"}`, or whole values, as in `"json"`. With
-    `dates=True`, each string that is an ISO date or datetime becomes one. `encoding` is that of a text.
-    `pickle` says which globals stored pickles may use beyond plain values.
+    says how to read fields, as in `{"zip": "text", "u.data": "json"}`, or all of them, as in `"text"`. With
+    `dates=True`, each string that is an ISO date or datetime becomes one; in CSV, each column of such.
+    `encoding` is that of a text. `pickle` says which globals stored pickles may use beyond plain values.
 
     A row that cannot be read or stored is skipped, and the report says why; with `strict=True`, it raises
     `SourceError`. `dry_run=True` does everything, and rolls it back. `verify=True` reads the source again,

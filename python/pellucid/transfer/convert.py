@@ -9,41 +9,44 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["TYPES", "NoWholeValue", "converter", "from_cell", "number", "with_dicts"]
+from pellucid.transfer.digits import read_int
+
+__all__ = ["TYPES", "converter", "reader_of", "when", "with_dicts"]
 
 Convert = Callable[[Any], Any]
 
 # `datetime.fromisoformat` takes many more forms since Python 3.11. Only these are dates beyond doubt.
 DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 DATETIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII)
-INT = re.compile(r"-?(0|[1-9]\d*)\Z", re.ASCII)
-FLOAT = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z", re.ASCII)
+INT = re.compile(r"\s*[-+]?[0-9]+\s*\Z", re.ASCII)
+INFINITY = float("inf")
 CONTAINERS = (dict, list, tuple, Counter, OrderedDict, defaultdict)
-SPECIAL_FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 BOOLS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
-class NoWholeValue(TypeError):
-    """One type for whole values, and rows of fields: the import ends, and does not skip all rows."""
+def reader_of(kind: str, unpickle: Convert) -> Convert:
+    """The function that reads a value of a type of `types`; it raises `ValueError` for one that is not."""
+    known = {**TYPES, "pickle": unpickle}
+    if kind not in known:
+        raise ValueError(f"types= has no type {kind!r}; those are {', '.join(known)}")
+    return known[kind]
 
 
-def converter(types: str | Mapping[str, str] | None, dates: bool, unpickle: Convert) -> Convert | None:
+def converter(
+    types: str | Mapping[str, str] | None, dates: bool, unpickle: Convert, unseen: set[str]
+) -> Convert | None:
     """The function that converts a whole value as `types` and `dates` say; None if they ask for nothing.
 
-    It raises `ValueError` for a value that is not of its type. `unpickle` loads values of type "pickle".
+    It raises `ValueError` for a value that is not of its type. `unpickle` loads values of type "pickle". The
+    names in `types` are in `unseen` as long as no value had such a field.
     """
-    known = {**TYPES, "pickle": unpickle}
-
-    def reader(kind: str) -> Convert:
-        if kind not in known:
-            raise ValueError(f"types= has no type {kind!r}; those are {', '.join(known)}")
-        return _optional(known[kind])
-
     steps: list[Convert] = []
     if isinstance(types, str):
-        steps.append(_of_whole(types, reader(types)))
+        steps.append(_of_all(_optional(reader_of(types, unpickle))))
     elif types:
-        steps.append(_of_fields({name: reader(kind) for name, kind in types.items()}))
+        unseen.update(types)
+        readers = {name: _optional(reader_of(kind, unpickle)) for name, kind in types.items()}
+        steps.append(_of_fields(readers, unseen))
     if dates:
         steps.append(_with_dates)
     if not steps:
@@ -84,54 +87,55 @@ def with_dicts(value: Any) -> Any:
     return convert(value)
 
 
-def number(text: str) -> Any:
-    """The number that a text is, as Python writes numbers; else the text. `007` stays a text."""
-    if INT.match(text):
-        return int(text)
-    if FLOAT.match(text):
-        return float(text)
-    return SPECIAL_FLOATS.get(text, text)
-
-
-def from_cell(text: str) -> Any:
-    """The value of a cell of CSV: a number or a bool, else the text."""
-    if text == "true":
-        return True
-    if text == "false":
-        return False
-    return number(text)
-
-
 def _optional(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _of_whole(kind: str, read: Convert) -> Convert:
+def _of_all(read: Convert) -> Convert:
+    """A function that reads a value; or each value in it, if it has fields or elements."""
+
     def convert(value: Any) -> Any:
-        if isinstance(value, CONTAINERS) and kind != "json":
-            raise NoWholeValue(
-                f'types="{kind}" is for sources of single values, such as dbm and LMDB, and not for rows '
-                'with fields; name the type of a field, as in types={"zip": "text"}'
-            )
-        return read(value)
+        kind = type(value)
+        if kind is dict:
+            return {name: _named(name, convert, part) for name, part in value.items()}
+        return list(map(convert, value)) if kind is list else read(value)
 
     return convert
 
 
-def _of_fields(by_name: dict[str, Convert]) -> Convert:
+def _of_fields(by_name: dict[str, Convert], unseen: set[str]) -> Convert:
     def convert(row: Any) -> Any:
         if not isinstance(row, dict):
             return row
-        row = {**row}
         for name, read in by_name.items():
-            if name in row:
-                try:
-                    row[name] = read(row[name])
-                except (ValueError, TypeError, ArithmeticError, LookupError) as error:
-                    raise ValueError(f"field {name!r}: {error}") from error
+            # A name with dots may be that of a field.
+            steps = [name] if name in row or "." not in name else name.split(".")
+            changed = _changed(row, steps, name, read)
+            if changed is not None:
+                unseen.discard(name)
+                row = changed
         return row
 
     return convert
+
+
+def _changed(row: dict[Any, Any], steps: list[str], name: str, read: Convert) -> dict[Any, Any] | None:
+    """The row with another value at a path; None if it has none there."""
+    step, *rest = steps
+    if step not in row:
+        return None
+    part = row[step]
+    if not rest:
+        return {**row, step: _named(name, read, part)}
+    part = _changed(part, rest, name, read) if isinstance(part, dict) else None
+    return None if part is None else {**row, step: part}
+
+
+def _named(name: str, read: Convert, value: Any) -> Any:
+    try:
+        return read(value)
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        raise ValueError(f"field {name!r}: {error}") from error
 
 
 def _with_dates(value: Any) -> Any:
@@ -141,7 +145,7 @@ def _with_dates(value: Any) -> Any:
         # Shorter and longer texts need no look at their characters.
         if 10 <= len(value) <= 32 and value[4] == "-" and (DATE.match(value) or DATETIME.match(value)):
             try:
-                return _when(value)
+                return when(value)
             except ValueError:
                 return value
         return value
@@ -152,7 +156,8 @@ def _with_dates(value: Any) -> Any:
     return value
 
 
-def _when(text: Any) -> Any:
+def when(text: Any) -> Any:
+    """The date or datetime that a text is; raises `ValueError` for others."""
     import datetime
 
     text = _text(text, "date")
@@ -184,11 +189,16 @@ def _text(value: Any, kind: str = "text") -> str:
 def _int(value: Any) -> int:
     if isinstance(value, (int, float)):
         return int(value) if value == value // 1 else _refuse(value, "int")
-    return int(_text(value, "int"))
+    text = _text(value, "int")
+    # `int` reads `1_000` and digits of all scripts, and refuses more digits than 4,300.
+    return read_int(text.strip()) if INT.match(text) else _refuse(value, "int")
 
 
 def _float(value: Any) -> float:
-    return float(_text(value, "float"))
+    text = _text(value, "float")
+    number = float(text)
+    is_changed = number in (INFINITY, -INFINITY) and "inf" not in text.lower()
+    return _refuse(value, "float") if is_changed or "_" in text or not text.isascii() else number
 
 
 def _bool(value: Any) -> bool:
@@ -229,7 +239,7 @@ TYPES: dict[str, Convert] = {
     "float": _float,
     "bool": _bool,
     "decimal": _decimal,
-    "date": _when,
+    "date": when,
     "uuid": _uuid,
     "json": _json,
     "bytes": _bytes,

@@ -10,6 +10,8 @@ PIECE_DIGITS = 512
 
 def read_int(text: str) -> int:
     """The int that a text of digits is; the time grows more slowly than the square of its length."""
+    if len(text) <= PIECE_DIGITS:
+        return int(text)
     if text[:1] in ("-", "+"):
         return -read_int(text[1:]) if text[0] == "-" else read_int(text[1:])
     powers: dict[int, int] = {}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pellucid
 from pellucid import errors
-from pellucid.transfer.convert import NoWholeValue, converter, with_dicts
+from pellucid.transfer.convert import converter, with_dicts
 from pellucid.transfer.copying import is_new_file, opened_target
 from pellucid.transfer.detect import FORMATS, detect
 from pellucid.transfer.job import Chunk, Input, Job, Part
@@ -167,10 +167,22 @@ class _Import:
         types = (
             choices.types if choices.types is None or isinstance(choices.types, str) else dict(choices.types)
         )
+        key = choices.key
         self.job = Job(
-            source, choices.encoding, types, choices.pickle, _path(choices.path), self.skip, report.note
+            source,
+            choices.encoding,
+            types,
+            choices.pickle,
+            _path(choices.path),
+            self.skip,
+            report.note,
+            (key,) if isinstance(key, str) else tuple(key) if isinstance(key, (list, tuple)) else (),
+            choices.dates,
         )
-        self.convert = converter(types, choices.dates, self.job.unpickle)
+        # The fields of `types=` that no row had so far.
+        self.unseen: set[str] = set()
+        self.has_rows = False
+        self.convert = converter(types, choices.dates, self.job.unpickle, self.unseen)
         report.dry_run = choices.dry_run
         report.on_conflict = choices.on_conflict
         self.written: list[tuple[_Writer, str | None]] = []
@@ -253,6 +265,11 @@ class _Import:
         if self.choices.verify:
             # A source can be open once: LMDB refuses to open a file twice.
             self.verify()
+        if self.unseen and self.has_rows:
+            raise ValueError(
+                f"types= names {', '.join(map(repr, sorted(self.unseen)))}, and no row of "
+                f"{self.source.name} has such a field"
+            )
         self.source.check_unchanged()
         self.pace.end(self.report.rows)
 
@@ -267,6 +284,9 @@ class _Import:
             while self.batch(writer, chunks, self.choices.batch):
                 pass
         writer.check_keys()
+        if part.columns is not None:
+            self.report.columns = part.columns
+            self.unseen -= part.columns.keys()
         rows = self.report.rows - stored
         self.report.tables[name] = self.report.tables.get(name, 0) + rows
         if self.choices.on_conflict is not None:
@@ -289,6 +309,7 @@ class _Import:
     def store(self, writer: _Writer, chunks: Iterator[Chunk], size: int | None) -> bool:
         end = None if size is None else self.report.rows + size
         for chunk in chunks:
+            self.has_rows = self.has_rows or len(chunk.rows) > 0
             self.report.rows += writer.store(chunk)
             share = chunk.share if size is not None or chunk.share is None else chunk.share * READING
             self.pace.step(self.report.rows, share)
@@ -315,7 +336,7 @@ class _Writer:
         self.table = table
         self.kind = part.kind
         self.skip = work.skip
-        self.convert = work.convert
+        self.convert = work.convert if part.columns is None else None
         key = work.choices.key
         if part.kind == "pairs" and key is not None:
             raise ValueError(f"{work.source.name} has keys; key= is for sources that have only rows")
@@ -491,15 +512,11 @@ def _each(chunk: Chunk, change: Callable[[Any], Any], skip: Callable[[str, str],
     """The chunk with each row changed, without those for which that fails."""
     try:
         return chunk._replace(rows=list(map(change, chunk.rows)))
-    except NoWholeValue:
-        raise
     except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError):
         rows, places = [], []
     for position, row in enumerate(chunk.rows):
         try:
             rows.append(change(row))
-        except NoWholeValue:
-            raise
         except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
             skip(chunk.place(position), str(error))
         else:

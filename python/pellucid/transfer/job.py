@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
@@ -39,13 +41,15 @@ class Part(NamedTuple):
     """The rows of one table. `name` is None if the source has no names for tables.
 
     `kind` is "rows", "pairs" of key and value, or "columns": batches of Arrow. `key` is a field that the
-    source itself has for a key.
+    source itself has for a key. A source that decides the types of its columns gives them in `columns`, which
+    it fills when the first chunk is read, and has converted its rows as `types=` says.
     """
 
     name: str | None
     kind: str
     chunks: Iterator[Chunk]
     key: tuple[str, ...] = ()
+    columns: dict[str, str] | None = None
 
 
 class Input:
@@ -136,6 +140,18 @@ class Input:
             yield file
 
     @contextmanager
+    def again(self) -> Iterator[BinaryIO]:
+        """The bytes as a file that can be read several times: a stream is copied into a temporary one."""
+        if self.stream is None:
+            with self.open() as file:
+                yield file
+            return
+        with tempfile.TemporaryFile() as file:
+            shutil.copyfileobj(self.stream, file, HEAD_SIZE)
+            file.seek(0)
+            yield file
+
+    @contextmanager
     def text(self, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
         """The text of the file."""
         with self.open() as file:
@@ -203,6 +219,9 @@ class Job(NamedTuple):
     path: tuple[str, ...] | None
     skip: Callable[[str, str], None]
     note: Callable[[str], None]
+    # The fields that `key=` names, and whether `dates=` is on.
+    key: tuple[str, ...] = ()
+    dates: bool = False
 
     def unpickle(self, data: bytes) -> Any:
         """The object of a pickle, as far as the policy allows; raises `ValueError`."""

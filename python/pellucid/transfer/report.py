@@ -59,6 +59,8 @@ class ImportReport(_Report):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.tables: dict[str, int] = {}
+        # The types of the columns, for a source that has none and so got them from the values.
+        self.columns: dict[str, str] = {}
         self.replaced = 0
         # What became of rows with keys, if `on_conflict` asks for that: see `OUTCOMES`.
         self.on_conflict: str | None = None

@@ -1,119 +1,208 @@
-"""This module reads CSV: a line of names, then a row in each line."""
+"""This module reads CSV: a line of names, then a row in each line.
+
+It reads the file twice: the first pass decides the type of each column, the second one converts the cells.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-from collections.abc import Iterator
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
+from typing import Any, BinaryIO
 
-from pellucid.transfer.convert import from_cell
-from pellucid.transfer.job import Job, Part, in_chunks
-from pellucid.transfer.sources.jsonl import BOMS_UTF16, reason_of
+from pellucid.transfer.convert import reader_of, when
+from pellucid.transfer.job import Chunk, Job, Part
+from pellucid.transfer.sources.csv_dialect import Header, header_of
+from pellucid.transfer.sources.csv_quotes import Quotes
+from pellucid.transfer.sources.csv_rows import Block, Reader
+from pellucid.transfer.sources.csv_types import Column, Numbers, read_bools
 
 __all__ = ["parts"]
 
-DELIMITERS = ",;\t|"
-# Large texts are values like others. A quote that is never closed makes the rest of the file one cell.
-CELL_SIZE_MAX = 1 << 28
-# A cell as it is in the file, with its quotes. It ends at the delimiter, or at the end of the row.
-CELL = r"""("[^"]*(?:""[^"]*)*"|[^{0}\r\n]*)(?:{0}|\r?\n|\r|\Z)"""
+# The share of the first pass in the reading.
+FIRST = 0.3
+NAMES_SHOWN = 20
+MISSING = object()
+OF_NUMBERS = ("int", "float", "decimal")
+Convert = Callable[[Sequence[str]], Sequence[Any]]
 
 
 def parts(job: Job) -> Iterator[Part]:
     """The one table of the file."""
-    yield Part(None, "rows", in_chunks(_rows(job), "line"))
+    columns: dict[str, str] = {}
+    yield Part(None, "rows", _chunks(job, columns), columns=columns)
 
 
-def _rows(job: Job) -> Iterator[tuple[int, dict[str, Any]]]:
-    # The limit belongs to the process, so it is only raised.
-    csv.field_size_limit(max(csv.field_size_limit(), CELL_SIZE_MAX))
-    encoding = job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8-sig")
-    with job.input.text(encoding) as text:
+def _chunks(job: Job, columns: dict[str, str]) -> Iterator[Chunk]:
+    with job.input.again() as file:
+        size = max(1, file.seek(0, 2))
+        file.seek(0)
+        header = header_of(job, file)
+        first = _FirstPass(job, header)
+        file.seek(0)
+        for done in first.blocks(file):
+            yield Chunk([], (), "line", FIRST * done / size)
+        columns.update(first.decided())
+        file.seek(0)
+        rows = _Rows(job, header, columns)
+        for block in Reader(file, header.dialect, len(header.names), job.skip).blocks():
+            yield rows.chunk(block, FIRST + (1 - FIRST) * block.done / size)
+
+
+def _named_types(job: Job, names: Sequence[str]) -> dict[str, str]:
+    """The types of columns that the caller named."""
+    if isinstance(job.types, str):
+        return dict.fromkeys(names, job.types)
+    named = dict(job.types or ())
+    if unknown := named.keys() - set(names):
+        raise ValueError(
+            f"types= names {', '.join(map(repr, sorted(unknown)))}, and {job.input.name} has no such column; "
+            f"it has {', '.join(map(repr, names[:NAMES_SHOWN]))}"
+        )
+    return named
+
+
+class _FirstPass:
+    """Looks at all cells, and decides the types of the columns."""
+
+    def __init__(self, job: Job, header: Header) -> None:
+        self.job = job
+        self.header = header
+        self.named = _named_types(job, header.names)
+        self.columns = [
+            Column(name, is_key=name in job.key, dates=job.dates, numbers=header.numbers)
+            for name in header.names
+        ]
+        self.quotes = Quotes(header.dialect)
+        # Whether quotes say that a cell is text; None as long as no row was met.
+        self.is_selective: bool | None = None if header.is_bare else False
+
+    def blocks(self, file: BinaryIO) -> Iterator[int]:
+        """Look at one block after the other; give the bytes that were read."""
+        # The second pass meets the same faults, and notes them.
+        reader = Reader(file, self.header.dialect, len(self.columns), lambda _place, _reason: None)
+        for block in reader.blocks():
+            cells = block.columns if block.texts is None else self.without_quoted(block)
+            if self.is_selective is None:
+                self.is_selective = True
+            for column, found in zip(self.columns, cells, strict=True):
+                if column.name not in self.named:
+                    column.take(found, block.places)
+            yield block.done
+
+    def without_quoted(self, block: Block) -> Sequence[Sequence[str]]:
+        """The cells without those whose quotes say that they are text; the columns note these."""
+        texts = block.texts or ()
+        if self.is_selective is None:
+            self.is_selective = self.quotes.are_selective(texts)
+        cells: list[Any] = list(block.columns)
+        for row, at, cell in self.quotes.found(texts) if self.is_selective else ():
+            self.columns[at].take_quoted(cell, block.places[row])
+            if type(cells[at]) is not list:
+                cells[at] = list(cells[at])
+            cells[at][row] = ""
+        return cells
+
+    def decided(self) -> dict[str, str]:
+        """The type of each column by its name; the report gets what else there is to say."""
+        columns = list(self.columns)
+        if self.header.may_be_nothing and columns[-1].is_empty:
+            columns.pop()
+        for column in columns:
+            if column.name not in self.named:
+                column.decide()
+                for note in column.notes():
+                    self.job.note(note)
+        return {column.name: self.named.get(column.name, column.kind or "text") for column in columns}
+
+
+class _Rows:
+    """Makes rows of cells."""
+
+    def __init__(self, job: Job, header: Header, columns: dict[str, str]) -> None:
+        self.job = job
+        self.columns = columns
+        self.quotes = Quotes(header.dialect)
+        named = _named_types(job, header.names)
+        self.converts = [
+            _as_named(kind, header.numbers, job) if name in named else _convert(kind, header.numbers)
+            for name, kind in columns.items()
+        ]
+        # An empty text may be a value of these columns: no date or number is empty.
+        self.may_be_empty = [kind in ("text", "bytes") for kind in columns.values()]
+
+    def chunk(self, block: Block, share: float) -> Chunk:
+        """The rows of a block. An empty cell is a field that the row does not have."""
+        faults: dict[int, str] = {}
+        values = [
+            self.values(name, convert, cells, faults)
+            for name, convert, cells in zip(self.columns, self.converts, block.columns, strict=False)
+        ]
+        self.add_empty(block, values)
+        names = tuple(self.columns)
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+        if any("" in cells for cells in block.columns):
+            rows = [
+                {name: value for name, value in row.items() if value is not MISSING}
+                if MISSING in row.values()
+                else row
+                for row in rows
+            ]
+        places = block.places
+        if faults:
+            for row in sorted(faults):
+                self.job.skip(f"line {places[row]}", faults[row])
+            whole = [row not in faults for row in range(len(rows))]
+            rows, places = list(compress(rows, whole)), list(compress(places, whole))
+        return Chunk(rows, places, "line", share)
+
+    def values(
+        self, name: str, convert: Convert, cells: Sequence[str], faults: dict[int, str]
+    ) -> Sequence[Any]:
+        """The values of a column. `faults` gets the rows whose cells are not of the type, and why."""
         try:
-            yield from _rows_of(job, text)
-        except UnicodeDecodeError as error:
-            raise job.damaged(_line_of(job, encoding) + reason_of(error)) from error
-
-
-def _line_of(job: Job, encoding: str) -> str:
-    """Which line has bytes that the encoding does not have; nothing if the source can be read only once."""
-    if job.input.stream is not None or encoding == "utf-16":
-        return ""
-    with job.input.open() as file:
-        for number, line in enumerate(file, 1):
+            if "" not in cells:
+                return convert(cells)
+            found = iter(convert(list(filter(None, cells))))
+            return [next(found) if cell else MISSING for cell in cells]
+        except (ValueError, TypeError, ArithmeticError, LookupError):
+            values: list[Any] = [MISSING] * len(cells)
+        for row, cell in enumerate(cells):
             try:
-                line.decode(encoding)
-            except UnicodeDecodeError:
-                return f"line {number}: "
-    return ""
+                if cell:
+                    values[row] = convert([cell])[0]
+            except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+                faults.setdefault(row, f"field {name!r}: {error}")
+        return values
+
+    def add_empty(self, block: Block, values: list[Sequence[Any]]) -> None:
+        """Put empty texts in the place of missing fields whose cells are a pair of quotes."""
+        for row, at in self.quotes.empty(block.texts or ()):
+            if at < len(values) and self.may_be_empty[at]:
+                if type(values[at]) is not list:
+                    values[at] = list(values[at])
+                values[at][row] = self.converts[at]([""])[0]  # type: ignore[index]
 
 
-def _rows_of(job: Job, text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, Any]]]:
-    first = text.readline()
-    delimiter = max(DELIMITERS, key=first.count)
-    taken: list[str] = []
-    cells = csv.reader(_noted(chain([first], text), taken), delimiter=delimiter, strict=True)
-    names = _next(job, cells) or []
-    seen: set[str] = set()
-    for column, name in enumerate(names, 1):
-        if not name.strip():
-            raise job.damaged(
-                f"column {column} has no name; the first line must have the names of the columns"
-            )
-        if name in seen:
-            raise job.damaged(f"two columns have the name {name!r}")
-        seen.add(name)
-    readers = [_reader(job.types, name) for name in names]
-    texts = {name for name in names if _may_be_text(job.types, name)}
-    quoted = re.compile(CELL.format(re.escape(delimiter)))
-    place = cells.line_num + 1
-    taken.clear()
-    while (row := _next(job, cells)) is not None:
-        if len(row) == len(names):
-            # An empty cell is a field that the row does not have, and a pair of quotes is an empty text.
-            filled = (
-                (name, read(cell)) for name, read, cell in zip(names, readers, row, strict=True) if cell
-            )
-            fields = dict(filled)
-            if len(fields) < len(row) and any('""' in line for line in taken):
-                empty = quoted.findall("".join(taken))
-                # At the end of the row the pattern finds one more cell, which is empty.
-                fields = {
-                    name: fields.get(name, "")
-                    for name, cell in zip(names, empty, strict=False)
-                    if name in fields or (cell == '""' and name in texts)
-                }
-            yield place, fields
-        elif row:
-            job.skip(f"line {place}", f"it has {len(row)} cells, and the first line has {len(names)}")
-        place = cells.line_num + 1
-        taken.clear()
+def _convert(kind: str, numbers: Numbers) -> Convert:
+    """The function that reads cells of a type that was decided."""
+    if kind == "int":
+        return numbers.ints
+    if kind == "float":
+        return numbers.floats
+    if kind == "bool":
+        return read_bools
+    return _as_text if kind == "text" else lambda cells: list(map(when, cells))
 
 
-def _noted(lines: Iterator[str], taken: list[str]) -> Iterator[str]:
-    """The same lines; `taken` gets them. `csv` does not say which cells of a row had quotes."""
-    for line in lines:
-        taken.append(line)
-        yield line
+def _as_named(kind: str, numbers: Numbers, job: Job) -> Convert:
+    """The function that reads cells of a type that the caller named."""
+    if kind == "text":
+        return _as_text
+    read = reader_of(kind, job.unpickle)
+    if kind in OF_NUMBERS:
+        return lambda cells: list(map(read, numbers.plain(cells)))
+    return lambda cells: list(map(read, cells))
 
 
-def _next(job: Job, cells: Any) -> list[str] | None:
-    try:
-        row: list[str] | None = next(cells, None)
-    except csv.Error as error:
-        raise job.damaged(f"line {cells.line_num}: {error}") from error
-    return row
-
-
-def _may_be_text(types: Any, name: str) -> bool:
-    """Whether an empty text may be a value of the field: no date or number of `types` is empty."""
-    return not isinstance(types, dict) or types.get(name, "text") in ("text", "bytes")
-
-
-def _reader(types: Any, name: str) -> Any:
-    if isinstance(types, dict) and name in types:
-        return str
-    return from_cell
+def _as_text(cells: Sequence[str]) -> Sequence[str]:
+    return cells

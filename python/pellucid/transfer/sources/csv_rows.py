@@ -1,0 +1,260 @@
+"""This module cuts the text of a CSV file into rows, block by block. What a cell means, it does not say.
+
+A row that cannot be read is skipped: one with a broken quote, with bytes that the encoding does not have, or
+with another number of cells than the first line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, BinaryIO, NamedTuple
+
+__all__ = ["MARK", "Block", "Dialect", "Reader", "bytes_of_marks", "lines_of"]
+
+# Large texts are values like others. A quote that is never closed makes the rest of the file one cell.
+CELL_SIZE_MAX = 1 << 28
+BLOCK_SIZE = 1 << 18
+# How much text may be read again because a quote in it is broken. Without a limit, a file of nothing but
+# such rows takes the square of its size.
+AGAIN = 1 << 26
+# What stands for bytes that the encoding does not have: no encoding has these characters.
+MARK = re.compile("[\udc00-\udcff]+")
+ERRORS = "pellucid.mark"
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    bad = error.object[error.start : error.end]
+    return "".join(chr(0xDC00 + byte) for byte in bad), error.end
+
+
+codecs.register_error(ERRORS, _mark)
+
+
+class Dialect(NamedTuple):
+    """How a file of CSV is written."""
+
+    encoding: str = "utf-8-sig"
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str | None = None
+    comment: str = ""
+    # The lines before the first row, with that of the names.
+    lines_before: int = 1
+
+    @property
+    def name(self) -> str:
+        """The encoding, as a person names it."""
+        return self.encoding.removesuffix("-sig")
+
+    def reader(self, lines: Any) -> Any:
+        """The reader of the standard library for some lines; it refuses a broken quote."""
+        # The limit belongs to the process, so it is only raised.
+        csv.field_size_limit(max(csv.field_size_limit(), CELL_SIZE_MAX))
+        return csv.reader(
+            lines, delimiter=self.delimiter, quotechar=self.quote, escapechar=self.escape, strict=True
+        )
+
+
+class Block(NamedTuple):
+    """Rows that follow each other, as columns of cells."""
+
+    columns: Sequence[Sequence[str]]
+    # The line with which each row begins, and how many bytes of the file were read.
+    places: Sequence[int]
+    done: int
+    # The text of each row, if there are quotes in it.
+    texts: Sequence[str] | None
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text with their ends, which are not translated. `str.splitlines` knows more ends."""
+    return list(io.StringIO(text, newline=""))
+
+
+def bytes_of_marks(text: str) -> str:
+    """The bytes in a text that the encoding does not have, in words; nothing if there are none."""
+    found = MARK.search(text)
+    return "" if found is None else " ".join(f"0x{ord(mark) - 0xDC00:02x}" for mark in found[0][:4])
+
+
+class Reader:
+    """Reads the rows of a file."""
+
+    def __init__(
+        self, file: BinaryIO, dialect: Dialect, width: int, skip: Callable[[str, str], None]
+    ) -> None:
+        self.file = file
+        self.dialect = dialect
+        self.width = width
+        self.skip = skip
+        self.line = 1
+        self.done = 0
+        self.again = AGAIN
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows behind the line of names."""
+        decode = codecs.getincrementaldecoder(self.dialect.encoding)(ERRORS).decode
+        rest = ""
+        is_last = is_begun = False
+        while not is_last:
+            # What waits for its end is read again with what follows, so that must be as long as it is.
+            data = self.file.read(max(BLOCK_SIZE, len(rest)))
+            self.done += len(data)
+            is_last = not data
+            text = rest + decode(data, is_last)
+            if not is_begun:
+                lines = lines_of(text)
+                if len(lines) <= self.dialect.lines_before and not is_last:
+                    rest = text
+                    continue
+                text = "".join(lines[self.dialect.lines_before :])
+                self.line += self.dialect.lines_before
+                is_begun = True
+            end = len(text) if is_last else _end_of_lines(text)
+            body, rest = text[:end], text[end:]
+            if body:
+                block, left = self.block(body, is_last)
+                rest = left + rest
+                if block is not None:
+                    yield block
+
+    def block(self, body: str, is_last: bool) -> tuple[Block | None, str]:
+        """The rows of some lines, and the text of a row that goes on behind them."""
+        fast = self.without_quotes(body)
+        if fast is not None:
+            return fast, ""
+        lines = lines_of(body)
+        has_quotes = self.dialect.quote in body
+        if not self.dialect.comment and not _has_marks(body):
+            try:
+                rows = list(self.dialect.reader(lines))
+            except csv.Error:
+                rows = []
+            if len(rows) == len(lines) and set(map(len, rows)) == {self.width}:
+                places = range(self.line, self.line + len(lines))
+                self.line += len(lines)
+                texts = lines if has_quotes else None
+                return Block(list(zip(*rows, strict=True)), places, self.done, texts), ""
+        return self.one_by_one(lines, is_last)
+
+    def without_quotes(self, body: str) -> Block | None:
+        """The rows of lines that are as simple as most are; None for others. This is a loop in C."""
+        dialect = self.dialect
+        if "\r" in body:
+            body = body.replace("\r\n", "\n")
+        if any(mark and mark in body for mark in ("\r", dialect.quote, dialect.escape, dialect.comment)):
+            return None
+        if _has_marks(body):
+            return None
+        if not body.endswith("\n"):
+            body += "\n"
+        count = body.count("\n")
+        lines = body.split("\n", count - 1)
+        if set(map(str.count, lines, repeat(dialect.delimiter))) != {self.width - 1}:
+            return None
+        flat = body.replace("\n", dialect.delimiter).split(dialect.delimiter)
+        flat.pop()
+        if self.width == 1 and "" in flat:
+            return None
+        places = range(self.line, self.line + count)
+        self.line += count
+        columns = [flat[column :: self.width] for column in range(self.width)]
+        return Block(columns, places, self.done, None)
+
+    def one_by_one(self, lines: list[str], is_last: bool) -> tuple[Block | None, str]:
+        """The rows of lines in which something is wrong, or in which cells have several lines."""
+        rows: list[list[str]] = []
+        places: list[int] = []
+        texts: list[str] = []
+        at, left = 0, ""
+        while at < len(lines):
+            source = _Lines(lines, at, self.dialect.comment)
+            try:
+                for row in self.dialect.reader(source):
+                    text = "".join(lines[source.begin : source.at])
+                    if self.is_whole(row, text, self.line + source.begin):
+                        rows.append(row)
+                        places.append(self.line + source.begin)
+                        texts.append(text)
+                    source.is_between = True
+                at = len(lines)
+            except csv.Error as error:
+                if not is_last and "unexpected end" in str(error):
+                    left = "".join(lines[source.begin :])
+                    del lines[source.begin :]
+                    break
+                at = self.broken(lines, source, error)
+        self.line += len(lines)
+        if not rows:
+            return None, left
+        return Block(list(zip(*rows, strict=True)), places, self.done, texts), left
+
+    def is_whole(self, row: list[str], text: str, place: int) -> bool:
+        """Whether a row is one; if not, it is noted. A line without anything is none, and no fault."""
+        if bad := bytes_of_marks(text):
+            reason = f"not {self.dialect.name}: byte {bad}; pass encoding= if it has another one"
+            self.skip(f"line {place}", reason)
+        elif len(row) == self.width:
+            return True
+        elif row:
+            cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+            self.skip(f"line {place}", f"it has {cells}, and the first line has {self.width}")
+        return False
+
+    def broken(self, lines: list[str], source: _Lines, error: csv.Error) -> int:
+        """Note a row with a broken quote, and say with which line reading goes on."""
+        begin, end = source.begin, source.at
+        self.again -= sum(map(len, lines[begin:end]))
+        # The lines behind that of the quote are rows of their own, most likely.
+        end = begin + 1 if self.again > 0 else max(end, begin + 1)
+        reason = "a quote is not closed" if "unexpected end" in str(error) else str(error)
+        place = f"line {self.line + begin}" + (f" to {self.line + end - 1}" if end > begin + 1 else "")
+        self.skip(place, reason)
+        return end
+
+
+class _Lines:
+    """Gives lines to the reader of the standard library, and says where the row begins."""
+
+    def __init__(self, lines: list[str], at: int, comment: str) -> None:
+        self.lines = lines
+        self.at = self.begin = at
+        self.comment = comment
+        self.is_between = True
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        while self.at < len(self.lines):
+            line = self.lines[self.at]
+            self.at += 1
+            if self.is_between and self.comment and line.startswith(self.comment):
+                continue
+            if self.is_between:
+                self.begin, self.is_between = self.at - 1, False
+            return line
+        raise StopIteration
+
+
+def _has_marks(text: str) -> bool:
+    if text.isascii():
+        return False
+    try:
+        # Much faster than a search.
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _end_of_lines(text: str) -> int:
+    """Where the last whole line of a text ends. A `\\r` at its end may be a half of `\\r\\n`."""
+    return text.rfind("\n") + 1 or text.rfind("\r", 0, -1) + 1
