@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import uuid
+import warnings
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -23,6 +24,8 @@ from hypothesis import strategies as st
 from pellucid import F
 
 UTC = timezone.utc
+
+pytestmark = pytest.mark.filterwarnings("ignore:column .* is text:pellucid.DatabaseWarning")
 
 
 def table_of(rows: list[Any]) -> Any:
@@ -152,6 +155,32 @@ def test_a_column_has_the_type_that_holds_its_values(name: str, place: str, tmp_
     assert found["c"].to_pylist() == expected
     assert found["n"].to_pylist() == list(range(len(values)))
     db.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "warned"),
+    [
+        ([{"a": "x", "n": None}, {"n": 1}, {"a": 7}, {"a": "y"}], ['"a"', 'row 0 has "x", and row 2 has 7']),
+        ([{"a": 1}] * 70_000 + [{"a": True}], ['"a"', "row 0 has 1, and row 70000 has true"]),
+        (
+            [{"a": "x"}, {"a": date(2000, 1, 31)}],
+            ['"a"', "its values have different types, or one that no column"],
+        ),
+        ([{"at": {"zip": 1}}, {"at": {"zip": "x"}}], ['"at.zip"', "its values have different types"]),
+        ([{"tags": [1, "x"]}], ['"tags[*]"', "its values have different types"]),
+        ([{"a": 1}, {"a": 2.5}, {"a": None}, {"b": "x"}], []),
+    ],
+)
+def test_a_column_that_becomes_text_for_an_odd_value_is_warned_of(rows: list[Any], warned: list[str]) -> None:
+    table = table_of(rows)
+    for make in (pellucid.Table.to_pandas, pellucid.Table.to_polars, pellucid.Table.to_arrow, pa.table):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            make(table)
+        messages = [str(warning.message) for warning in said]
+        assert len(messages) == bool(warned)
+        assert all(part in messages[0] for part in warned)
+        assert all(warning.category is pellucid.DatabaseWarning for warning in said)
 
 
 def test_uuids_are_arrows_uuids() -> None:

@@ -3,9 +3,9 @@
 //! Native code makes all columns at once, and exports them as Arrow's C stream, which polars,
 //! pandas, DuckDB and pyarrow read without a copy. `numpy.rs` exports one column to NumPy.
 
-use arrow_array::RecordBatchIterator;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatchIterator, StringArray};
 use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, Wanted};
 use pellucid_query::expression::Node;
 use pellucid_query::{Fault, LookedUp, Scanned, Walk};
@@ -56,7 +56,7 @@ impl ArrowStream {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The protocol allows ignoring a requested schema.
         let _ = requested_schema;
-        let arrow::Table { schema, batches } = self.table.clone();
+        let arrow::Table { schema, batches, .. } = self.table.clone();
         let reader = RecordBatchIterator::new(batches.into_iter().map(Ok), schema);
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
     }
@@ -270,7 +270,58 @@ pub fn to_arrow<'py>(
             ),
         ));
     }
+    if !columns.texts.is_empty() {
+        warn_of_texts(py, &of.table_ref().name(py), &columns)?;
+    }
     Bound::new(py, ArrowStream { table: columns })
+}
+
+/// Warns of columns that are text because no other type holds all their values: a string is in
+/// quotes there, so that it is another one than in the rows.
+#[cold]
+fn warn_of_texts(py: Python<'_>, table: &str, columns: &arrow::Table) -> PyResult<()> {
+    let class = py.import("pellucid.errors")?.getattr("DatabaseWarning")?;
+    for path in &columns.texts {
+        let why = odd_values(columns, path)
+            .unwrap_or_else(|| "its values have different types, or one that no column has".to_owned());
+        let message = format!(
+            "column {path:?} of table {table:?} is text, with strings in quotes, because {why}; select() columns whose values have one type, \
+             or change the rows"
+        );
+        py.import("warnings")?.getattr("warn")?.call1((message, &class, 1))?;
+    }
+    Ok(())
+}
+
+/// The first value of a column of text, and the first one of another type, as their JSON begins.
+fn odd_values(columns: &arrow::Table, path: &str) -> Option<String> {
+    let column = columns.schema.index_of(path).ok()?;
+    let mut first: Option<(usize, &str)> = None;
+    let mut before = 0;
+    let shown = |json: &str| json.chars().take(40).collect::<String>();
+    for batch in &columns.batches {
+        let texts = batch.column(column).as_any().downcast_ref::<StringArray>()?;
+        for (row, json) in texts.iter().enumerate().filter_map(|(row, json)| Some((before + row, json?))) {
+            match first {
+                None => first = Some((row, json)),
+                Some((at, other)) if kind_of(json) != kind_of(other) => {
+                    return Some(format!("row {at} has {}, and row {row} has {}", shown(other), shown(json)));
+                }
+                Some(_) => {}
+            }
+        }
+        before += batch.num_rows();
+    }
+    None
+}
+
+/// The kind of a value of JSON, by its first character.
+fn kind_of(json: &str) -> u8 {
+    match json.bytes().next() {
+        Some(sign @ (b'"' | b'[' | b'{')) => sign,
+        Some(b't' | b'f') => b't',
+        _ => b'0',
+    }
 }
 
 /// Imports a module of another library for the method `what`.

@@ -48,6 +48,21 @@ pub struct Table {
     pub schema: SchemaRef,
     /// The rows.
     pub batches: Vec<RecordBatch>,
+    /// The paths of columns, and of fields inside of them, that are text because no other type
+    /// holds all their values.
+    pub texts: Vec<String>,
+}
+
+/// Adds the paths of `Table::texts` in one column.
+fn add_texts(path: String, kind: &Type, texts: &mut Vec<String>) {
+    match kind {
+        Type::Text => texts.push(path),
+        Type::List(inner) => add_texts(path + "[*]", inner, texts),
+        Type::Struct(fields) => {
+            fields.iter().for_each(|(name, kind)| add_texts(format!("{path}.{name}"), kind, texts));
+        }
+        _ => {}
+    }
 }
 
 /// The first name of a column, or of a field inside one, that Arrow's C interface cannot pass on.
@@ -100,7 +115,7 @@ pub fn nothing(wanted: &Wanted) -> Table {
         Wanted::All => Vec::new(),
         Wanted::Chosen(columns) => columns.iter().map(|(name, _)| Type::Null.field(name)).collect(),
     };
-    Table { schema: Arc::new(Schema::new(names)), batches: Vec::new() }
+    Table { schema: Arc::new(Schema::new(names)), batches: Vec::new(), texts: Vec::new() }
 }
 
 /// The collected rows of one batch.
@@ -307,7 +322,9 @@ impl Part {
                 }
             }
         }
-        Gathered::Done(Table { schema, batches })
+        let mut texts = Vec::new();
+        kinds.iter().for_each(|(name, kind)| add_texts(name.to_string(), kind, &mut texts));
+        Gathered::Done(Table { schema, batches, texts })
     }
 }
 
