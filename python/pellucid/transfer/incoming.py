@@ -361,7 +361,7 @@ class _Writer:
     def store(self, chunk: Chunk) -> int:
         """Store a chunk, and return how many of its rows were stored."""
         if self.kind == "columns" and not (self.is_keyed or self.convert or self.work.choices.verify):
-            return int(self.table.extend(chunk.rows))
+            return self.extend(self.table, chunk, self.skip)
         chunk = self.ready(chunk, self.skip)
         if not chunk.rows:
             return 0
@@ -425,6 +425,21 @@ class _Writer:
         """Store rows one by one, so that one which is refused does not keep out the others."""
         stored = 0
         for position, row in enumerate(chunk.rows):
+    def extend(self, table: Any, chunk: Chunk, skip: Callable[[str, str], None]) -> int:
+        """Store columns, and return the number of their rows; a row that cannot be stored is skipped."""
+        try:
+            with self.work.attempt():
+                return int(table.extend(chunk.rows))
+        except REFUSED:
+            stored = 0
+        for position in range(len(chunk.rows)):
+            try:
+                with self.work.attempt():
+                    stored += int(table.extend(chunk.rows.slice(position, 1)))
+            except REFUSED as error:
+                skip(chunk.place(position), str(error).removesuffix(", in row 0 of its batch"))
+        return stored
+
             self.count += 1
             what = "new"
             try:
@@ -443,7 +458,7 @@ class _Writer:
     def ready(self, chunk: Chunk, skip: Callable[[str, str], None]) -> Chunk:
         """The rows as they are stored: converted, and under their keys."""
         if self.kind == "columns":
-            chunk = chunk._replace(rows=chunk.rows.to_pylist())
+            chunk = self.decoded(chunk, skip)
         if self.convert is not None:
             convert = self.convert if self.kind != "pairs" else self.convert_pair
             chunk = _each(chunk, convert, skip)
@@ -496,6 +511,20 @@ class _Writer:
                     differing[key] = ready.place(position)
         if differing or count != self.count:
             where = next(iter(differing.values()), f"{count:,} rows were read, and {self.count:,} before")
+    def decoded(self, chunk: Chunk, skip: Callable[[str, str], None]) -> Chunk:
+        """The rows of columns, as a table without conversions would have them."""
+        skipped: list[int] = []
+
+        def note(place: str, reason: str) -> None:
+            skipped.append(int(place.removeprefix(f"{chunk.word} ")))
+            skip(place, reason)
+
+        with pellucid.open(":memory:") as memory:
+            self.extend(memory, chunk, note)
+            rows = memory.where().to_dicts()
+        gone = set(skipped)
+        return chunk._replace(rows=rows, places=[place for place in chunk.places if place not in gone])
+
             raise errors.SourceError(
                 f"{self.work.source.name}: what was stored is not what was read again: {where}"
             )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pellucid.transfer.job import Job, Part, in_chunks
-from pellucid.transfer.sources.sqlite import check_table, opened
+from pellucid.transfer.sources.sqlite import check_read, check_table, opened
 
 __all__ = ["parts"]
 
@@ -44,6 +44,7 @@ def _pairs(job: Job, shards: list[str]) -> Iterator[tuple[object, Any]]:
                     job.skip(f"key {key!r}", "it has expired")
                     continue
                 try:
+                    check_read({"key": key, "filename": filename, "value": value})
                     found = _value(job, taken, folder, mode, filename, value)
                     pair = (key if is_raw else job.unpickle(key), found)
                 except (ValueError, TypeError, OSError, ImportError, AttributeError) as error:

@@ -117,10 +117,13 @@ def parts_of_tinydb(job: Job) -> Iterator[Part]:
 def _of_table(job: Job, table: str, documents: Any) -> list[tuple[int, Any]]:
     if not isinstance(documents, dict):
         raise job.damaged(f"table {table!r} is no object of documents")
-    try:
-        return [(int(number), document) for number, document in documents.items()]
-    except ValueError:
-        raise job.damaged(f"table {table!r} has a document whose id is no number") from None
+    pairs = []
+    for number, document in documents.items():
+        try:
+            pairs.append((int(number), document))
+        except ValueError:
+            job.skip(f"document {number!r:.40}", f"its id in table {table!r} is no number")
+    return pairs
 
 
 @contextmanager

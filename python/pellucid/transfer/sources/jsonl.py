@@ -11,7 +11,7 @@ from typing import Any
 from pellucid.transfer.digits import read_int
 from pellucid.transfer.job import CHUNK_SIZE, Chunk, Job, Part
 
-__all__ = ["BOMS_UTF16", "SPACE", "decode", "fast_loads", "parts", "reason_of"]
+__all__ = ["BOMS_UTF16", "SPACE", "decode", "fast_loads", "loads", "parts", "reason_of"]
 
 BOMS_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 SPACE = re.compile(r"[ \t\r\n]*")
@@ -82,6 +82,17 @@ def decode(text: str, position: int = 0) -> tuple[Any, int]:
     except ValueError:
         # `int` refuses more digits than 4,300.
         return _DECODER_OF_LONG_INTS.raw_decode(text, position)
+
+
+def loads(text: str) -> Any:
+    """The JSON value that a text is."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        # `int` refuses more digits than 4,300.
+        return json.loads(text, parse_int=read_int)
 
 
 def _one_by_one(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import islice
 from typing import Any
 
 from pellucid.errors import SourceError
 from pellucid.transfer.job import Allowance, Input, Job, Part, in_chunks
 from pellucid.transfer.safe_pickles import is_pickle
+from pellucid.transfer.sources.jsonl import loads
 
-__all__ = ["Reader", "check_table", "kind_of", "opened", "parts", "quoted", "tables"]
+__all__ = ["Reader", "check_read", "check_table", "kind_of", "opened", "parts", "quoted", "tables"]
 
 # How many steps SQLite does before it looks whether Ctrl-C was pressed: some milliseconds.
 STEPS = 100_000
@@ -26,12 +27,33 @@ PATTERN_MAX = 100
 LIMIT_LENGTH, LIMIT_PATTERN = 0, 8
 
 
+class Unread:
+    """What stands for a text that is in no encoding that we know."""
+
+    def __init__(self, data: bytes, reason: str) -> None:
+        self.data = data
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"{self.data!r:.40}"
+
+
+def check_read(row: dict[str, Any]) -> None:
+    """Raise `ValueError` if there is an `Unread` in a row."""
+    for name, cell in row.items():
+        if type(cell) is Unread:
+            raise ValueError(f"its text {cell!r} in column {name!r} is {cell.reason}")
+
+
 class Reader:
     """A SQLite file, as far as an import reads it: what it does ends, is bounded, and hears Ctrl-C."""
 
-    def __init__(self, name: str, path: str, connection: sqlite3.Connection) -> None:
+    def __init__(self, name: str, path: str, connection: sqlite3.Connection, encoding: str | None) -> None:
         self.name = name
         self.connection = connection
+        self.encoding = encoding
+        # Whether there may be an `Unread` in a row.
+        self.has_unread = False
         size = sum(os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file))
         self.allowance = Allowance(name, size)
         self.caught: list[BaseException] = []
@@ -62,20 +84,41 @@ class Reader:
         """Make what SQLite raises a `SourceError`."""
         try:
             yield
-        except UnicodeDecodeError as error:
-            raise SourceError(f"{self.name} cannot be read: a text is not {error.encoding}") from error
         except sqlite3.Error as error:
             if self.caught:
                 raise self.caught.pop() from None
-            advice = "; pass encoding= of its texts" if "decode to UTF-8" in str(error) else ""
-            raise SourceError(f"{self.name} cannot be read: {error}{advice}") from error
+            raise SourceError(f"{self.name} cannot be read: {error}") from error
 
     def rows(self, statement: str) -> Iterator[Any]:
-        """The rows of a statement."""
+        """The rows of a statement. A text that is not UTF-8 is decoded as `encoding` says, or is `Unread`."""
+        done = 0
         with self.errors():
-            for row in self.connection.execute(statement):
+            try:
+                for row in self.connection.execute(statement):
+                    self.allowance.take(row)
+                    done += 1
+                    yield row
+                return
+            except sqlite3.OperationalError as error:
+                if "decode to UTF-8" not in str(error):
+                    raise
+            # Nothing reads on after such a text. From here on, each text costs a call.
+            self.connection.text_factory = self._text
+            self.has_unread = True
+            for row in islice(self.connection.execute(statement), done, None):
                 self.allowance.take(row)
                 yield row
+
+    def _text(self, data: bytes) -> str | Unread:
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if self.encoding is None:
+                return Unread(data, f"not utf-8, byte 0x{data[error.start]:02x}; encoding= is for such texts")
+        try:
+            return data.decode(self.encoding)
+        except UnicodeDecodeError:
+            return Unread(data, f"neither utf-8 nor {self.encoding}")
 
     def names(self, statement: str) -> list[str]:
         """The names of the columns of a statement."""
@@ -103,10 +146,8 @@ def opened(name: str, path: str, encoding: str | None = None) -> Iterator[Reader
     except sqlite3.Error as error:
         raise SourceError(f"{name} cannot be read: {error}") from error
     with closing(connection):
-        if encoding is not None:
-            connection.text_factory = lambda data: data.decode(encoding)
         try:
-            reader = Reader(name, path, connection)
+            reader = Reader(name, path, connection, encoding)
         except sqlite3.Error as error:
             raise SourceError(f"{name} cannot be read: {error}") from error
         with reader.errors():
@@ -178,26 +219,32 @@ def parts(job: Job) -> Iterator[Part]:
         for table in tables(reader):
             found = list(reader.rows(f"PRAGMA table_info({quoted(table)})"))
             key = tuple(row[1] for row in sorted(found, key=lambda row: row[5]) if row[5])
-            chunks = in_chunks(enumerate(_rows(reader, table)), f"{table} row", reader.count(table))
+            chunks = in_chunks(_rows(job, reader, table), f"{table} row", reader.count(table))
             yield Part(table, "rows", chunks, key)
 
 
-def _rows(reader: Reader, table: str) -> Iterator[dict[str, Any]]:
+def _rows(job: Job, reader: Reader, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
     statement = f"SELECT * FROM {quoted(table)}"
     names = reader.names(statement)
     declared = _columns(reader, table)
     with_json = [name for name in names if declared.get(name) in ("JSON", "JSONB")]
-    for cells in reader.rows(statement):
+    for number, cells in enumerate(reader.rows(statement)):
         row = dict(zip(names, cells, strict=False))
+        if reader.has_unread:
+            try:
+                check_read(row)
+            except ValueError as error:
+                job.skip(f"{table} row {number}", str(error))
+                continue
         for name in with_json:
             row[name] = _from_json(row[name])
-        yield row
+        yield number, row
 
 
 def _from_json(value: Any) -> Any:
     if isinstance(value, str):
         try:
-            return json.loads(value)
+            return loads(value)
         except (ValueError, RecursionError):
             return value
     return value

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pellucid.transfer.job import Job, Part, in_chunks
-from pellucid.transfer.sources.sqlite import Reader, check_table, opened, quoted, tables
+from pellucid.transfer.sources.sqlite import Reader, check_read, check_table, opened, quoted, tables
 
 __all__ = ["parts", "parts_of_dbm", "parts_of_shelf"]
 
@@ -20,7 +20,7 @@ def parts(job: Job) -> Iterator[Part]:
     def read(key: Any, value: Any) -> Any:
         return key, job.unpickle(value) if isinstance(value, bytes) and value[:1] == b"\x80" else value
 
-    with opened(job.input.name, job.input.path) as reader:
+    with opened(job.input.name, job.input.path, job.encoding) as reader:
         for name in tables(reader):
             yield _part(job, reader, name, "default" if name == UNNAMED else name, read)
 
@@ -58,6 +58,7 @@ def _part(job: Job, reader: Reader, table: str, name: str | None, read: Any) -> 
 def _pairs(job: Job, reader: Reader, table: str, read: Any) -> Iterator[tuple[object, Any]]:
     for key, value in reader.rows(f"SELECT key, value FROM {quoted(table)} ORDER BY rowid"):
         try:
+            check_read({"key": key, "value": value})
             pair = read(key, value)
         except (ValueError, ImportError, AttributeError) as error:
             job.skip(f"key {key!r}", str(error))
