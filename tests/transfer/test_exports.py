@@ -105,7 +105,7 @@ def test_csv(tmp_path: Path, table: pellucid.Table[Any]) -> None:
         assert (back["ann"], back["bob"].born) == ({"name": "ann", **ROWS["ann"]}, datetime.date(2000, 1, 31))
         assert (back["bob"].n, back["bob"].score != back["bob"].score) == (2**70, True)
     pellucid.export_to(table, tmp_path / "b.csv", fields=["zip", "n"])
-    assert (tmp_path / "b.csv").read_text() == f"zip,n\n01234,1\n,{2**70}\n"
+    assert (tmp_path / "b.csv").read_text() == f'zip,n\n"01234",1\n,{2**70}\n'
 
 
 def test_csv_tells_an_empty_text_from_a_missing_field(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ class _Import:
 
     def verify(self) -> None:
         """Read the source again, and compare its rows with what is stored."""
-        job = self.job._replace(skip=lambda _place, _reason: None)
+        job = self.job._replace(skip=lambda _place, _reason: None, is_verification=True)
         with self.parts(job) as parts:
             for part in parts:
                 for writer, name in self.written:

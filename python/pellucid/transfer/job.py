@@ -222,6 +222,8 @@ class Job(NamedTuple):
     # The fields that `key=` names, and whether `dates=` is on.
     key: tuple[str, ...] = ()
     dates: bool = False
+    # Whether the rows were stored already, and are read again to compare them.
+    is_verification: bool = False
 
     def unpickle(self, data: bytes) -> Any:
         """The object of a pickle, as far as the policy allows; raises `ValueError`."""

@@ -49,6 +49,7 @@ class Export(NamedTuple):
     is_stream: bool
     is_for_spreadsheets: bool
     skip: Callable[[str, str], None]
+    note: Callable[[str], None]
     step: Callable[[int], None]
 
     def items(self) -> Iterator[tuple[Any, Any]]:
@@ -142,6 +143,7 @@ def run(
         is_stream,
         spreadsheet,
         report.skip,
+        report.note,
         lambda done: pace.step(done, min(1.0, done / total) if total else None),
     )
     writer: Any = importlib.import_module(f"pellucid.transfer.targets.{WRITERS.get(format, format)}_file")

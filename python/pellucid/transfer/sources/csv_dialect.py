@@ -12,12 +12,11 @@ from typing import BinaryIO, NamedTuple
 
 from pellucid.transfer.job import HEAD_SIZE, Job
 from pellucid.transfer.sources.csv_quotes import Quotes
-from pellucid.transfer.sources.csv_rows import ERRORS, MARK, Dialect, bytes_of_marks
+from pellucid.transfer.sources.csv_rows import DELIMITERS, ERRORS, MARK, Dialect, bytes_of_marks
 from pellucid.transfer.sources.csv_types import Numbers
 
 __all__ = ["Header", "encoding_of", "header_of"]
 
-DELIMITERS = ",;\t|"
 # How much of the file shows how it is written.
 SAMPLE_LINES = 200
 SAMPLE_SIZE = 1 << 16
@@ -50,12 +49,13 @@ def encoding_of(head: bytes) -> str:
     for mark, encoding in BOMS:
         if head.startswith(mark):
             return encoding
-    even, odd = head[:400:2], head[1:400:2]
-    if len(odd) > 1:
-        if odd.count(0) > len(odd) // 2 and not even.count(0):
-            return "utf-16-le"
-        if even.count(0) > len(even) // 2 and not odd.count(0):
-            return "utf-16-be"
+    # Names are ASCII most often, of which UTF-16 makes every second byte zero.
+    for encoding, zeros, others in (
+        ("utf-16-le", head[1:400:2], head[:400:2]),
+        ("utf-16-be", head[:400:2], head[1:400:2]),
+    ):
+        if zeros[:2] == b"\0\0" and zeros.count(0) > len(zeros) // 2 and not others.count(0):
+            return encoding
     return "utf-8-sig"
 
 
@@ -88,8 +88,9 @@ class _Beginning:
             self.before += 1
             first = self.line()
         sample, is_all = self.sample(first)
-        delimiter, quote = _sniffed(sample, is_all)
-        self.dialect = self.dialect._replace(delimiter=sep[1] if sep else delimiter, quote=quote)
+        self.dialect = _sniffed(sample, self.dialect, is_all)
+        if sep is not None:
+            self.dialect = self.dialect._replace(delimiter=sep[1])
         reader = self.dialect.reader(chain(sample, self.text))
         try:
             names: list[str] = next(reader, [])
@@ -98,7 +99,7 @@ class _Beginning:
         quotes = Quotes(self.dialect)
         line = "".join(sample[: reader.line_num])
         is_bare = not any(map(quotes.is_needless, quotes.cell.findall(line)))
-        rows = _rows(sample[reader.line_num :], delimiter, quote, is_all)
+        rows, _ = _rows(sample[reader.line_num :], self.dialect, is_all)
         dialect = self.dialect._replace(lines_before=self.before + reader.line_num)
         names, may_be_nothing = self.named(names, rows)
         return Header(dialect, names, is_bare, may_be_nothing, Numbers())
@@ -147,35 +148,38 @@ class _Beginning:
         return list(names), len(cells) > 1 and not cells[-1].strip()
 
 
-def _rows(lines: list[str], delimiter: str, quote: str, is_all: bool) -> list[list[str]]:
-    """The rows in some lines, as far as they can be read. The last one may be cut off."""
+def _rows(lines: list[str], dialect: Dialect, is_all: bool) -> tuple[list[list[str]], float]:
+    """The rows in some lines, and which part of the lines can be read. The last one may be cut off."""
     rows: list[list[str]] = []
+    reader = dialect.reader(lines)
     try:
-        rows.extend(row for row in csv.reader(lines, delimiter=delimiter, quotechar=quote) if row)
+        rows.extend(row for row in reader if row)
     except csv.Error:
         # What is wrong with a row is found when it is read.
-        return rows
-    return rows if is_all else rows[:-1]
+        is_cut = not is_all and reader.line_num == len(lines)
+        return rows, 1.0 if is_cut else (reader.line_num - 1) / len(lines)
+    return rows if is_all else rows[:-1], 1.0
 
 
-def _sniffed(sample: list[str], is_all: bool) -> tuple[str, str]:
-    """The delimiter and the quote with which the most rows have as many cells as the first one."""
+def _sniffed(sample: list[str], dialect: Dialect, is_all: bool) -> Dialect:
+    """The dialect with which the most rows have as many cells as the first one."""
     text = "".join(sample)
     best = (0.0, 0)
-    found = DELIMITERS[0], '"'
+    found = dialect
     for quote in ('"', "'"):
         for delimiter in DELIMITERS:
             if quote == "'" and not _has_single_quotes(text, delimiter):
                 continue
-            rows = _rows(sample, delimiter, quote, is_all or len(sample) == 1)
-            widths = Counter(map(len, rows))
+            tried = dialect._replace(delimiter=delimiter, quote=quote)
+            rows, share = _rows(sample, tried, is_all or len(sample) == 1)
             if not rows or len(rows[0]) < 2:
                 continue
+            widths = Counter(map(len, rows))
             # A delimiter at the end of each row, or row names, make one cell more.
             width = len(rows[0])
-            share = max(widths[width], widths[width + 1] + 1) / len(rows)
+            share *= max(widths[width], widths[width + 1] + 1) / len(rows)
             if (share, width) > best:
-                best, found = (share, width), (delimiter, quote)
+                best, found = (share, width), tried
     return found
 
 

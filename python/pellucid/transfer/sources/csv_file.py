@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import Any, BinaryIO
 
+from pellucid.errors import SourceError
 from pellucid.transfer.convert import reader_of, when
 from pellucid.transfer.job import Chunk, Job, Part
+from pellucid.transfer.sources.csv_check import says_the_same
 from pellucid.transfer.sources.csv_dialect import Header, header_of
 from pellucid.transfer.sources.csv_quotes import Quotes
 from pellucid.transfer.sources.csv_rows import Block, Reader
@@ -44,7 +46,9 @@ def _chunks(job: Job, columns: dict[str, str]) -> Iterator[Chunk]:
         columns.update(first.decided())
         file.seek(0)
         rows = _Rows(job, header, columns)
-        for block in Reader(file, header.dialect, len(header.names), job.skip).blocks():
+        # To verify, the standard library reads all rows, and not the quick way of ours.
+        reader = Reader(file, header.dialect, len(header.names), job.skip, is_quick=not job.is_verification)
+        for block in reader.blocks():
             yield rows.chunk(block, FIRST + (1 - FIRST) * block.done / size)
 
 
@@ -121,6 +125,7 @@ class _Rows:
     def __init__(self, job: Job, header: Header, columns: dict[str, str]) -> None:
         self.job = job
         self.columns = columns
+        self.numbers = header.numbers
         self.quotes = Quotes(header.dialect)
         named = _named_types(job, header.names)
         self.converts = [
@@ -138,6 +143,8 @@ class _Rows:
             for name, convert, cells in zip(self.columns, self.converts, block.columns, strict=False)
         ]
         self.add_empty(block, values)
+        if self.job.is_verification:
+            self.verify(block, values, faults)
         names = tuple(self.columns)
         rows = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
         if any("" in cells for cells in block.columns):
@@ -173,6 +180,17 @@ class _Rows:
             except (ValueError, TypeError, ArithmeticError, LookupError) as error:
                 faults.setdefault(row, f"field {name!r}: {error}")
         return values
+
+    def verify(self, block: Block, values: list[Sequence[Any]], faults: dict[int, str]) -> None:
+        """Raise `SourceError` if a value is not what the text of its cell says."""
+        for name, found, cells in zip(self.columns, values, block.columns, strict=False):
+            plain = self.numbers.plain(cells) if self.columns[name] in OF_NUMBERS else cells
+            for row, (value, cell) in enumerate(zip(found, plain, strict=True)):
+                if value is not MISSING and row not in faults and not says_the_same(value, cell):
+                    raise SourceError(
+                        f"{self.job.input.name}, line {block.places[row]}: field {name!r} is {value!r:.40}, "
+                        f"and the text is {cells[row]!r:.40}; please report this"
+                    )
 
     def add_empty(self, block: Block, values: list[Sequence[Any]]) -> None:
         """Put empty texts in the place of missing fields whose cells are a pair of quotes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pellucid.transfer.sources.csv_rows import Dialect
+from pellucid.transfer.sources.csv_rows import DELIMITERS, Dialect
 from pellucid.transfer.sources.csv_types import LOOKS_TYPED
 
 __all__ = ["Quotes"]
@@ -16,7 +16,8 @@ class Quotes:
 
     def __init__(self, dialect: Dialect) -> None:
         self.quote = dialect.quote
-        self.special = {dialect.delimiter, dialect.quote, "\r", "\n", dialect.escape}
+        # What may need quotes, as another program may read it in another dialect.
+        self.special = {*DELIMITERS, *"\r\n", dialect.delimiter, dialect.quote, dialect.escape}
         mark, end = re.escape(dialect.quote), re.escape(dialect.delimiter)
         inner = f"[^{mark}]*(?:{mark}{mark}[^{mark}]*)*"
         if dialect.escape is not None:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, BinaryIO, NamedTuple
 
-__all__ = ["MARK", "Block", "Dialect", "Reader", "bytes_of_marks", "lines_of"]
+__all__ = ["DELIMITERS", "ERRORS", "MARK", "Block", "Dialect", "Reader", "bytes_of_marks", "lines_of"]
 
+# What may be between cells, if the caller names nothing else.
+DELIMITERS = ",;\t|"
 # Large texts are values like others. A quote that is never closed makes the rest of the file one cell.
 CELL_SIZE_MAX = 1 << 28
 BLOCK_SIZE = 1 << 18
@@ -88,12 +90,19 @@ class Reader:
     """Reads the rows of a file."""
 
     def __init__(
-        self, file: BinaryIO, dialect: Dialect, width: int, skip: Callable[[str, str], None]
+        self,
+        file: BinaryIO,
+        dialect: Dialect,
+        width: int,
+        skip: Callable[[str, str], None],
+        *,
+        is_quick: bool = True,
     ) -> None:
         self.file = file
         self.dialect = dialect
         self.width = width
         self.skip = skip
+        self.is_quick = is_quick
         self.line = 1
         self.done = 0
         self.again = AGAIN
@@ -127,7 +136,7 @@ class Reader:
 
     def block(self, body: str, is_last: bool) -> tuple[Block | None, str]:
         """The rows of some lines, and the text of a row that goes on behind them."""
-        fast = self.without_quotes(body)
+        fast = self.without_quotes(body) if self.is_quick else None
         if fast is not None:
             return fast, ""
         lines = lines_of(body)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from itertools import chain
 from typing import Any, BinaryIO
 
 from pellucid.transfer.outgoing import Export
+from pellucid.transfer.sources.csv_types import LOOKS_TYPED
 from pellucid.transfer.targets.plain_text import as_text, encoder
 
 __all__ = ["columns", "write"]
@@ -15,6 +17,11 @@ __all__ = ["columns", "write"]
 # With what a formula begins, in one spreadsheet or another. A spreadsheet may take away spaces before it.
 FORMULA = frozenset("=+-@\t\r\n|%\uff0b\uff0d\uff1d\uff20")
 SPACES = " \u00a0\u3000"
+# What `csv` puts no quotes around, or not in all versions: what another dialect has between cells or rows, an
+# empty text, and one that looks like another value.
+HAS_DELIMITER = re.compile(r"[^;\t|\r\n]*[;\t|\r\n]")
+NEEDS_QUOTES = re.compile(rf"\Z|{LOOKS_TYPED.pattern}|{HAS_DELIMITER.pattern}")
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def columns(export: Export) -> list[str]:
@@ -35,42 +42,87 @@ def write(export: Export, target: BinaryIO) -> int:
     """Write the rows, and return their number."""
     to_json = encoder()
     names = columns(export)
-    text = io.TextIOWrapper(target, "utf-8", errors="surrogatepass", newline="", write_through=False)
-    try:
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(map(_no_formula, names) if export.is_for_spreadsheets else names)
-        count = 0
-        for number, row in enumerate(chain.from_iterable(export.values())):
+    lines = _Lines(target)
+    heads = list(map(_no_formula, names)) if export.is_for_spreadsheets else names
+    lines.add("the line of names", [_Quoted(name) if HAS_DELIMITER.match(name) else name for name in heads])
+    count = number = 0
+    for chunk in export.values():
+        for row in chunk:
             try:
                 cells = _cells(export, row, names, to_json)
                 if export.is_for_spreadsheets:
                     cells = list(map(_no_formula, cells))
-                if "" in cells:
-                    text.write(_line_with_empty(cells))
-                else:
-                    rows.writerow(cells)
+                lines.add(f"row {number}", cells)
             except (TypeError, ValueError, RecursionError) as error:
                 export.skip(f"row {number}", str(error))
             else:
                 count += 1
-        text.flush()
-    finally:
-        # The file belongs to the caller: closing the text would close it.
-        _detach(text)
+            number += 1
+        lines.write()
+    lines.write()
+    if lines.broken:
+        more = f" and {lines.broken_count - 1:,} more" if lines.broken_count > 1 else ""
+        export.note(f"{lines.broken}{more}: half of a surrogate pair is written as U+FFFD")
     return count
+
+
+class _Quoted(str):
+    """A cell that gets quotes, though `csv` would write it without."""
+
+    __slots__ = ()
+
+
+class _Lines:
+    """Writes rows as lines of UTF-8."""
+
+    def __init__(self, target: BinaryIO) -> None:
+        self.target = target
+        self.text = io.StringIO(newline="")
+        self.rows = csv.writer(self.text, lineterminator="\n")
+        # Where the line of each row begins.
+        self.places: list[tuple[str, int]] = []
+        # The first row with characters that UTF-8 does not have, and how many there are.
+        self.broken = ""
+        self.broken_count = 0
+
+    def add(self, place: str, cells: list[Any]) -> None:
+        """Add a row, which `write` writes."""
+        begin = self.text.tell()
+        if _Quoted in map(type, cells):
+            self.text.write(_line_with_quotes(cells))
+        else:
+            self.rows.writerow(cells)
+        self.places.append((place, begin))
+
+    def write(self) -> None:
+        """Write the rows that were added."""
+        text = self.text.getvalue()
+        try:
+            data = text.encode("utf-8")
+        except UnicodeEncodeError:
+            data = self.replaced(text)
+        self.target.write(data)
+        self.text.seek(0)
+        self.text.truncate()
+        self.places.clear()
+
+    def replaced(self, text: str) -> bytes:
+        """The bytes of rows of which some have characters that UTF-8 does not have."""
+        ends = iter([begin for _, begin in self.places[1:]] + [len(text)])
+        for place, begin in self.places:
+            end = next(ends)
+            if SURROGATE.search(text, begin, end):
+                self.broken = self.broken or place
+                self.broken_count += 1
+        return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text).encode("utf-8")
 
 
 def _no_formula(cell: Any) -> Any:
     """A cell that no spreadsheet takes for a formula. A number is one already, also with a minus."""
-    return f"'{cell}" if isinstance(cell, str) and cell.lstrip(SPACES)[:1] in FORMULA else cell
-
-
-def _detach(text: io.TextIOWrapper) -> None:
-    try:
-        text.detach()
-    except (OSError, ValueError):
-        # The last bytes cannot be written; the error that says so is on its way.
-        return
+    if isinstance(cell, str) and cell.lstrip(SPACES)[:1] in FORMULA:
+        # With an apostrophe, it looks like no number any more.
+        return type(cell)(f"'{cell}")
+    return cell
 
 
 def _cells(export: Export, row: Any, names: list[str], to_json: Any) -> list[Any]:
@@ -82,17 +134,24 @@ def _cells(export: Export, row: Any, names: list[str], to_json: Any) -> list[Any
             "export_to(db.snapshot().table(name), ...)"
         )
     # `csv` writes None as an empty cell.
-    return [as_text(row.get(name), to_json) for name in names]
+    return [_cell(row.get(name), to_json) for name in names]
 
 
-def _line_with_empty(cells: list[Any]) -> str:
-    """A line with quotes for each empty text, which tell it from a field that the row does not have."""
-    line = io.StringIO()
+def _cell(value: Any, to_json: Any) -> Any:
+    """A cell: text that looks like a number gets quotes, so that it is text when it is read again."""
+    cell = as_text(value, to_json)
+    if type(cell) is not str or type(value) is bool or NEEDS_QUOTES.match(cell) is None:
+        return cell
+    return cell if type(value).__name__ == "Decimal" else _Quoted(cell)
+
+
+def _line_with_quotes(cells: list[Any]) -> str:
+    line = io.StringIO(newline="")
     rows = csv.writer(line, lineterminator="")
     for place, cell in enumerate(cells):
         line.write("," if place else "")
-        if cell == "":
-            line.write('""')
+        if type(cell) is _Quoted:
+            line.write('"' + cell.replace('"', '""') + '"')
         elif cell is not None:
             rows.writerow([cell])
     return line.getvalue() + "\n"
