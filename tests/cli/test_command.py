@@ -235,6 +235,18 @@ def test_an_import_with_skipped_rows_exits_with_3(run: Run, tmp_path: Path) -> N
     assert (strict.exit_code, (tmp_path / "q.pel").exists()) == (1, False)
 
 
+def test_an_import_knows_how_a_csv_is_written(run: Run) -> None:
+    Path("de.csv").write_text("x\nAnn\t1,5\nBob\tNA\nCid\t-\n")
+    options = ["--columns", "name,n", "--dialect", "skip=1", "--dialect", "delimiter=\\t"]
+    options += ["--dialect", "decimal=,", "--dialect", "null=NA", "--dialect", "null=-"]
+    assert run("import", "p.pel", "de.csv", "--table", "de", *options).exit_code == 0
+    with pellucid.open("p.pel", "r") as db:
+        assert db.table("de").to_dicts() == [{"name": "Ann", "n": 1.5}, {"name": "Bob"}, {"name": "Cid"}]
+    assert "takes WHAT=VALUE" in run("import", "p.pel", "de.csv", "--dialect", "x").stderr
+    found = run("import", "p.pel", "de.csv", "--dialect", "x=1")
+    assert "--dialect has no 'x'; it has delimiter" in found.stderr
+
+
 def test_messages_name_options(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("name\nRen\xe9\n", "latin-1")
     assert "pass --encoding if it has another one" in run("import", "p.pel", "a.csv").stderr

@@ -90,7 +90,7 @@ OPTIONS = (
     (r'\bpath=""', "--path ''"),
     (r"\bpath= wants\b", "--path wants"),
     (r"\bverify=True\b", "--verify"),
-    (r"\b(encoding|format|key|table|batch|fields)=(?=[\s:;,.]|$)", r"--\1"),
+    (r"\b(encoding|format|key|table|batch|fields|columns|dialect)=(?=[\s:;,.]|$)", r"--\1"),
     (r'existing="replace", "merge" or "resume"', "--existing replace, merge or resume"),
     (r'drop_index\("(.*?)"\) first', r"pellucid index FILE TABLE \1 --drop first"),
     (r"\btypes= ", "--type "),

@@ -32,6 +32,23 @@ def _types(given: tuple[str, ...]) -> Any:
     return whole[0]
 
 
+def _dialect(given: tuple[str, ...]) -> dict[str, Any] | None:
+    """The argument `dialect` of `import_from`."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError("--dialect takes WHAT=VALUE, as in --dialect decimal=,")
+        if name == "null":
+            found.setdefault(name, []).append(value)
+        elif name == "skip" and value.isdecimal():
+            found[name] = int(value)
+        else:
+            # A shell does not make a tab of this.
+            found[name] = "\t" if value == "\\t" else value
+    return found or None
+
+
 def _is_of_others(path: str) -> bool:
     """Whether there is a file that is not empty, and not a database of pellucid."""
     try:
@@ -86,6 +103,15 @@ def _is_of_others(path: str) -> bool:
     "--dates", is_flag=True, help="Make dates of strings such as 2000-01-31 and 2000-01-31T12:30:00."
 )
 @click.option("--encoding", help="The encoding of a text. [default: utf-8]")
+@click.option("--columns", metavar="NAMES", help="The columns of a CSV without a line of names: `a,b,c`.")
+@click.option(
+    "--dialect",
+    "dialects",
+    multiple=True,
+    metavar="WHAT=VALUE",
+    help="How a CSV is written: delimiter, quote, escape, comment, skip (lines), decimal, thousands, or null "
+    "(a word, also several times).",
+)
 @click.option(
     "--pickle",
     "pickles",
@@ -161,6 +187,8 @@ def _imported(file: str, source: str, types: tuple[str, ...], options: dict[str,
             types=_types(types),
             dates=options["dates"],
             encoding=options["encoding"],
+            columns=None if options["columns"] is None else options["columns"].split(","),
+            dialect=_dialect(options["dialects"]),
             pickle="allow" if "allow" in pickles else list(pickles) or "deny",
             strict=options["strict"],
             dry_run=options["dry_run"],

@@ -36,6 +36,8 @@ def import_from(
     types: str | Mapping[str, str] | None = None,
     dates: bool = False,
     encoding: str | None = None,
+    columns: Sequence[str] | None = None,
+    dialect: Mapping[str, Any] | None = None,
     pickle: PicklePolicy = "deny",
     strict: bool = False,
     dry_run: bool = False,
@@ -53,7 +55,10 @@ def import_from(
     row whose key the table has: "replace" it, "merge" their fields, "ignore" the new one, or "error". `types`
     says how to read fields, as in `{"zip": "text", "u.data": "json"}`, or all of them, as in `"text"`. With
     `dates=True`, each string that is an ISO date or datetime becomes one; in CSV, each column of such.
-    `encoding` is that of a text. `pickle` says which globals stored pickles may use beyond plain values.
+    `encoding` is that of a text. `columns` names the columns of a CSV without a line of names. `dialect` says
+    how a CSV is written, as in `{"decimal": ",", "null": ["NA"]}`: `delimiter`, `quote`, `escape`, `comment`,
+    `skip`, `decimal`, `thousands` and `null`. `pickle` says which globals stored pickles may use beyond plain
+    values.
 
     A row that cannot be read or stored is skipped, and the report says why; with `strict=True`, it raises
     `SourceError`. `dry_run=True` does everything, and rolls it back. `verify=True` reads the source again,
@@ -72,28 +77,12 @@ def import_from(
     >>> db.table("pets")["Rex"].age
     3
     """
+    # All arguments but the first two, by their names.
+    choices = {**locals()}
+    del choices["source"], choices["into"]
     from pellucid.transfer import incoming
 
-    return incoming.run(
-        source,
-        into,
-        incoming.Choices(
-            table,
-            format,
-            key,
-            types,
-            dates,
-            encoding,
-            pickle,
-            strict,
-            dry_run,
-            verify,
-            batch,
-            progress,
-            path,
-            on_conflict,
-        ),
-    )
+    return incoming.run(source, into, incoming.Choices(**choices))
 
 
 def export_to(

@@ -127,14 +127,16 @@ def _zip(head: bytes) -> str:
 
 
 def _of_text(source: Input, head: bytes) -> str:
+    from pellucid.transfer.sources.csv_dialect import encoding_of
+
     suffix = source.suffix
     if suffix in PICKLES:
         return "pickle"
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    encoding = encoding_of(head)
+    text = head.removeprefix(b"\xef\xbb\xbf")
+    if not encoding.startswith("utf-8") and text[:1] not in (b"{", b"["):
         # The last bytes may be a part of a character.
-        text = head.decode("utf-16", "ignore").encode("utf-8", "surrogatepass")
-    else:
-        text = head.removeprefix(b"\xef\xbb\xbf")
+        text = head.decode(encoding, "ignore").encode("utf-8", "surrogatepass")
     text = text.lstrip()
     if text[:1] in (b"{", b"["):
         return _of_json(source, text, suffix)

@@ -76,6 +76,8 @@ class Choices(NamedTuple):
     progress: bool | Callable[[int, float | None], object]
     path: Any = None
     on_conflict: str | None = None
+    columns: Any = None
+    dialect: Any = None
 
 
 class _DryRun(Exception):
@@ -110,6 +112,8 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
                 raise ValueError(f"path= is for JSON, and {found.name} is {report.format}")
             # With a path, values that follow each other are documents that each have rows.
             report.format = "json"
+        if (choices.columns or choices.dialect) and report.format != "csv":
+            raise ValueError(f"columns= and dialect= are for CSV, and {found.name} is {report.format}")
         with _database(into, choices) as database:
             _run_in(database, found, choices, report)
     report.seconds = time.monotonic() - begun
@@ -178,6 +182,8 @@ class _Import:
             report.note,
             (key,) if isinstance(key, str) else tuple(key) if isinstance(key, (list, tuple)) else (),
             choices.dates,
+            None if choices.columns is None else tuple(choices.columns),
+            choices.dialect or {},
         )
         # The fields of `types=` that no row had so far.
         self.unseen: set[str] = set()

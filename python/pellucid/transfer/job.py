@@ -7,8 +7,9 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from pellucid.errors import SourceError
@@ -222,6 +223,9 @@ class Job(NamedTuple):
     # The fields that `key=` names, and whether `dates=` is on.
     key: tuple[str, ...] = ()
     dates: bool = False
+    # How a CSV is written, as far as the caller says it: `columns=` and `dialect=`.
+    columns: tuple[str, ...] | None = None
+    dialect: Mapping[str, Any] = MappingProxyType({})
     # Whether the rows were stored already, and are read again to compare them.
     is_verification: bool = False
 

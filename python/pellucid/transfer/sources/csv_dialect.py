@@ -7,8 +7,9 @@ import csv
 import io
 import re
 from collections import Counter
+from collections.abc import Mapping
 from itertools import chain
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from pellucid.transfer.job import HEAD_SIZE, Job
 from pellucid.transfer.sources.csv_quotes import Quotes
@@ -30,6 +31,19 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+# What the caller may say in `dialect=`.
+DIALECT = {
+    "delimiter": "one character",
+    "quote": "one character",
+    "escape": "one character",
+    "comment": "the text with which lines begin that are no rows",
+    "skip": "a number of lines",
+    "decimal": "one character",
+    "thousands": "one character",
+    "null": "a word, or a list of words, for no value",
+}
 
 
 class Header(NamedTuple):
@@ -59,14 +73,41 @@ def encoding_of(head: bytes) -> str:
     return "utf-8-sig"
 
 
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the caller says of a dialect, by the names of `DIALECT`; raises `ValueError` for anything else."""
+    for name, value in options.items():
+        if name not in DIALECT:
+            raise ValueError(f"dialect= has no {name!r}; it has {', '.join(DIALECT)}")
+        if name == "skip":
+            is_right = type(value) is int and value >= 0
+        elif name == "null":
+            is_right = isinstance(value, (str, list, tuple)) and all(type(word) is str for word in value)
+        else:
+            is_right = type(value) is str and (len(value) == 1 or (name == "comment" and value != ""))
+        if not is_right:
+            raise ValueError(f"dialect= has {name}={value!r:.40}; it is {DIALECT[name]}")
+    found = {**options}
+    if isinstance(found.get("null"), str):
+        found["null"] = [found["null"]]
+    if found.get("thousands") == found.get("decimal", "."):
+        raise ValueError("dialect= has one character for thousands and decimal; name both of them")
+    return found
+
+
 def header_of(job: Job, file: BinaryIO) -> Header:
     """Read the beginning of a file."""
     encoding = job.encoding or encoding_of(file.read(HEAD_SIZE))
     file.seek(0)
-    dialect = Dialect("utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding)
+    options = given(job.dialect)
+    dialect = Dialect(
+        "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding,
+        escape=options.get("escape"),
+        comment=options.get("comment", ""),
+        nulls=frozenset(options.get("null", ())),
+    )
     text = io.TextIOWrapper(file, dialect.encoding, errors=ERRORS, newline="")
     try:
-        return _Beginning(job, dialect, text).header()
+        return _Beginning(job, dialect, text, options).header()
     finally:
         text.detach()
 
@@ -74,26 +115,34 @@ def header_of(job: Job, file: BinaryIO) -> Header:
 class _Beginning:
     """Reads the beginning of a text."""
 
-    def __init__(self, job: Job, dialect: Dialect, text: io.TextIOWrapper) -> None:
+    def __init__(self, job: Job, dialect: Dialect, text: io.TextIOWrapper, options: dict[str, Any]) -> None:
         self.job = job
         self.dialect = dialect
         self.text = text
+        self.options = options
         # How many lines are before the next one.
         self.before = 0
 
     def header(self) -> Header:
         """The names of the columns, and how the file is written."""
+        for _ in range(self.options.get("skip", 0)):
+            self.before += bool(self.text.readline())
         first = self.line()
+        delimiter = self.options.get("delimiter")
         if (sep := SEP.match(first)) is not None:
             self.before += 1
+            delimiter = delimiter or sep[1]
             first = self.line()
         sample, is_all = self.sample(first)
-        self.dialect = _sniffed(sample, self.dialect, is_all)
-        if sep is not None:
-            self.dialect = self.dialect._replace(delimiter=sep[1])
+        self.dialect = _sniffed(sample, self.dialect, is_all, delimiter, self.options.get("quote"))
+        numbers = Numbers(self.options.get("decimal", "."), self.options.get("thousands", ""))
+        if self.job.columns is not None:
+            names = self.from_caller(_rows(sample, self.dialect, is_all or len(sample) == 1)[0])
+            dialect = self.dialect._replace(lines_before=self.before)
+            return Header(dialect, names, is_bare=True, may_be_nothing=False, numbers=numbers)
         reader = self.dialect.reader(chain(sample, self.text))
         try:
-            names: list[str] = next(reader, [])
+            names = next(reader, [])
         except csv.Error as error:
             raise self.job.damaged(f"line {self.before + 1}: {error}") from error
         quotes = Quotes(self.dialect)
@@ -102,13 +151,28 @@ class _Beginning:
         rows, _ = _rows(sample[reader.line_num :], self.dialect, is_all)
         dialect = self.dialect._replace(lines_before=self.before + reader.line_num)
         names, may_be_nothing = self.named(names, rows)
-        return Header(dialect, names, is_bare, may_be_nothing, Numbers())
+        return Header(dialect, names, is_bare, may_be_nothing, numbers)
 
     def line(self) -> str:
         """The next line that has anything in it."""
-        while (line := self.text.readline()) and not line.strip("\r\n"):
+        comment = self.dialect.comment
+        while line := self.text.readline():
+            if line.strip("\r\n") and not (comment and line.startswith(comment)):
+                break
             self.before += 1
         return line
+
+    def from_caller(self, rows: list[list[str]]) -> list[str]:
+        """The names of `columns=`."""
+        names = list(self.job.columns or ())
+        if not names or not all(type(name) is str for name in names) or len(set(names)) < len(names):
+            raise ValueError(f"columns= is a list of names that differ, not {names!r:.80}")
+        if rows and len(rows[0]) != len(names):
+            raise ValueError(
+                f"columns= has {len(names)} names, and the first row of {self.job.input.name} has "
+                f"{len(rows[0])} cells"
+            )
+        return names
 
     def sample(self, first: str) -> tuple[list[str], bool]:
         """Some lines, and whether they are all."""
@@ -161,16 +225,18 @@ def _rows(lines: list[str], dialect: Dialect, is_all: bool) -> tuple[list[list[s
     return rows if is_all else rows[:-1], 1.0
 
 
-def _sniffed(sample: list[str], dialect: Dialect, is_all: bool) -> Dialect:
+def _sniffed(
+    sample: list[str], dialect: Dialect, is_all: bool, delimiter: str | None, quote: str | None
+) -> Dialect:
     """The dialect with which the most rows have as many cells as the first one."""
     text = "".join(sample)
     best = (0.0, 0)
-    found = dialect
-    for quote in ('"', "'"):
-        for delimiter in DELIMITERS:
-            if quote == "'" and not _has_single_quotes(text, delimiter):
+    found = dialect._replace(delimiter=delimiter or ",", quote=quote or '"')
+    for mark in quote or ('"', "'"):
+        for end in delimiter or DELIMITERS:
+            if mark == "'" and quote is None and not _has_single_quotes(text, end):
                 continue
-            tried = dialect._replace(delimiter=delimiter, quote=quote)
+            tried = dialect._replace(delimiter=end, quote=mark)
             rows, share = _rows(sample, tried, is_all or len(sample) == 1)
             if not rows or len(rows[0]) < 2:
                 continue

@@ -19,12 +19,13 @@ class Quotes:
         # What may need quotes, as another program may read it in another dialect.
         self.special = {*DELIMITERS, *"\r\n", dialect.delimiter, dialect.quote, dialect.escape}
         mark, end = re.escape(dialect.quote), re.escape(dialect.delimiter)
-        inner = f"[^{mark}]*(?:{mark}{mark}[^{mark}]*)*"
+        inner, bare = f"[^{mark}]*(?:{mark}{mark}[^{mark}]*)*", rf"[^{end}\r\n]*"
         if dialect.escape is not None:
             escape = re.escape(dialect.escape)
             inner = f"(?:[^{mark}{escape}]|{escape}.|{mark}{mark})*"
+            bare = rf"(?:[^{end}\r\n{escape}]|{escape}.)*"
         # A cell as it is in the file. It ends at the delimiter, or at the end of the row.
-        self.cell = re.compile(rf"({mark}{inner}{mark}|[^{end}\r\n]*)(?:{end}|\r?\n|\r|\Z)", re.DOTALL)
+        self.cell = re.compile(rf"({mark}{inner}{mark}|{bare})(?:{end}|\r?\n|\r|\Z)", re.DOTALL)
         typed = rf"{mark}(?:[-+.0-9eE \t]*|true|false|nan|-?inf){mark}"
         self.may_be_typed = re.compile(typed, re.IGNORECASE)
 

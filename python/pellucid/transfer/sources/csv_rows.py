@@ -47,6 +47,8 @@ class Dialect(NamedTuple):
     quote: str = '"'
     escape: str | None = None
     comment: str = ""
+    # The cells that stand for no value.
+    nulls: frozenset[str] = frozenset()
     # The lines before the first row, with that of the names.
     lines_before: int = 1
 
@@ -132,7 +134,17 @@ class Reader:
                 block, left = self.block(body, is_last)
                 rest = left + rest
                 if block is not None:
-                    yield block
+                    yield self.without_nulls(block) if self.dialect.nulls else block
+
+    def without_nulls(self, block: Block) -> Block:
+        """The block with an empty cell in the place of each one that stands for no value."""
+        nulls = self.dialect.nulls
+        return block._replace(
+            columns=[
+                cells if nulls.isdisjoint(cells) else ["" if cell in nulls else cell for cell in cells]
+                for cells in block.columns
+            ]
+        )
 
     def block(self, body: str, is_last: bool) -> tuple[Block | None, str]:
         """The rows of some lines, and the text of a row that goes on behind them."""

@@ -101,7 +101,8 @@ class Column:
         self.name = name
         self.is_key = is_key
         self.dates = dates
-        self.numbers = numbers
+        # With and without marks between thousands, two texts would be one key.
+        self.numbers = Numbers(numbers.decimal) if is_key else numbers
         self.kind: str | None = None
         self.why = ""
         self.has_point = False

@@ -1,0 +1,152 @@
+"""Is a CSV read as the program meant it that wrote it?"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+from pellucid.transfer.report import ImportReport
+
+CSV = Path(__file__).parents[2] / "fixtures/csv"
+# What the caller says of a file, and its rows.
+FILES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
+    "airports.csv": (
+        {},
+        [
+            {"lid": "0E0", "name": "Antrim", "elevation": 1219},
+            {"lid": "12E", "name": "Cable", "elevation": 1309},
+            {"lid": "7FL6", "name": "Spruce Creek", "elevation": 24},
+        ],
+    ),
+    "pandas.csv": (
+        {},
+        [{"column_1": 0, "rate": 0.097, "ok": True}, {"column_1": 1, "rate": 0.134, "ok": False}],
+    ),
+    "r.csv": (
+        {"dialect": {"null": "NA"}},
+        [{"column_1": 1, "zip": "01234", "n": 1e5}, {"column_1": 2, "zip": "90210"}],
+    ),
+    "r_table.csv": ({}, [{"column_1": "x", "a": 1, "b": 2}, {"column_1": "y", "a": 3, "b": 4}]),
+    "excel.csv": (
+        {"dialect": {"decimal": ",", "thousands": "."}},
+        [{"Name": "Ann", "Betrag": 1234.5}, {"Name": "Jos\u00e9", "Betrag": 7.25}],
+    ),
+    "excel_without_mark.csv": ({}, [{"Name": "Jos\u00e9", "n": 1}, {"Name": "Bob", "n": 2}]),
+    "trailing.csv": ({}, [{"a": 1, "b": 2}, {"a": 3, "b": 4}]),
+    "mysql.csv": (
+        {"columns": ["id", "text", "n"], "dialect": {"escape": "\\", "null": ["N"]}},
+        [{"id": 1, "text": 'say "hi"'}, {"id": 2, "text": "two\nlines", "n": 5}],
+    ),
+    "report.csv": (
+        {"dialect": {"skip": 2, "comment": "#", "thousands": ","}},
+        [{"day": "2026-01-31", "count": 1234}, {"day": "2026-02-01", "count": 17}],
+    ),
+    "single_quotes.csv": ({}, [{"a": "x, y", "b": 1}, {"a": "it's", "b": 2}]),
+    "own.csv": (
+        {},
+        [
+            {"zip": "01234", "city": "Bath", "n": 1},
+            {"zip": "90210", "city": "York, old", "n": 2, "note": ""},
+        ],
+    ),
+}
+
+
+@pytest.fixture
+def db() -> pellucid.Database:
+    return pellucid.open(":memory:")
+
+
+def imported(db: pellucid.Database, text: str, **choices: Any) -> ImportReport:
+    return pellucid.import_from(io.BytesIO(text.encode()), db, table="t", format="csv", **choices)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_other_programs(name: str, db: pellucid.Database) -> None:
+    choices, rows = FILES[name]
+    report = pellucid.import_from(CSV / name, db, table="t", verify=True, **choices)
+    assert (report.format, report.skipped) == ("csv", [])
+    assert [row.to_dict() for row in db.table("t").values()] == rows
+
+
+def test_every_file_is_looked_at() -> None:
+    assert {file.name for file in CSV.iterdir()} == FILES.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a,b,a\n1,2,3\n", ["a", "b", "a_2"]),
+        ("a,a,a_2\n1,2,3\n", ["a", "a_3", "a_2"]),
+        ("a,,b\n1,2,3\n", ["a", "column_2", "b"]),
+        (",column_1\n1,2\n", ["column_1_2", "column_1"]),
+        ("a,b,\n1,2,\n3,4,5\n", ["a", "b", "column_3"]),
+        ("a,b\n1,2,\n3,4,\n", ["a", "b"]),
+        ("a,b,\n1,2,\n3,4,\n", ["a", "b"]),
+        ("a\n1\n", ["a"]),
+        ("a;b,c;d\n1;2,5;3\n", ["a", "b,c", "d"]),
+        ("a|b\n1,5|2\n", ["a", "b"]),
+        ("a\tb\nx, y\tz, w\n", ["a", "b"]),
+        ("\ufeffa,b\n1,2\n", ["a", "b"]),
+        ("\n\na,b\n1,2\n", ["a", "b"]),
+        ('"a\nb",c\n1,2\n', ["a\nb", "c"]),
+        ("a\0b,c\n1,2\n", ["a\0b", "c"]),
+        ("a,b\r1,2\r3,4\r", ["a", "b"]),
+    ],
+)
+def test_names_and_delimiters_are_found(text: str, names: list[str], db: pellucid.Database) -> None:
+    report = imported(db, text)
+    assert (list(report.columns), report.skipped) == (names, [])
+    assert report.rows == len(db.table("t"))
+    assert sorted(set().union(*(row.to_dict() for row in db.table("t").values()))) == sorted(names)
+
+
+def test_the_report_says_which_names_were_made(db: pellucid.Database) -> None:
+    assert imported(db, ",a,a\n1,2,3\n").notes == [
+        "column 1 has no name; here it is 'column_1'",
+        "column 3 has the name 'a' of another one; here it is 'a_2'",
+    ]
+
+
+def test_thousands_are_marked_in_groups_of_three(db: pellucid.Database) -> None:
+    dialect = {"thousands": ","}
+    assert imported(db, 'a,b\n"1,234",x\n"-1,234,567",x\n', dialect=dialect).columns["a"] == "int"
+    assert imported(db, 'a,b\n"1,23",x\n1,x\n', dialect=dialect).columns["a"] == "text"
+    # Without the marks, these would be one key.
+    imported(db, 'a,b\n"1,234",x\n1234,x\n', dialect=dialect, key="a")
+    assert {"1,234", "1234"} <= set(db.table("t"))
+
+
+def test_a_point_is_no_decimal_comma(db: pellucid.Database) -> None:
+    report = imported(db, "a;b\n1,5;1.5\n2;2,5\n", dialect={"decimal": ","})
+    assert report.columns == {"a": "float", "b": "text"}
+
+
+def test_comments_and_blank_lines_keep_the_numbers_of_lines(db: pellucid.Database) -> None:
+    text = 'x\n#\na,b\n\n# a "comment\n1,"two\n# lines"\n#,\n2\n3,4\n'
+    report = imported(db, text, dialect={"skip": 1, "comment": "#"})
+    assert db.table("t").column("b") == ["two\n# lines", "4"]
+    assert report.skipped == [("line 9", "it has 1 cell, and the first line has 2")]
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"dialect": {"separator": ","}}, "dialect= has no 'separator'; it has delimiter, quote"),
+        ({"dialect": {"delimiter": ";;"}}, "delimiter=';;'; it is one character"),
+        ({"dialect": {"skip": "1"}}, "skip='1'; it is a number of lines"),
+        ({"dialect": {"null": 5}}, "null=5; it is a word"),
+        ({"dialect": {"decimal": ",", "thousands": ","}}, "one character for thousands and decimal"),
+        ({"columns": ["a"]}, "columns= has 1 names, and the first row of the stream has 2 cells"),
+        ({"columns": ["a", "a"]}, "columns= is a list of names that differ"),
+    ],
+)
+def test_a_dialect_that_does_not_exist(choices: dict[str, Any], message: str, db: pellucid.Database) -> None:
+    with pytest.raises(ValueError, match=message.replace("[", "\\[")):
+        imported(db, "1,2\n", **choices)
+    with pytest.raises(ValueError, match="columns= and dialect= are for CSV"):
+        pellucid.import_from(io.BytesIO(b'{"a": 1}\n'), db, **choices)
+    assert db.tables() == []
