@@ -35,7 +35,7 @@ def says_the_same(value: Any, cell: str) -> bool:
 
 
 def _is_number(value: Any, cell: str) -> bool:
-    if not math.isfinite(value):
+    if type(value) is not int and not math.isfinite(value):
         return cell.strip().lower() in (str(value).lower(), str(value).lower().replace("inf", "infinity"))
     try:
         exact = Fraction(Decimal(cell.strip()))
