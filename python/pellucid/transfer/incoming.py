@@ -386,6 +386,21 @@ class _Writer:
         self.count += len(chunk.rows)
         return len(chunk.rows)
 
+    def extend(self, table: Any, chunk: Chunk, skip: Callable[[str, str], None]) -> int:
+        """Store columns, and return the number of their rows; a row that cannot be stored is skipped."""
+        try:
+            with self.work.attempt():
+                return int(table.extend(chunk.rows))
+        except REFUSED:
+            stored = 0
+        for position in range(len(chunk.rows)):
+            try:
+                with self.work.attempt():
+                    stored += int(table.extend(chunk.rows.slice(position, 1)))
+            except REFUSED as error:
+                skip(chunk.place(position), str(error).removesuffix(", in row 0 of its batch"))
+        return stored
+
     def add(self, row: Any) -> None:
         """Store one row. If its class is a reason to refuse it, a plain dict is stored instead."""
         try:
@@ -431,21 +446,6 @@ class _Writer:
         """Store rows one by one, so that one which is refused does not keep out the others."""
         stored = 0
         for position, row in enumerate(chunk.rows):
-    def extend(self, table: Any, chunk: Chunk, skip: Callable[[str, str], None]) -> int:
-        """Store columns, and return the number of their rows; a row that cannot be stored is skipped."""
-        try:
-            with self.work.attempt():
-                return int(table.extend(chunk.rows))
-        except REFUSED:
-            stored = 0
-        for position in range(len(chunk.rows)):
-            try:
-                with self.work.attempt():
-                    stored += int(table.extend(chunk.rows.slice(position, 1)))
-            except REFUSED as error:
-                skip(chunk.place(position), str(error).removesuffix(", in row 0 of its batch"))
-        return stored
-
             self.count += 1
             what = "new"
             try:
@@ -471,6 +471,20 @@ class _Writer:
         if self.key_of is not None:
             chunk = self.keyed(chunk, skip)
         return chunk
+
+    def decoded(self, chunk: Chunk, skip: Callable[[str, str], None]) -> Chunk:
+        """The rows of columns, as a table without conversions would have them."""
+        skipped: list[int] = []
+
+        def note(place: str, reason: str) -> None:
+            skipped.append(int(place.removeprefix(f"{chunk.word} ")))
+            skip(place, reason)
+
+        with pellucid.open(":memory:") as memory:
+            self.extend(memory, chunk, note)
+            rows = memory.where().to_dicts()
+        gone = set(skipped)
+        return chunk._replace(rows=rows, places=[place for place in chunk.places if place not in gone])
 
     def convert_pair(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         return pair[0], self.convert(pair[1]) if self.convert else pair[1]
@@ -517,20 +531,6 @@ class _Writer:
                     differing[key] = ready.place(position)
         if differing or count != self.count:
             where = next(iter(differing.values()), f"{count:,} rows were read, and {self.count:,} before")
-    def decoded(self, chunk: Chunk, skip: Callable[[str, str], None]) -> Chunk:
-        """The rows of columns, as a table without conversions would have them."""
-        skipped: list[int] = []
-
-        def note(place: str, reason: str) -> None:
-            skipped.append(int(place.removeprefix(f"{chunk.word} ")))
-            skip(place, reason)
-
-        with pellucid.open(":memory:") as memory:
-            self.extend(memory, chunk, note)
-            rows = memory.where().to_dicts()
-        gone = set(skipped)
-        return chunk._replace(rows=rows, places=[place for place in chunk.places if place not in gone])
-
             raise errors.SourceError(
                 f"{self.work.source.name}: what was stored is not what was read again: {where}"
             )
