@@ -41,7 +41,8 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
     "bytes": ("junk.bin", b"\x01\x02\x00\xff" * 9, "has no format that an import knows: it begins with"),
     "text": ("words.txt", b"hello world\n", "neither JSON nor CSV"),
     "nothing": ("none.jsonl", b"", "none.jsonl is empty"),
-    "compressed": ("a.jsonl.gz", b"\x1f\x8b\x08\x00", "is compressed; decompress it first"),
+    "compressed": ("a.jsonl.xz", b"\xfd7zXZ\x00\x00", "is compressed by xz; decompress it first"),
+    "cut off": ("a.jsonl.gz", b"\x1f\x8b\x08\x00", "a.jsonl.gz cannot be unpacked: compressed file ended"),
     "excel": (
         "a.xlsx",
         b"PK\x03\x04" + b"\x00" * 26 + b"[Content_Types].xml",

@@ -136,9 +136,10 @@ def import_command(
     """Read SOURCE into the database FILE, which is created if necessary. `-` reads stdin.
 
     SOURCE may be JSON Lines, JSON, CSV, Parquet, Arrow, SQLite, sqlitedict, diskcache, TinyDB, LMDB, dbm,
-    shelve or pickle. FILE may be the URL of a server. An import is one transaction: an error or Ctrl-C leaves
-    FILE as it was. Several sources are imported one after the other, each in a transaction of its own. Rows
-    that cannot be imported are listed with the reason, and the exit code is then 3.
+    shelve or pickle; a text may be compressed, as .gz, .bz2 or .zst. FILE may be the URL of a server. An
+    import is one transaction: an error or Ctrl-C leaves FILE as it was. Several sources are imported one
+    after the other, each in a transaction of its own. Rows that cannot be imported are listed with the
+    reason, and the exit code is then 3.
 
     \b
     Examples:
@@ -146,7 +147,7 @@ def import_command(
       pellucid import people.pel people.csv --type zip=text --dates
       pellucid import log.pel logs/*.jsonl --table log
       pellucid import shop.pel shop.sqlite
-      gunzip -c log.jsonl.gz | pellucid import log.pel - --table log
+      pellucid import log.pel log.jsonl.gz --table log
     """
     skipped = 0
     for number, source in enumerate(sources):

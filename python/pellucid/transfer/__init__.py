@@ -25,7 +25,7 @@ __all__ = ["copy", "export_to", "import_from"]
 
 
 def import_from(
-    source: FilePath | BinaryIO,
+    source: FilePath | BinaryIO | Iterable[FilePath | BinaryIO],
     into: FilePath | Database | ServerDatabase,
     *,
     table: str | None = None,
@@ -47,27 +47,25 @@ def import_from(
 ) -> ImportReport:
     """Copy all rows of a file of another program into a database, and return a report.
 
-    `source` is a path or a binary file. The content decides its format; `format` overrides that. `into` is a
-    database, a path to one, or the URL of a server; a file is created if necessary. `table` names the table,
-    or chooses one of a source that has several. `path` is where a JSON document has its rows, as in
-    `"data.rows"`. `key` is the field that becomes the key of each row, a path such as
-    `"user.name"`, a list of these for a tuple, or a function of the row. `on_conflict` says what becomes of a
-    row whose key the table has: "replace" it, "merge" their fields, "ignore" the new one, or "error". `types`
-    says how to read fields, as in `{"zip": "text", "u.data": "json"}`, or all of them, as in `"text"`. With
-    `dates=True`, each string that is an ISO date or datetime becomes one; in CSV, each column of such.
-    `encoding` is that of a text. `columns` names the columns of a CSV without a line of names. `dialect` says
-    how a CSV is written, as in `{"decimal": ",", "null": ["NA"]}`: `delimiter`, `quote`, `escape`, `comment`,
-    `skip`, `decimal`, `thousands` and `null`. `pickle` says which globals stored pickles may use beyond plain
-    values.
+    `source` is a path, a pattern such as `"logs/*.jsonl"`, a binary file, or a list of these. It may be
+    compressed by gzip, bzip2 or Zstandard. The content decides its format; `format` overrides that. `into` is
+    a database, a path to one, or the URL of a server; a file is created if necessary. `table` names the
+    table, or chooses one of a source that has several. `path` is where a JSON document has its rows, as in
+    `"data.rows"`. `key` is the field that becomes the key of each row, a path such as `"user.name"`, a list
+    of these for a tuple, or a function of the row. `on_conflict` says what becomes of a row whose key the
+    table has: "replace" it, "merge" their fields, "ignore" the new one, or "error". `types` says how to read
+    fields, as in `{"zip": "text", "u.data": "json"}`, or all of them, as in `"text"`. With `dates=True`, each
+    string that is an ISO date or datetime becomes one; in CSV, each column of such. `encoding` is that of a
+    text. `columns` names the columns of a CSV without a line of names. `dialect` says how a CSV is written,
+    as in `{"decimal": ",", "null": ["NA"]}`: `delimiter`, `quote`, `escape`, `comment`, `skip`, `decimal`,
+    `thousands` and `null`. `pickle` says which globals stored pickles may use beyond plain values.
 
     A row that cannot be read or stored is skipped, and the report says why; with `strict=True`, it raises
     `SourceError`. `dry_run=True` does everything, and rolls it back. `verify=True` reads the source again,
     and compares each row. The import is one transaction: an error leaves everything as it was. `batch` is a
     number of rows for each of several transactions, so that other writers need not wait for all of it.
     `progress` is True for a line on stderr, or a function that gets the number of rows and the part done,
-    from 0 to 1 or None.
-
-    A source that is unknown or damaged, or that changes meanwhile, raises `SourceError`.
+    from 0 to 1 or None. A source that is unknown or damaged, or changes meanwhile, raises `SourceError`.
 
     >>> import pathlib, pellucid
     >>> _ = pathlib.Path("pets.jsonl").write_text('{"name": "Rex", "age": 3}\\n{"name": "Tom"}\\n')

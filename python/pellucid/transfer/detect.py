@@ -16,7 +16,6 @@ FORMATS = (
     *("sqlite", "sqlitedict", "diskcache", "lmdb", "dbm", "shelve", "pickle"),
 )
 
-COMPRESSED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
 LMDB_MAGIC = b"\xde\xc0\xef\xbe"
 TINYDB = re.compile(rb'\s*\{\s*("[^"\\]*"\s*:\s*\{\s*"\d+"\s*:\s*\{|"_default"\s*:\s*\{\s*\})')
 PICKLES = (".pickle", ".pkl", ".p")
@@ -35,11 +34,11 @@ def detect(source: Input) -> str:
     head = source.head
     if not head:
         raise SourceError(f"{source.name} is empty")
-    if source.stream is None and dbm_file.is_part_of_dumb(source.path):
+    if source.is_plain_file and dbm_file.is_part_of_dumb(source.path):
         # Its values begin like files of their own.
         return _of_dbm(source.path) or "dbm"
     found = _of_magic(source, head)
-    if found is None and source.stream is None:
+    if found is None and source.is_plain_file:
         found = _of_dbm(source.path)
     if found is None:
         found = _of_text(source, head)
@@ -69,12 +68,11 @@ def _of_path(source: Input) -> str:
 def _of_magic(source: Input, head: bytes) -> str | None:
     from pellucid.transfer.sources import sqlite
 
-    for magic, command in COMPRESSED.items():
-        if head.startswith(magic):
-            raise SourceError(
-                f"{source.name} is compressed; decompress it first, as in: "
-                f"{command} -c {source.name} | pellucid import FILE -"
-            )
+    if head.startswith(b"\xfd7zXZ"):
+        raise SourceError(
+            f"{source.name} is compressed by xz; decompress it first, as in: "
+            f"unxz -c {source.name} | pellucid import FILE -"
+        )
     if head.startswith(b"SQLite format 3\x00"):
         return sqlite.kind_of(source)
     if head.startswith(b"PAR1"):

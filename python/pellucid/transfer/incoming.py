@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import pellucid
@@ -96,29 +97,57 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
         raise ValueError(
             f'verify=True compares with the source, and on_conflict="{choices.on_conflict}" keeps more'
         )
-    found = Input(source)
-    if choices.verify and found.stream is not None:
-        raise ValueError("verify=True reads the source twice, and a stream can be read once; import a file")
     if choices.verify and choices.dry_run and choices.batch is not None:
         raise ValueError(
             "verify=True needs rows to compare, and a dry run in batches keeps none; leave out batch="
         )
-    report = ImportReport(found.name)
     begun = time.monotonic()
-    with closing(found):
-        report.format = choices.format or detect(found)
-        if choices.path is not None:
-            if report.format not in OF_JSON:
-                raise ValueError(f"path= is for JSON, and {found.name} is {report.format}")
-            # With a path, values that follow each other are documents that each have rows.
-            report.format = "json"
-        if (choices.columns or choices.dialect) and report.format != "csv":
-            raise ValueError(f"columns= and dialect= are for CSV, and {found.name} is {report.format}")
-        with _database(into, choices) as database:
-            _run_in(database, found, choices, report)
+    with ExitStack() as stack:
+        sources = [stack.enter_context(closing(Input(each))) for each in _each_of(source)]
+        if choices.verify and any(found.stream is not None for found in sources):
+            raise ValueError(
+                "verify=True reads the source twice, and a stream can be read once; import a file"
+            )
+        report = ImportReport(sources[0].name if len(sources) == 1 else f"{len(sources):,} files")
+        formats = [_format_of(found, choices) for found in sources]
+        report.format = ", ".join(dict.fromkeys(formats))
+        database = stack.enter_context(_database(into, choices))
+        _run_in(database, list(zip(sources, formats, strict=True)), choices, report)
     report.seconds = time.monotonic() - begun
     report.end()
     return report
+
+
+def _each_of(source: Any) -> list[Any]:
+    """The files that a source is: one, those of a pattern, or those of a list."""
+    if hasattr(source, "read"):
+        return [source]
+    if isinstance(source, (str, bytes, os.PathLike)):
+        path = os.fsdecode(source)
+        if not glob.has_magic(path) or os.path.lexists(path):
+            return [path]
+        found = sorted(glob.glob(path, recursive=True))
+        if not found:
+            raise FileNotFoundError(2, "no file has a name of this pattern", path)
+        return found
+    if not isinstance(source, Iterable):
+        raise TypeError(f"import_from() reads a path, a binary file, or a list of these; not {source!r:.40}")
+    files = [file for each in source for file in _each_of(each)]
+    if not files:
+        raise ValueError("the list of files to import is empty")
+    return files
+
+
+def _format_of(found: Input, choices: Choices) -> str:
+    form = choices.format or detect(found)
+    if (choices.columns or choices.dialect) and form != "csv":
+        raise ValueError(f"columns= and dialect= are for CSV, and {found.name} is {form}")
+    if choices.path is None:
+        return form
+    if form not in OF_JSON:
+        raise ValueError(f"path= is for JSON, and {found.name} is {form}")
+    # With a path, values that follow each other are documents that each have rows.
+    return "json"
 
 
 def _path(path: Any) -> tuple[str, ...] | None:
@@ -128,9 +157,9 @@ def _path(path: Any) -> tuple[str, ...] | None:
     return tuple(path.split(".")) if path else ()
 
 
-def _run_in(database: Any, found: Input, choices: Choices, report: ImportReport) -> None:
+def _run_in(database: Any, sources: list[tuple[Input, str]], choices: Choices, report: ImportReport) -> None:
     pace = Pace(choices.progress)
-    work = _Import(database, found, choices, report, pace)
+    work = _Import(database, sources, choices, report, pace)
     try:
         work.run()
     except KeyboardInterrupt:
@@ -157,59 +186,70 @@ class _Import:
     def __init__(
         self,
         database: Any,
-        source: Input,
+        sources: list[tuple[Input, str]],
         choices: Choices,
         report: ImportReport,
         pace: Pace,
     ) -> None:
         self.database = database
         self.is_file = isinstance(database, pellucid.Database)
-        self.source = source
+        self.sources = sources
         self.choices = choices
         self.report = report
         self.pace = pace
+        self.has_rows = False
+        self.begin(0)
+        report.dry_run = choices.dry_run
+        report.on_conflict = choices.on_conflict
+        # The transactions that were committed, and the version of the database before the first one was.
+        self.commits = 0
+        self.version: int | None = None
+
+    def begin(self, number: int) -> None:
+        """Turn to one of the sources."""
+        choices = self.choices
+        self.number = number
+        self.source, self.format = self.sources[number]
         types = (
             choices.types if choices.types is None or isinstance(choices.types, str) else dict(choices.types)
         )
         key = choices.key
         self.job = Job(
-            source,
+            self.source,
             choices.encoding,
             types,
             choices.pickle,
             _path(choices.path),
             self.skip,
-            report.note,
+            self.note,
             (key,) if isinstance(key, str) else tuple(key) if isinstance(key, (list, tuple)) else (),
             choices.dates,
             None if choices.columns is None else tuple(choices.columns),
             choices.dialect or {},
         )
-        # The fields of `types=` that no row had so far.
+        # The fields of `types=` that no row of this source had so far.
         self.unseen: set[str] = set()
-        self.has_rows = False
         self.convert = converter(types, choices.dates, self.job.unpickle, self.unseen)
-        report.dry_run = choices.dry_run
-        report.on_conflict = choices.on_conflict
         self.written: list[tuple[_Writer, str | None]] = []
-        # The transactions that were committed, and the version of the database before the first one was.
-        self.commits = 0
-        self.version: int | None = None
 
     def skip(self, place: str, reason: str) -> None:
         """Note a row that is left out, or raise if none may be."""
         if self.choices.strict:
             raise errors.SourceError(f"{self.source.name}, {place}: {reason}")
-        self.report.skip(place, reason)
+        self.report.skip(f"{self.source.name}, {place}" if len(self.sources) > 1 else place, reason)
+
+    def note(self, what: str) -> None:
+        """Note what the reader of the report should know of the source."""
+        self.report.note(f"{self.source.name}: {what}" if len(self.sources) > 1 else what)
 
     def run(self) -> None:
         """Import everything, in one transaction or in batches."""
         if self.choices.batch is not None:
-            self.all_tables()
+            self.all_sources()
             return
         try:
             with self.transaction():
-                self.all_tables()
+                self.all_sources()
                 self.before_commit()
         except _DryRun:
             return
@@ -247,9 +287,22 @@ class _Import:
 
     def parts(self, job: Job) -> Any:
         readers = READERS | (READERS_IN_SQLITE if self.source.head.startswith(b"SQLite format 3\x00") else {})
-        module, function = readers[self.report.format]
+        module, function = readers[self.format]
         found = getattr(importlib.import_module(f"pellucid.transfer.sources.{module}"), function)
         return closing(found(job))
+
+    def all_sources(self) -> None:
+        unseen: list[set[str]] = []
+        for number in range(len(self.sources)):
+            self.begin(number)
+            self.all_tables()
+            unseen.append(self.unseen)
+        if self.has_rows and (never := set.intersection(*unseen)):
+            raise ValueError(
+                f"types= names {', '.join(map(repr, sorted(never)))}, and no row of {self.report.name} has "
+                "such a field"
+            )
+        self.pace.end(self.report.rows)
 
     def all_tables(self) -> None:
         wanted, names = self.choices.table, []
@@ -271,13 +324,7 @@ class _Import:
         if self.choices.verify:
             # A source can be open once: LMDB refuses to open a file twice.
             self.verify()
-        if self.unseen and self.has_rows:
-            raise ValueError(
-                f"types= names {', '.join(map(repr, sorted(self.unseen)))}, and no row of "
-                f"{self.source.name} has such a field"
-            )
         self.source.check_unchanged()
-        self.pace.end(self.report.rows)
 
     def one_table(self, part: Part, name: str, source_name: str | None) -> None:
         table = self.database.table(name)
@@ -317,8 +364,8 @@ class _Import:
         for chunk in chunks:
             self.has_rows = self.has_rows or len(chunk.rows) > 0
             self.report.rows += writer.store(chunk)
-            share = chunk.share if size is not None or chunk.share is None else chunk.share * READING
-            self.pace.step(self.report.rows, share)
+            share = None if chunk.share is None else (self.number + chunk.share) / len(self.sources)
+            self.pace.step(self.report.rows, share if size is not None or not share else share * READING)
             if end is not None and self.report.rows >= end:
                 return True
         return False

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from pellucid.errors import SourceError
-from pellucid.transfer import safe_pickles
+from pellucid.transfer import compressed, safe_pickles
 
 __all__ = ["CHUNK_ROWS", "CHUNK_SIZE", "HEAD_SIZE", "Allowance", "Chunk", "Input", "Job", "Part", "in_chunks"]
 
@@ -61,6 +61,8 @@ class Input:
         self.pipe: BinaryIO | None = None
         self.wrapper: io.BufferedReader | None = None
         self.path = ""
+        # The suffix of its kind if the file is compressed.
+        self.packing: str | None = None
         self.head = b""
         self.size: int | None = None
         self.stamps: dict[str, tuple[int, ...]] = {}
@@ -75,9 +77,14 @@ class Input:
         name = getattr(source, "name", None)
         self.name = name.strip("<>") if isinstance(name, str) else "the stream"
         self.wrapper = None if hasattr(source, "peek") else io.BufferedReader(source, HEAD_SIZE)
-        self.stream = self.wrapper or source
+        stream = self.wrapper or source
         # One call of peek() gives what one read gave. A pipe may give its first bytes in pieces.
-        self.head = self.stream.peek(HEAD_SIZE)[:HEAD_SIZE]
+        head = stream.peek(HEAD_SIZE)[:HEAD_SIZE]
+        if (packing := compressed.kind_of(head)) is not None:
+            self.packing = packing
+            stream = compressed.unpacked(stream, packing, self.name)
+            head = stream.peek(HEAD_SIZE)[:HEAD_SIZE]
+        self.stream, self.head = stream, head
 
     def _of_path(self, path: str) -> None:
         self.path = path
@@ -93,20 +100,30 @@ class Input:
             self.pipe = open(path, "rb")  # noqa: SIM115  `close` closes it
             self._of_stream(self.pipe)
             return
-        self.size = found.st_size
         self.watch(path)
         with open(path, "rb") as file:
             self.head = file.read(HEAD_SIZE)
+        self.packing = compressed.kind_of(self.head)
+        if self.packing is None:
+            self.size = found.st_size
+            return
+        with self.open() as unpacked:
+            self.head = unpacked.read(HEAD_SIZE)
 
     @property
     def suffix(self) -> str:
-        """The suffix of the name, in small letters."""
-        return os.path.splitext(self.name)[1].lower()
+        """The suffix of the name, in small letters; that of a compressed file is left out."""
+        return os.path.splitext(compressed.split_suffix(self.name)[0])[1].lower()
+
+    @property
+    def is_plain_file(self) -> bool:
+        """Whether a library can open the path, and read at any place."""
+        return self.stream is None and self.packing is None
 
     @property
     def may_have_more(self) -> bool:
         """Whether there may be more than the head."""
-        return self.stream is not None or (self.size or 0) > len(self.head)
+        return not self.is_plain_file or (self.size or 0) > len(self.head)
 
     def goes_on_after_line(self) -> bool:
         """Whether there is more than space behind the first line."""
@@ -138,19 +155,22 @@ class Input:
             yield self.stream
             return
         with open(self.path, "rb", buffering=1 << 18) as file:
-            yield file
+            yield file if self.packing is None else compressed.unpacked(file, self.packing, self.name)
 
     @contextmanager
     def again(self) -> Iterator[BinaryIO]:
-        """The bytes as a file that can be read several times: a stream is copied into a temporary one."""
-        if self.stream is None:
-            with self.open() as file:
+        """The bytes as a file that can be read several times.
+
+        What comes of a stream or a compressed file is copied into a temporary one.
+        """
+        with self.open() as source:
+            if self.is_plain_file:
+                yield source
+                return
+            with tempfile.TemporaryFile() as file:
+                shutil.copyfileobj(source, file, HEAD_SIZE)
+                file.seek(0)
                 yield file
-            return
-        with tempfile.TemporaryFile() as file:
-            shutil.copyfileobj(self.stream, file, HEAD_SIZE)
-            file.seek(0)
-            yield file
 
     @contextmanager
     def text(self, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:

@@ -27,6 +27,8 @@ def parts(job: Job) -> Iterator[Part]:
     library = pyarrow()
     from pyarrow import ipc
 
+    if job.input.head.startswith(b"ARROW1") and job.input.packing is not None:
+        raise SourceError("a file of Arrow cannot be read compressed; unpack it first")
     with job.input.open() as file:
         try:
             if job.input.head.startswith(b"ARROW1"):
@@ -44,8 +46,8 @@ def parts_of_parquet(job: Job) -> Iterator[Part]:
     library = pyarrow()
     from pyarrow import parquet
 
-    if job.input.stream is not None:
-        raise SourceError("Parquet cannot be read from a pipe; store it in a file first")
+    if not job.input.is_plain_file:
+        raise SourceError("Parquet cannot be read from a pipe, or compressed; store it in a file first")
     try:
         file = parquet.ParquetFile(job.input.path)
     except (library.ArrowException, OSError) as error:

@@ -28,8 +28,8 @@ def parts(job: Job) -> Iterator[Part]:
     except ImportError as error:
         raise ImportError("LMDB files need the package lmdb: pip install lmdb") from error
     path = job.input.path
-    if job.input.stream is not None:
-        raise SourceError("LMDB cannot be read from a pipe; name its file or folder")
+    if not job.input.is_plain_file:
+        raise SourceError("LMDB cannot be read from a pipe, or compressed; name its file or folder")
     is_folder = os.path.isdir(path)
     lock = os.path.join(path, "lock.mdb") if is_folder else f"{path}-lock"
     data = os.path.join(path, "data.mdb") if is_folder else path

@@ -156,8 +156,8 @@ def opened(name: str, path: str, encoding: str | None = None) -> Iterator[Reader
 
 def kind_of(source: Input) -> str:
     """The format of a SQLite file: "sqlite", or that of the library that keeps its own tables in it."""
-    if source.stream is not None:
-        raise SourceError("SQLite cannot be read from a pipe; store it in a file first")
+    if not source.is_plain_file:
+        raise SourceError("SQLite cannot be read from a pipe, or compressed; store it in a file first")
     with opened(source.name, source.path) as reader:
         names = tables(reader)
         if {"Cache", "Settings"} <= set(names):
