@@ -9,6 +9,7 @@ static CONTAINERS_ENCODED: AtomicU64 = AtomicU64::new(0);
 static VALUES_ENCODED: AtomicU64 = AtomicU64::new(0);
 static CONTAINERS_REBUILT: AtomicU64 = AtomicU64::new(0);
 static FIELDS_DECODED: AtomicU64 = AtomicU64::new(0);
+static OTHER_KEYS_DECODED: AtomicU64 = AtomicU64::new(0);
 static SLOTS_OVERWRITTEN: AtomicU64 = AtomicU64::new(0);
 
 fn add(counter: &AtomicU64, count: u64) {
@@ -40,6 +41,12 @@ pub fn field_decoded() {
     add(&FIELDS_DECODED, 1);
 }
 
+/// Counts a key of a dict that is not a string, in a plain value.
+#[inline]
+pub fn other_key_decoded() {
+    add(&OTHER_KEYS_DECODED, 1);
+}
+
 /// Counts a change that has written one slot and nothing else.
 pub fn slot_overwritten() {
     add(&SLOTS_OVERWRITTEN, 1);
@@ -50,7 +57,8 @@ pub fn slot_overwritten() {
 /// `values_encoded` counts starts of the encoder, `containers_encoded` the dicts, lists, tuples and
 /// sets that it walked. `containers_rebuilt` counts containers that a change rebuilt from their
 /// slots. `fields_decoded` counts fields whose objects were made by the slow path or inside of a
-/// handle. `slots_overwritten` counts changes that wrote one slot and nothing else.
+/// handle. `other_keys_decoded` counts keys that are not strings, in dicts that were made whole.
+/// `slots_overwritten` counts changes that wrote one slot and nothing else.
 ///
 /// >>> import pellucid
 /// >>> sorted(pellucid.counters())[:2]
@@ -61,6 +69,7 @@ pub fn counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     result.set_item("containers_encoded", CONTAINERS_ENCODED.load(Ordering::Relaxed))?;
     result.set_item("containers_rebuilt", CONTAINERS_REBUILT.load(Ordering::Relaxed))?;
     result.set_item("fields_decoded", FIELDS_DECODED.load(Ordering::Relaxed))?;
+    result.set_item("other_keys_decoded", OTHER_KEYS_DECODED.load(Ordering::Relaxed))?;
     result.set_item("slots_overwritten", SLOTS_OVERWRITTEN.load(Ordering::Relaxed))?;
     result.set_item("values_encoded", VALUES_ENCODED.load(Ordering::Relaxed))?;
     Ok(result)

@@ -169,12 +169,15 @@ def _commas(text: str) -> Iterator[int]:
 
 
 def named(piece: str) -> tuple[str, str]:
-    """The expression and the name of `EXPRESSION as NAME`; without a name, it is the expression itself."""
+    """The expression and the name of `EXPRESSION as NAME`; without a name, it is the expression itself.
+
+    Backticks are for the query language, and no part of a name.
+    """
     head, _, name = piece.rpartition(" as ")
     name = name.strip().strip("`")
     if head and name and not set(name) & {*QUOTES, *BRACKETS, *BRACKETS.values()}:
         return head.strip(), name
-    return piece, piece
+    return piece, piece.replace("`", "")
 
 
 def read_order(piece: str) -> Any:

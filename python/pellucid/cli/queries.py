@@ -75,7 +75,9 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
         if options["group"] or any(AGGREGATE.match(text) for text, _ in selected):
             query = _grouped(query, options["group"], selected)
         elif selected:
-            query = query.select(**{name: pellucid.parse(text) for text, name in selected})
+            keys = {options["key"]: pellucid.KEY} if options["key"] and output is not None else {}
+            query = query.select(**keys, **{name: pellucid.parse(text) for text, name in selected})
+            options["key"] = None
         if options["order"]:
             query = query.order_by(*map(read_order, pieces(options["order"])))
         if options["offset"]:

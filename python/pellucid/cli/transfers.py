@@ -11,7 +11,7 @@ import click
 
 import pellucid
 from pellucid.cli.app import Refused, message_of, say, with_options, write
-from pellucid.cli.parameters import database_argument, opened, table_argument, the_table
+from pellucid.cli.parameters import database_argument, named, opened, pieces, table_argument, the_table
 from pellucid.transfer.detect import FORMATS as SOURCES
 from pellucid.transfer.keys import CONFLICTS
 from pellucid.transfer.outgoing import FORMATS as TARGETS
@@ -204,6 +204,11 @@ def _imported(file: str, source: str, types: tuple[str, ...], options: dict[str,
         raise Refused(f"{file} is not a database, and the database comes first: {swapped}") from None
 
 
+def _selected(text: str | None) -> dict[str, Any] | None:
+    """The argument `select` of `export_to`."""
+    return None if text is None else {name: pellucid.parse(piece) for piece, name in map(named, pieces(text))}
+
+
 @click.command("export")
 @database_argument()
 @table_argument()
@@ -217,54 +222,57 @@ def _imported(file: str, source: str, types: tuple[str, ...], options: dict[str,
 )
 @click.option("--key", metavar="FIELD", help="Write the keys as this field. Without it, they are left out.")
 @click.option("--where", help="Only rows for which this condition is true.")
+@click.option("--select", help="Only these: expressions with commas, each with `as NAME` if you like.")
+@click.option("--flatten", is_flag=True, help="Write the fields of dicts as fields with dots in their names.")
 @click.option("--overwrite", is_flag=True, help="Replace a TARGET that is there.")
 @click.option(
     "--spreadsheet", is_flag=True, help="In CSV, write an apostrophe before texts that look like formulas."
 )
+@click.option("--nan-as-null", is_flag=True, help="In JSON, write null for NaN and infinity.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.pass_context
 def export_command(
     ctx: click.Context,
+    /,
     file: str,
     table: str,
     target: str,
     form: str | None,
     key: str | None,
-    where: str | None,
-    overwrite: bool,
-    spreadsheet: bool,
+    select: str | None,
     quiet: bool,
+    **options: Any,
 ) -> None:
-    """Write TABLE to TARGET: JSON Lines, CSV, Parquet, Arrow, SQLite or a shelf. `-` writes to stdout.
+    """Write TABLE to TARGET: JSON Lines, JSON, CSV, Parquet, Arrow, SQLite or a shelf. `-` writes to stdout.
 
-    The suffix of TARGET says which: .jsonl .csv .parquet .arrow .sqlite .shelf. The file
-    gets its name when it is complete.
+    The suffix of TARGET says which: .jsonl .json .csv .parquet .arrow .sqlite .shelf. A text may be
+    compressed, as .csv.gz or .jsonl.zst. The file gets its name when it is complete. Rows that cannot be
+    written are listed with the reason, and the exit code is then 3.
 
     \b
     Examples:
       pellucid export people.pel people people.csv --key email
-      pellucid export people.pel people - --format jsonl | gzip > people.jsonl.gz
+      pellucid export people.pel people adults.json.gz --where "age >= 21" --select "name, at.city as city"
     """
     with opened(file) as database, database.snapshot() as snapshot:
         the_table(database, table)
         rows: Any = snapshot.table(table)
         first = rows.first()
-        chosen = rows if where is None else rows.where(pellucid.parse(where))
         if target == "-" and form is None:
             form = "jsonl"
         if target == "-" and form in BYTES and sys.stdout.isatty():
             raise Refused(f"{form} is bytes for a program; redirect them to a file or a pipe")
         report = pellucid.export_to(
-            chosen,
+            rows,
             sys.stdout.buffer if target == "-" else target,
             format=form,
             table=table,
             key=key,
-            overwrite=overwrite,
-            spreadsheet=spreadsheet,
+            select=_selected(select),
             progress=not quiet,
+            **options,
         )
-    if target != "-" or report.skipped_count:
+    if target != "-" or report.skipped_count or report.notes:
         write(str(report), err=True)
     if key is None and report.format != "shelve" and first is not None and not isinstance(first[0], int):
         write("the keys were left out; --key FIELD writes them as a field", err=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any, BinaryIO, Literal, TypeAlias
 
-    from pellucid import Database, Query, Snapshot, Table
+    from pellucid import Database, Expression, Query, Snapshot, Table
     from pellucid.postgres import Database as ServerDatabase
     from pellucid.postgres import Snapshot as ServerSnapshot
     from pellucid.transfer.report import CopyReport, ExportReport, ImportReport
@@ -90,18 +90,28 @@ def export_to(
     format: str | None = None,  # noqa: A002  the field's name for it
     table: str | None = None,
     key: str | None = None,
+    where: str | Expression | None = None,
+    select: Iterable[str] | Mapping[str, str | Expression] | None = None,
+    flatten: bool = False,
     fields: Iterable[str] | None = None,
     overwrite: bool = False,
     spreadsheet: bool = False,
+    nan_as_null: bool = False,
     progress: bool | Callable[[int, float | None], object] = False,
 ) -> ExportReport:
     """Write the rows of a table or a query to a file for other programs, and return a report.
 
     `target` is a path or a binary file. Its suffix decides the format; `format` overrides that: "jsonl",
-    "csv", "parquet", "arrow", "sqlite" or "shelve". With `key`, the key of each row becomes a field of that
-    name; without it, keys are not written, except to a shelf. `fields` chooses the fields of CSV. `table` is
-    the name of the table in SQLite. With `spreadsheet=True`, a text in CSV that a spreadsheet would run as a
-    formula gets an apostrophe before it.
+    "json", "csv", "parquet", "arrow", "sqlite" or "shelve". A text whose name ends in `.gz` or `.zst`
+    is compressed. With `key`, the key of each row becomes a field of that name; without it, keys are not
+    written, except to a shelf. `table` is the name of the table in SQLite.
+
+    `where` is a condition, `select` a list of field paths or a dict of names and expressions, as of a query.
+    With `flatten=True`, the fields of dicts become fields with dots in their names. `fields` chooses the
+    fields of CSV. With `spreadsheet=True`, a text in CSV that a spreadsheet would run as a formula gets an
+    apostrophe before it. With `nan_as_null=True`, JSON has null for NaN and infinity.
+
+    A row that the format cannot hold is skipped, and the report says why.
 
     The file is complete or not there: it gets its name at the end. A file that is there already raises
     `FileExistsError`; `overwrite=True` replaces it.
@@ -116,7 +126,23 @@ def export_to(
     """
     from pellucid.transfer import outgoing
 
-    return outgoing.run(rows, target, format, table, key, fields, overwrite, spreadsheet, progress)
+    return outgoing.run(
+        rows,
+        target,
+        outgoing.Choices(
+            format,
+            table,
+            key,
+            where,
+            select,
+            flatten,
+            fields,
+            overwrite,
+            spreadsheet,
+            nan_as_null,
+            progress,
+        ),
+    )
 
 
 def copy(

@@ -1,11 +1,12 @@
-"""This module reads ints of thousands of digits, which `int` refuses."""
+"""This module reads and writes ints of thousands of digits, which `int` and `str` refuse."""
 
 from __future__ import annotations
 
-__all__ = ["read_int"]
+__all__ = ["is_long", "read_int", "write_int"]
 
-# `int` takes at least 640 digits under any `sys.set_int_max_str_digits`.
+# `int` and `str` take at least 640 digits under any `sys.set_int_max_str_digits`.
 PIECE_DIGITS = 512
+PIECE_BITS = 1024
 
 
 def read_int(text: str) -> int:
@@ -25,3 +26,32 @@ def read_int(text: str) -> int:
         return read(begin, end - low) * powers[low] + read(end - low, end)
 
     return read(0, len(text))
+
+
+def is_long(number: int) -> bool:
+    """Whether an int may have more digits than `str` writes under any setting."""
+    return number.bit_length() > PIECE_BITS
+
+
+def write_int(number: int) -> str:
+    """The digits of an int of any size. Decimals multiply large numbers in much less time than ints."""
+    if not is_long(number):
+        return str(number)
+    import decimal
+
+    powers: dict[int, decimal.Decimal] = {}
+
+    def write(part: int, bits: int) -> decimal.Decimal:
+        if bits <= PIECE_BITS:
+            return decimal.Decimal(part)
+        low = bits // 2
+        if low not in powers:
+            powers[low] = decimal.Decimal(2) ** low
+        return write(part >> low, bits - low) * powers[low] + write(part & ((1 << low) - 1), low)
+
+    exact = decimal.Context(
+        prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[decimal.Inexact]
+    )
+    with decimal.localcontext(exact):
+        digits = str(write(abs(number), number.bit_length()))
+    return f"-{digits}" if number < 0 else digits

@@ -5,21 +5,23 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
 import pellucid
+from pellucid.transfer.compressed import WRITTEN, packed, split_suffix
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import ExportReport
 
 __all__ = ["FORMATS", "Export", "exists_already", "give_name", "own_folder", "plain", "run"]
 
-FORMATS = ("jsonl", "csv", "parquet", "arrow", "sqlite", "shelve")
+FORMATS = ("jsonl", "json", "csv", "parquet", "arrow", "sqlite", "shelve")
 SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
     ".csv": "csv",
     ".parquet": "parquet",
     ".arrow": "arrow",
@@ -29,12 +31,14 @@ SUFFIXES = {
     ".db": "sqlite",
     ".shelf": "shelve",
 }
-WRITERS = {"parquet": "arrow"}
+WRITERS = {"json": "jsonl", "parquet": "arrow"}
+OF_JSON = ("jsonl", "json")
+OF_TEXT = (*OF_JSON, "csv")
 # Rows are written in chunks that stay in the cache of the processor.
 CHUNK_ROWS = 100
-# These are folders or files that their own libraries write, so they need a path.
 # How much of the target's name its unfinished folder has: the name of a file may have 255 bytes.
 NAME_SHOWN = 40
+# These are folders or files that their own libraries write, so they need a path.
 NEED_A_PATH = ("sqlite", "shelve")
 
 
@@ -48,6 +52,10 @@ class Export(NamedTuple):
     format: str
     is_stream: bool
     is_for_spreadsheets: bool
+    is_flat: bool
+    nan_as_null: bool
+    # Whether the rows have the key in its field already, because they were selected with it.
+    has_keys: bool
     skip: Callable[[str, str], None]
     note: Callable[[str], None]
     step: Callable[[int], None]
@@ -63,7 +71,11 @@ class Export(NamedTuple):
 
     def values(self) -> Iterator[list[Any]]:
         """The values in chunks, as plain dicts, lists and scalars, with the key in its field."""
-        if self.key is not None:
+        chunks = self._values()
+        return map(self._flat, chunks) if self.is_flat else chunks
+
+    def _values(self) -> Iterator[list[Any]]:
+        if self.key is not None and not self.has_keys:
             keyed = self._with_keys()
             while chunk := list(islice(keyed, CHUNK_ROWS)):
                 yield chunk
@@ -81,6 +93,30 @@ class Export(NamedTuple):
             done += len(chunk)
             self.step(done)
 
+    def _flat(self, rows: list[Any]) -> list[Any]:
+        """The rows with the fields of dicts in place of the dicts, under names with dots."""
+        return [self._flat_row(row) if type(row) is dict else row for row in rows]
+
+    def _flat_row(self, row: dict[Any, Any]) -> dict[Any, Any]:
+        flat: dict[Any, Any] = {}
+
+        def add(path: str, fields: dict[Any, Any]) -> None:
+            for name, value in fields.items():
+                there = f"{path}.{name}" if path else name
+                if type(value) is dict and value and all(type(inner) is str for inner in (name, *value)):
+                    add(there, value)
+                elif there in flat:
+                    raise KeyError(there)
+                else:
+                    flat[there] = value
+
+        try:
+            add("", row)
+        except KeyError as twice:
+            self.note(f"rows that would have {twice} twice when they are flat are as they were stored")
+            return row
+        return flat
+
     def _with_keys(self) -> Iterator[dict[Any, Any]]:
         for key, row in self.items():
             value = plain(row)
@@ -96,52 +132,58 @@ def plain(value: Any) -> Any:
     """A stored value without its handle: a dict of a record, a list of a record list."""
     if isinstance(value, pellucid.Record):
         return value.to_dict()
+    if type(value) is tuple:
+        return tuple(map(plain, value))
     return value.to_list() if isinstance(value, pellucid.RecordList) else value
 
 
-def run(
-    rows: Any,
-    target: Any,
-    format: str | None,  # noqa: A002
-    table: str | None,
-    key: str | None,
-    fields: Iterable[str] | None,
-    overwrite: bool,
-    spreadsheet: bool,
-    progress: Any,
-) -> ExportReport:
+class Choices(NamedTuple):
+    """What the caller of an export asked for; `export_to` explains each."""
+
+    format: str | None
+    table: str | None
+    key: str | None
+    where: Any
+    select: Any
+    flatten: bool
+    fields: Iterable[str] | None
+    overwrite: bool
+    spreadsheet: bool
+    nan_as_null: bool
+    progress: Any
+
+
+def run(rows: Any, target: Any, choices: Choices) -> ExportReport:
     """Export rows, as `export_to` says."""
     if isinstance(rows, pellucid.Groups) or not hasattr(rows, "items"):
         raise TypeError(f"export_to() writes a table, a query or a database, not a {type(rows).__name__}")
     is_stream = hasattr(target, "write")
-    name = getattr(target, "name", "the stream") if is_stream else os.path.basename(os.fsdecode(target))
-    format = _format(str(name), format)  # noqa: A001
-    if is_stream and format in NEED_A_PATH:
-        raise ValueError(f"{format} needs a path, and cannot be written to a stream")
-    if fields is not None and format != "csv":
-        raise ValueError("fields= is for CSV; choose the fields with query.select() for other formats")
-    if spreadsheet and format != "csv":
-        raise ValueError("spreadsheet=True is for CSV: no other format is read as formulas")
-    if format == "shelve" and key is not None:
-        raise ValueError("a shelf has the keys of the rows; leave out key=")
+    name = str(getattr(target, "name", "the stream") if is_stream else os.path.basename(os.fsdecode(target)))
+    plain_name, packing = split_suffix(name)
+    format = _format(plain_name, choices.format)  # noqa: A001
+    _check(choices, format, is_stream, packing)
     path = "" if is_stream else os.fsdecode(target)
     try:
         os.stat(os.path.dirname(path) or ".")
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(2, "no such folder; create it first", path) from None
-    report = ExportReport(str(name))
+    report = ExportReport(name)
     report.format = format
     begun = time.monotonic()
-    pace = Pace(progress)
-    total = _total(rows) if pace.report is not None else 0
+    pace = Pace(choices.progress)
+    chosen = _chosen(rows, choices, report)
+    total = _total(chosen) if pace.report is not None else 0
     export = Export(
-        rows,
-        key,
-        None if fields is None else list(fields),
-        table or getattr(rows, "name", None) or "rows",
+        chosen,
+        choices.key,
+        None if choices.fields is None else list(choices.fields),
+        choices.table or getattr(rows, "name", None) or "rows",
         format,
         is_stream,
-        spreadsheet,
+        choices.spreadsheet,
+        choices.flatten,
+        choices.nan_as_null,
+        choices.select is not None,
         report.skip,
         report.note,
         lambda done: pace.step(done, min(1.0, done / total) if total else None),
@@ -151,15 +193,69 @@ def run(
         if is_stream:
             report.rows = writer.write(export, target)
         elif format == "sqlite":
-            report.rows = writer.write(export, path, overwrite)
-        else:
-            with _part(path, overwrite, format == "shelve") as part:
+            report.rows = writer.write(export, path, choices.overwrite)
+        elif format == "shelve":
+            with _part(path, choices.overwrite, True) as part:
                 report.rows = writer.write(export, part)
+        else:
+            with _part(path, choices.overwrite, False) as part, packed(part, packing) as file:
+                report.rows = writer.write(export, file)
         pace.end(report.rows)
     finally:
         pace.clear()
     report.seconds = time.monotonic() - begun
     return report
+
+
+def _check(choices: Choices, format: str, is_stream: bool, packing: str) -> None:  # noqa: A002
+    """Raise `ValueError` for a choice that the format does not have."""
+    if is_stream and format in NEED_A_PATH:
+        raise ValueError(f"{format} needs a path, and cannot be written to a stream")
+    if packing and not is_stream and (format not in OF_TEXT or packing not in WRITTEN):
+        raise ValueError(
+            f"no export writes {format} as {packing}; {', '.join(WRITTEN)} are for {', '.join(OF_TEXT)}"
+        )
+    if choices.fields is not None and format != "csv":
+        raise ValueError("fields= is for CSV; choose the fields with select= for other formats")
+    if choices.spreadsheet and format != "csv":
+        raise ValueError("spreadsheet=True is for CSV: no other format is read as formulas")
+    if choices.nan_as_null and format not in OF_JSON:
+        raise ValueError("nan_as_null=True is for JSON; CSV has nan, and the other formats have NaN or NULL")
+    if format == "shelve" and choices.key is not None:
+        raise ValueError("a shelf has the keys of the rows; leave out key=")
+    if format == "shelve" and (choices.select is not None or choices.flatten):
+        raise ValueError("a shelf has the rows as they are; leave out select= and flatten=")
+
+
+def _chosen(rows: Any, choices: Choices, report: ExportReport) -> Any:
+    """The rows and fields that `where` and `select` choose; the report notes names that no row has."""
+    key, select = choices.key, choices.select
+    if key is not None and isinstance(rows, pellucid.Query) and _is_selected(rows):
+        raise ValueError("key= is for whole rows, and these are selected; select KEY, as in select(id=KEY)")
+    if choices.where is not None:
+        where = choices.where
+        rows = rows.where(pellucid.parse(where) if isinstance(where, str) else where)
+    if select is not None:
+        names = {} if key is None else {key: pellucid.KEY}
+        chosen = dict(select) if isinstance(select, Mapping) else _named(select)
+        if key in chosen:
+            raise ValueError(f"key={key!r} is one of the fields that select= chooses; choose another name")
+        rows = rows.select(**names, **chosen)
+    if choices.where is not None or select is not None:
+        for line in rows.explain().splitlines():
+            if line.startswith("note: "):
+                report.note(line.removeprefix("note: "))
+    return rows
+
+
+def _named(paths: Any) -> dict[str, Any]:
+    if isinstance(paths, str):
+        paths = [paths]
+    return {path: path for path in paths}
+
+
+def _is_selected(query: Any) -> bool:
+    return any(line.startswith("select ") for line in query.explain().splitlines())
 
 
 def _format(name: str, format: str | None) -> str:  # noqa: A002
@@ -254,5 +350,9 @@ def own_folder(path: str) -> Iterator[str]:
         raise
     try:
         yield os.path.join(part, name)
+    except OSError as error:
+        if part in (str(error.filename), os.path.dirname(str(error.filename))):
+            error.filename, error.filename2 = path, None
+        raise
     finally:
         shutil.rmtree(part, ignore_errors=True)

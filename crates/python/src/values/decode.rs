@@ -439,6 +439,10 @@ impl<'a, 'py, const BRIEF: bool> Decoder<'a, 'py, BRIEF> {
                 return Err(self.damage(&Corrupt::new(Damage::Absent, walker.end() as usize)));
             }
             let key = Owned(key);
+            // SAFETY: a live object.
+            if unsafe { ffi::PyUnicode_Check(key.0) } == 0 {
+                counters::other_key_decoded();
+            }
             let Some(value) = self.next(walker, depth)? else { break };
             if value.is_null() {
                 continue;

@@ -2,33 +2,119 @@
 
 from __future__ import annotations
 
+import warnings
+from itertools import chain
 from typing import Any, BinaryIO
 
 import pellucid
+from pellucid import errors
 from pellucid.transfer.outgoing import Export
 from pellucid.transfer.sources.arrow_file import pyarrow
+from pellucid.transfer.targets.plain_text import encoder
 
 __all__ = ["write"]
+
+# As many columns as rows may have together.
+COLUMNS_MAX = 1_024
 
 
 def write(export: Export, target: BinaryIO) -> int:
     """Write the rows, and return their number."""
     library = pyarrow()
-    columns = library.table(export.rows)
-    if export.key is not None:
-        columns = _with_keys(library, export.rows, columns, export.key)
-    if export.format == "parquet":
-        from pyarrow import parquet
+    columns = _columns(library, export)
+    while export.is_flat and any(map(library.types.is_struct, columns.schema.types)):
+        columns = columns.flatten()
+    if len(set(columns.column_names)) < columns.num_columns:
+        raise ValueError("two fields have one name when they are flat; choose fields with select=")
+    try:
+        if export.format == "parquet":
+            from pyarrow import parquet
 
-        parquet.write_table(columns, target)
-    else:
-        from pyarrow import ipc
+            parquet.write_table(_without_empty_structs(library, export, columns), target)
+        else:
+            from pyarrow import ipc
 
-        # A stream can be read while it is written, a file at any place.
-        begin = ipc.new_stream if export.is_stream else ipc.new_file
-        with begin(target, columns.schema) as file:
-            file.write_table(columns)
+            # A stream can be read while it is written, a file at any place.
+            begin = ipc.new_stream if export.is_stream else ipc.new_file
+            with begin(target, columns.schema) as file:
+                file.write_table(columns)
+    except (library.ArrowInvalid, library.ArrowNotImplementedError) as error:
+        raise errors.UnsupportedValue(f"{export.format} cannot hold these columns: {error}") from error
     return int(columns.num_rows)
+
+
+def _columns(library: Any, export: Export) -> Any:
+    """The columns of all rows that can be columns."""
+    try:
+        columns = library.table(_stream(export, export.rows))
+    except errors.UnsupportedValue:
+        with pellucid.open(":memory:") as memory:
+            table = memory.table(export.table)
+            table.extend(_possible(export))
+            return library.table(_stream(export, table))
+    if export.key is not None and not export.has_keys:
+        columns = _with_keys(library, export.rows, columns, export.key)
+    return columns
+
+
+def _stream(export: Export, rows: Any) -> Any:
+    """The columns; what pellucid warns of them is noted in the report."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        stream = rows.to_arrow()
+    for warning in said:
+        export.note(str(warning.message))
+    return stream
+
+
+def _possible(export: Export) -> list[Any]:
+    """The rows that can be columns, each tried alone; the others are skipped."""
+    possible = []
+    names: dict[Any, None] = {}
+    with pellucid.open(":memory:") as memory, warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.DatabaseWarning)
+        for number, row in enumerate(chain.from_iterable(export.values())):
+            try:
+                memory[0] = row
+                memory.to_arrow()
+                more = {**names, **dict.fromkeys(row if isinstance(row, dict) else ["value"])}
+                if len(more) > COLUMNS_MAX:
+                    raise errors.UnsupportedValue(
+                        f"with its fields the rows have more than {COLUMNS_MAX:,} columns"
+                    )
+            except (errors.UnsupportedValue, errors.PickleDenied, errors.UnregisteredType) as error:
+                export.skip(f"row {number}", _reason(error))
+            else:
+                names = more
+                possible.append(row)
+    return possible
+
+
+def _reason(error: Exception) -> str:
+    """Why a row cannot be columns, in the words of the error for the table in which it was tried alone."""
+    what, _, _ = str(error).partition("; ")
+    return what.replace('record 0 of table "default"', "it").replace(' of table "default"', "")
+
+
+def _without_empty_structs(library: Any, export: Export, columns: Any) -> Any:
+    """The columns with JSON in place of dicts that never have a field: Parquet has no such type."""
+    to_json = encoder()
+
+    def is_empty(kind: Any) -> bool:
+        if library.types.is_struct(kind):
+            return kind.num_fields == 0 or any(is_empty(kind.field(at).type) for at in range(kind.num_fields))
+        return bool(library.types.is_list(kind)) and is_empty(kind.value_type)
+
+    for at, field in enumerate(columns.schema):
+        if is_empty(field.type):
+            values = columns.column(at).to_pylist()
+            texts = [None if value is None else to_json(value).decode() for value in values]
+            columns = columns.set_column(at, field.name, library.array(texts, library.string()))
+            export.note(
+                f"column {field.name!r} is JSON in a text: it has a dict without fields, and Parquet has no "
+                "type for that"
+            )
+    return columns
 
 
 def _with_keys(library: Any, rows: Any, columns: Any, name: str) -> Any:

@@ -1,10 +1,11 @@
-"""This module writes JSON Lines: each row is JSON in a line of its own."""
+"""This module writes JSON Lines, where each row is JSON in a line of its own, and the same as one array."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+import pellucid
 from pellucid.transfer.outgoing import Export
 from pellucid.transfer.targets.plain_text import encoder, lines_encoder
 
@@ -13,17 +14,26 @@ __all__ = ["write"]
 
 def write(export: Export, target: BinaryIO) -> int:
     """Write the rows, and return their number."""
-    encode, encode_all = encoder(), lines_encoder()
+    is_array = export.format == "json"
+    between = b",\n" if is_array else b"\n"
+    encode, encode_all = encoder(export.nan_as_null), lines_encoder(export.nan_as_null, between)
+    keys_before = pellucid.counters()["other_keys_decoded"]
     written = done = 0
+    if is_array:
+        target.write(b"[\n")
     for rows in export.values():
         try:
-            target.write(encode_all(rows))
-            written += len(rows)
+            data, count = encode_all(rows), len(rows)
         except (TypeError, ValueError, RecursionError):
-            for line in _one_by_one(export, encode, rows, done):
-                target.write(line + b"\n")
-                written += 1
+            lines = list(_one_by_one(export, encode, rows, done))
+            data, count = between.join(lines), len(lines)
+        if count:
+            target.write(between + data if written else data)
+        written += count
         done += len(rows)
+    target.write(b"\n]\n" if is_array and written else b"]\n" if is_array else b"\n" if written else b"")
+    if pellucid.counters()["other_keys_decoded"] != keys_before:
+        export.note('keys of dicts that are no strings are names in JSON, as "1" for 1')
     return written
 
 

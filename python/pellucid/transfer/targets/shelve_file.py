@@ -17,9 +17,16 @@ def write(export: Export, path: str) -> int:
             name = str(key) if type(key) in (int, float) else key
             if not isinstance(name, str):
                 export.skip(f"key {key!r}", f"the keys of a shelf are strings, and not {type(key).__name__}")
-            elif name in shelf:
-                export.skip(f"key {key!r}", f"the shelf has the key {name!r} already")
-            else:
+                continue
+            try:
+                if name in shelf:
+                    raise ValueError(f"the shelf has the key {name!r} already")
                 shelf[name] = plain(row)
+            except (OSError, MemoryError):
+                raise
+            except Exception as error:
+                # Pickling an object runs its code, which may raise anything.
+                export.skip(f"key {key!r}", str(error))
+            else:
                 count += 1
     return count
