@@ -495,7 +495,9 @@ impl Store {
     fn keep_as_wished(&self) -> Result<(), StoreError> {
         let Some(keep) = self.options().keep else { return Ok(()) };
         let (database, snapshot) = (self.database()?, self.snapshot()?);
-        database.engine.set_keep(keep);
+        if let Some(feed) = database.engine.commit_feed() {
+            feed.set_keep(keep);
+        }
         let old = catalog::keep(snapshot.read_txn()).map_err(|error| database.catalog_error(error))?;
         drop(snapshot);
         if old == keep {

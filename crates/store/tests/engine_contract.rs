@@ -151,7 +151,7 @@ type Told = (u64, Vec<(Vec<u8>, Option<Vec<u8>>)>);
 fn told(engine: &dyn Engine, place: &mut WatchPosition) -> Vec<Told> {
     let mut told = Vec::new();
     loop {
-        match engine.next_commits(place).unwrap() {
+        match engine.commit_feed().unwrap().next_commits(place).unwrap() {
             Next::Nothing => return told,
             Next::Gone => panic!("all of it is kept"),
             Next::Commits(commits) => {
@@ -219,7 +219,7 @@ fn commits_are_told_one_after_the_other(fixture: fn(usize) -> Fixture) {
     let Fixture { engine, _scratch } = fixture(64);
     let begin = engine.version();
     let mut place = WatchPosition::after(begin);
-    assert!(matches!(engine.next_commits(&mut place).unwrap(), Next::Nothing));
+    assert!(matches!(engine.commit_feed().unwrap().next_commits(&mut place).unwrap(), Next::Nothing));
     commit(&*engine, &[(b"a", b"1"), (b"b", b"2")]);
     let mut txn = engine.begin_write().unwrap();
     txn.delete(Tree::Rows, b"a").unwrap();
@@ -251,7 +251,7 @@ fn commits_are_told_one_after_the_other(fixture: fn(usize) -> Fixture) {
         (begin + 3, vec![(b"b".to_vec(), Some(b"c".to_vec())), (b"d".to_vec(), Some(b"5".to_vec())),])
     );
     assert_eq!(told[1], (begin + 4, vec![(b"e".to_vec(), Some(b"6".to_vec()))]));
-    assert_eq!(engine.known_since().unwrap(), begin);
+    assert_eq!(engine.commit_feed().unwrap().known_since().unwrap(), begin);
 }
 
 fn commit(engine: &dyn Engine, entries: &[(&[u8], &[u8])]) {
@@ -391,7 +391,9 @@ fn separators_part_a_range_evenly(fixture: fn(usize) -> Fixture) {
     }
     txn.commit().unwrap();
     // A logged engine has written some or all of its tree after this.
-    assert!(engine.checkpoint(Duration::from_secs(10), Duration::from_secs(10)).unwrap());
+    if let Some(care) = engine.file_care() {
+        assert!(care.checkpoint(Duration::from_secs(10), Duration::from_secs(10)).unwrap());
+    }
     let read = engine.begin_read().unwrap();
     let number_of = |key: &[u8]| u32::from_be_bytes(key.try_into().unwrap());
     for (start, end) in [(0, 20_000), (0, 7_000), (6_000, 15_000), (10_000, 10_010), (500, 500)] {
@@ -727,11 +729,11 @@ fn a_file_has_room_for_so_many_readers_and_says_when_it_is_taken() {
     assert!(matches!(error, EngineError::ReadersFull { own: 4096, taken: 4096, slots: 4096 }), "{error}");
     assert_eq!(readers.len(), 4096);
     assert_eq!(readers[4095].get(Tree::Rows, b"a").unwrap(), Some(&b"1"[..]));
-    assert_eq!(engine.oldest_reader().unwrap(), OldestReader::default());
+    assert_eq!(engine.tree_file().unwrap().oldest_reader().unwrap(), OldestReader::default());
     commit(&*engine, &[(b"a", b"2")]);
     readers.truncate(1);
     assert_eq!(get(&*engine, b"a").as_deref(), Some(&b"2"[..]), "places are given back");
-    assert_eq!(engine.oldest_reader().unwrap().lag, 1);
+    assert_eq!(engine.tree_file().unwrap().oldest_reader().unwrap().lag, 1);
 }
 
 #[test]
@@ -750,7 +752,10 @@ fn the_oldest_reader_is_named_with_its_age_and_what_it_keeps() {
     commit(&*engine, &[(b"a", &[6; 9000])]);
     let named = |usage: &Usage| {
         let OldestReader { lag, process, age } = usage.oldest_reader;
-        assert_eq!((process, engine.oldest_reader().unwrap().lag), (std::process::id(), lag));
+        assert_eq!(
+            (process, engine.tree_file().unwrap().oldest_reader().unwrap().lag),
+            (std::process::id(), lag)
+        );
         (lag, age)
     };
     let usage = engine.usage().unwrap();

@@ -505,13 +505,13 @@ pub(crate) fn check_file(
     let failed = |source| StoreError::from_io("read", database.path.clone(), source);
     // Whether nothing is in the log that a dead process left there.
     let mut is_known = false;
+    let care = database.engine.file_care().filter(|_| database.read_only.is_none());
     for _ in 0..TRIES {
-        let mut refused = None;
-        if database.read_only.is_none() {
-            let mut is_stopped = false;
+        let (mut refused, mut is_stopped) = (None, false);
+        if let Some(care) = care {
             // The check trusts no page, and the log must not be written into a damaged file.
-            is_known |= database.engine.trust(false);
-            let checkpointed = database.engine.checkpoint_while(PATIENCE, PATIENCE, &mut || {
+            is_known |= care.trust(false);
+            let checkpointed = care.checkpoint_while(PATIENCE, PATIENCE, &mut || {
                 is_stopped |= !go_on();
                 !is_stopped
             });
@@ -546,8 +546,8 @@ pub(crate) fn check_file(
         check_other_meta(&pages, &metas, meta, &mut audit);
         let map = walk(&pages, meta, &mut audit);
         let findings = audit.finish_whole()?;
-        if findings.is_empty() && is_known && refused.is_none() {
-            database.engine.trust(true);
+        if let Some(care) = care.filter(|_| findings.is_empty() && is_known && refused.is_none()) {
+            care.trust(true);
         }
         return match refused.filter(|_| findings.is_empty()) {
             Some(refused) => Err(refused),

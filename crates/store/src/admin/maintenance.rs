@@ -284,7 +284,8 @@ impl Store {
             return Err(StoreError::ReadOnly { path, why });
         }
         let mut is_stopped = false;
-        let done = database.engine.compact_online(timeout, &mut |pages, wanted| {
+        let Some(care) = database.engine.file_care() else { return Ok(()) };
+        let done = care.compact_online(timeout, &mut |pages, wanted| {
             is_stopped |= !go_on(pages, wanted);
             !is_stopped
         });
@@ -318,13 +319,15 @@ impl Store {
         timeout: Duration,
         go_on: &mut dyn FnMut() -> bool,
     ) -> (Option<Arc<Database>>, Result<(), StoreError>) {
-        let Some(opening) = &database.opening else { return (Some(database), Ok(())) };
+        let (Some(opening), Some(care)) = (&database.opening, database.engine.file_care()) else {
+            return (Some(database), Ok(()));
+        };
         // Asking for an exclusive lock releases our shared lock for a moment.
-        database.engine.quiet();
+        care.quiet();
         let new_path = beside(&opening.path, "-compact");
         let copied = opening.be_alone(timeout, go_on).and_then(|()| {
             let mut is_stopped = false;
-            let checkpointed = database.engine.checkpoint_while(timeout, timeout, &mut || {
+            let checkpointed = care.checkpoint_while(timeout, timeout, &mut || {
                 is_stopped |= !go_on();
                 !is_stopped
             });

@@ -18,7 +18,7 @@ use crate::db::log_file;
 use crate::db::opening::{Leaving, Opening};
 use crate::db::stamp;
 use crate::db::writer_queue::WriterQueue;
-use crate::engine::{Contents, Engine, EngineError, ReadTxn};
+use crate::engine::{Contents, Engine, EngineError, FileCare, ReadTxn};
 use crate::error::StoreError;
 use crate::index::{Builds, Deriver, IndexSet};
 use crate::pack::opening::{Dictionaries, Source};
@@ -168,7 +168,8 @@ impl Database {
 
     #[cold]
     fn mark_now(&self) -> Result<(), StoreError> {
-        let (token, Some(opening)) = (self.engine.mark(), &self.opening) else { return Ok(()) };
+        let (Some(care), Some(opening)) = (self.engine.file_care(), &self.opening) else { return Ok(()) };
+        let token = care.mark();
         if token != 0 {
             let done = stamp::set_mark(opening.file()?, token);
             done.map_err(|source| StoreError::from_io("write", self.path.clone(), source))?;
@@ -180,19 +181,20 @@ impl Database {
     /// Write everything into the tree and remove the mark, since the log is about to be removed.
     /// The caller is alone. False when that failed; then everything is as before.
     pub(crate) fn empty_log(&self) -> Result<bool, EngineError> {
+        let Some(care) = self.engine.file_care() else { return Ok(true) };
         let file = self.opening.as_ref().and_then(|opening| opening.file().ok());
-        let token = self.engine.mark();
+        let token = care.mark();
         // A copy without commits of its own keeps the mark of the log that it lacks.
         let marked = file.filter(|file| token != 0 && stamp::mark_of(file).is_ok_and(|mark| mark == token));
-        let is_pending = self.engine.pending() > 0;
+        let is_pending = care.pending() > 0;
         if let Some(file) = marked {
             // Before the checkpoint, whose syncs then cover the mark too: the mark must not outlast
             // the log.
             stamp::set_mark(file, 0).map_err(EngineError::Io)?;
         }
-        let mut checkpointed = self.engine.checkpoint(Duration::ZERO, Duration::ZERO);
+        let mut checkpointed = care.checkpoint(Duration::ZERO, Duration::ZERO);
         if matches!(checkpointed, Ok(true)) {
-            checkpointed = self.engine.free_reserve().map(|()| true);
+            checkpointed = care.free_reserve().map(|()| true);
         }
         match (&checkpointed, marked) {
             (Ok(true), Some(file)) if !is_pending => file.sync_data().map_err(EngineError::Io)?,
@@ -205,8 +207,9 @@ impl Database {
     /// The same for a file that was renamed while it was open: its log stays under the old name,
     /// and belongs to the file until everything is in the tree.
     fn checkpoint_moved(&self, opening: &Opening) -> bool {
-        let token = self.engine.mark();
-        let checkpointed = self.engine.checkpoint(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
+        let Some(care) = self.engine.file_care() else { return true };
+        let token = care.mark();
+        let checkpointed = care.checkpoint(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
         let unmarked = || {
             let file = opening.file().ok()?;
             if token != 0 && stamp::mark_of(file).ok()? == token {
@@ -445,7 +448,8 @@ impl Database {
         let mut failed = None;
         // Asking whether we are the last gives up our shared lock if we are not, and without it
         // this process must not touch tree or log: another process may be alone by then.
-        let reclaimer = self.engine.quiet();
+        let care = self.engine.file_care();
+        let reclaimer = care.and_then(FileCare::quiet);
         let has_committed = reclaimer.is_some();
         opening.reclaim_by(reclaimer);
         // The last process leaves a single file, if the tree can take everything. Otherwise the
@@ -458,7 +462,7 @@ impl Database {
                         false
                     });
                 // The log still says how many commits a power cut took.
-                let is_told = self.engine.lost(false) == 0;
+                let is_told = care.is_none_or(|care| care.lost(false) == 0);
                 opening.keeps_log.store(!is_checkpointed || !is_told, Ordering::Relaxed);
                 is_checkpointed
             }
@@ -466,7 +470,7 @@ impl Database {
             Leaving::NotLast => false,
         };
         // The tree's commits are synced, so they need no sync in the log.
-        if !is_checkpointed && let Err(error) = self.engine.leave(has_committed) {
+        if !is_checkpointed && let Some(Err(error)) = care.map(|care| care.leave(has_committed)) {
             let why = match error {
                 EngineError::SyncFailed(source) => source.to_string(),
                 error => error.to_string(),
@@ -490,14 +494,14 @@ impl Database {
             return None;
         }
         // If others are writing, they have it open, and so write it into the file later.
-        let failed = self.engine.checkpoint(Duration::ZERO, Duration::ZERO).err()?;
+        let failed = self.engine.file_care()?.checkpoint(Duration::ZERO, Duration::ZERO).err()?;
         self.tell_of_log(&self.checkpoint_error(failed), true)
     }
 
     /// The warning for commits that stay in the log, if there are any.
     fn tell_of_log(&self, failed: &StoreError, is_held: bool) -> Option<Warning> {
         let log = log_file::path_of(&self.opening.as_ref()?.path);
-        if self.engine.pending() == 0 {
+        if self.engine.file_care().is_none_or(|care| care.pending() == 0) {
             return None;
         }
         let size = log.metadata().map_or(0, |metadata| metadata.len());

@@ -281,7 +281,8 @@ impl Store {
         // way, and waits for a checkpoint that is running already.
         let timeout = self.options.timeout;
         database.sync()?;
-        let checkpointed = database.engine.checkpoint(Duration::ZERO, timeout);
+        let Some(care) = database.engine.file_care() else { return Ok(()) };
+        let checkpointed = care.checkpoint(Duration::ZERO, timeout);
         checkpointed.map(|_| ()).map_err(|error| database.checkpoint_error(error))
     }
 
@@ -331,9 +332,10 @@ impl Store {
         let database = self.database()?;
         let mut warnings = database.warnings.clone();
         let is_lost = |warning: &Warning| matches!(warning, Warning::LostCommits { .. });
-        if !self.is_read_only() && warnings.iter().any(is_lost) {
+        let care = database.engine.file_care();
+        if let Some(care) = care.filter(|_| !self.is_read_only() && warnings.iter().any(is_lost)) {
             // A reader leaves the warning to the next writer.
-            database.engine.lost(true);
+            care.lost(true);
         }
         if let Some(warning) = database.old_reader()? {
             warnings.push(warning);
@@ -374,7 +376,8 @@ impl Database {
     fn old_reader(&self) -> Result<Option<Warning>, StoreError> {
         const OLD_LAG: u64 = 100;
         const OLD_AGE: Duration = Duration::from_secs(3600);
-        let oldest = self.engine.oldest_reader().map_err(|error| self.error(error))?;
+        let Some(file) = self.engine.tree_file() else { return Ok(None) };
+        let oldest = file.oldest_reader().map_err(|error| self.error(error))?;
         let is_old = oldest.lag >= OLD_LAG || oldest.lag > 0 && oldest.age >= OLD_AGE;
         Ok(is_old.then(|| Warning::OldReader {
             path: self.path.clone(),

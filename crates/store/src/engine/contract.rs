@@ -5,6 +5,10 @@
 //! The store above knows nothing else. The LMDB engine and the memory engine pass the same contract
 //! suite.
 //!
+//! `Engine` is what each engine has, with `RowAccess` for single rows. The rest is behind an
+//! `Option`: `CommitFeed` for watchers, `TreeFile` of an engine whose trees are in a file, and
+//! `FileCare` of the log over it.
+//!
 //! Not here: key codes, cells, and which process may open a file. An engine knows nothing of tables
 //! except how to count their rows. The write-ahead log (`wal`) is between this contract and the
 //! tables: it needs exactly this of an engine, and commits to it at checkpoints.
@@ -15,7 +19,7 @@ use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::engine::error::EngineError;
-use crate::engine::extents::{Extents, KeepsPages};
+use crate::engine::extents::Extents;
 use crate::engine::history::{Keep, Next, WatchPosition};
 use crate::engine::moves::{Distant, Fullness, Loose, MovesPages};
 use crate::engine::usage::{FileSize, OldestReader, Usage};
@@ -61,6 +65,9 @@ pub type Change<'k> = (Tree, &'k [u8], bool);
 /// A key and its value, in the engine's own memory.
 pub type Entry<'t> = (&'t [u8], &'t [u8]);
 
+/// An entry, or `None` at the end of a walk.
+pub type EntryResult<'t> = Result<Option<Entry<'t>>, EngineError>;
+
 /// Where `Contents::find_many` has found an entry. It is a hint, which is verified before it is
 /// used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,7 +111,7 @@ pub enum Start<'k> {
     At(&'k [u8]),
 }
 
-/// What to do with a row (`Engine::change_row`).
+/// What to do with a row (`RowAccess::change_row`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Put the value that was written into the buffer.
@@ -150,6 +157,9 @@ pub enum TryResult<T> {
     UseTransaction,
 }
 
+/// The outcome of an access to one row.
+pub type TryRow = Result<TryResult<()>, EngineError>;
+
 impl<T> TryResult<T> {
     /// Convert the result.
     pub fn map<U>(self, work: impl FnOnce(T) -> U) -> TryResult<U> {
@@ -162,7 +172,7 @@ impl<T> TryResult<T> {
 }
 
 /// An ordered key-value engine with snapshots.
-pub trait Engine: Send + Sync {
+pub trait Engine: RowAccess + Send + Sync {
     /// The longest key that it stores.
     fn key_size_max(&self) -> usize;
 
@@ -175,24 +185,6 @@ pub trait Engine: Send + Sync {
     /// When the engine has no room for another reader, or its file cannot be read.
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError>;
 
-    /// Refuse another snapshot of a caller if this process has many readers, and all processes
-    /// together have so many that the rest is set aside: for checkpoints, writers and openers,
-    /// which do not ask, and for processes with few readers.
-    ///
-    /// # Errors
-    /// `ReadersFull`, or when the engine cannot read its reader table.
-    fn check_reader_room(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    /// As `begin_read`, for several owners.
-    ///
-    /// # Errors
-    /// As `begin_read`.
-    fn begin_shared_read(&self) -> Result<Arc<dyn ReadTxn>, EngineError> {
-        Ok(Arc::from(self.begin_read()?))
-    }
-
     /// Begin to write. Waits, without a limit, until no other transaction writes. A caller that
     /// wants a limit takes a lock of its own first.
     ///
@@ -200,39 +192,43 @@ pub trait Engine: Send + Sync {
     /// When the database cannot be written, or its writer lock is broken.
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError>;
 
-    /// As `begin_write`, with a deadline: `None` when it passed. `patience` limits later waits of
-    /// the transaction. An engine for a single process needs neither.
+    /// Make what was committed so far survive a power cut.
     ///
     /// # Errors
-    /// As `begin_write`.
-    fn begin_write_until(
-        &self,
-        _deadline: Instant,
-        _patience: Duration,
-    ) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
-        self.begin_write().map(Some)
-    }
+    /// Any error of the operating system.
+    fn sync(&self) -> Result<(), EngineError>;
 
-    /// As `begin_write_until`, without waiting: `None` if it would have to wait.
+    /// How much room the database takes, and its readers.
     ///
     /// # Errors
-    /// As `begin_write`.
-    fn try_begin_write(&self, _patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
-        Ok(None)
+    /// When the engine cannot read its own pages.
+    fn usage(&self) -> Result<Usage, EngineError>;
+
+    /// The commits, for watchers. `None` if the engine cannot tell its commits apart.
+    fn commit_feed(&self) -> Option<&dyn CommitFeed> {
+        None
     }
 
+    /// The file with the pages of the trees. `None` in memory.
+    fn tree_file(&self) -> Option<&dyn TreeFile> {
+        None
+    }
+
+    /// The care of a file that has a log. `None` without a log.
+    fn file_care(&self) -> Option<&dyn FileCare> {
+        None
+    }
+}
+
+/// Single rows without a transaction. An engine that cannot do that leaves them to transactions.
+pub trait RowAccess {
     /// Change one row in a commit of its own, if that is possible without waiting. `choose` gets
     /// the row, and may append its new value to the buffer. `known` is the version of the catalog
     /// that the caller has read.
     ///
     /// # Errors
     /// As `WriteTxn::commit`; then nothing is changed.
-    fn change_row(
-        &self,
-        _key: HashedKey<'_>,
-        _known: u64,
-        _choose: &mut Choose<'_>,
-    ) -> Result<TryResult<()>, EngineError> {
+    fn change_row(&self, _key: HashedKey<'_>, _known: u64, _choose: &mut Choose<'_>) -> TryRow {
         Ok(TryResult::UseTransaction)
     }
 
@@ -240,67 +236,103 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn show_row(
-        &self,
-        _key: &[u8],
-        _known: u64,
-        _show: &mut dyn FnMut(Option<&[u8]>),
-    ) -> Result<TryResult<()>, EngineError> {
+    fn show_row(&self, _key: &[u8], _known: u64, _show: &mut dyn FnMut(Option<&[u8]>)) -> TryRow {
         Ok(TryResult::UseTransaction)
     }
+}
+
+/// The past commits of an engine.
+pub trait CommitFeed {
+    /// Return some of the commits after a place, in order, and move the place after them.
+    ///
+    /// # Errors
+    /// `Unsupported` when the engine cannot tell its commits apart.
+    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError>;
+
+    /// The oldest version from which on `next_commits` has all commits. Reads each of them.
+    ///
+    /// # Errors
+    /// When the engine cannot read its own pages.
+    fn known_since(&self) -> Result<u64, EngineError>;
+
+    /// Set the limit of the history. For an engine without a file to store it in.
+    fn set_keep(&self, _keep: Keep) {}
+}
+
+/// What the log above an engine needs of the file that has the engine's trees.
+pub trait TreeFile {
+    /// Refuse another snapshot of a caller if this process has many readers, and all processes
+    /// together have so many that the rest is set aside: for checkpoints, writers and openers,
+    /// which do not ask, and for processes with few readers.
+    ///
+    /// # Errors
+    /// `ReadersFull`, or when the engine cannot read its reader table.
+    fn check_reader_room(&self) -> Result<(), EngineError>;
 
     /// Verify each page that the current write transaction can touch by making these changes. Only
     /// for an engine that would trust its pages otherwise.
     ///
     /// # Errors
     /// `BadPage` for the first page that is not as it was written.
-    fn prove(&self, _changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    /// Let the next snapshot read the newest pages, though no entry has changed since the last one.
-    fn forget_pages(&self) {}
-
-    /// Whether to trust the pages from now on. If not, they are verified before the next write that
-    /// can wait for it. Returns whether they were trusted.
-    fn trust(&self, _is_trusted: bool) -> bool {
-        true
-    }
+    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError>;
 
     /// The file, for large values that are written before their commit. `None` if the engine does
     /// not do that.
-    fn extents(&self) -> Option<Arc<dyn Extents>> {
-        None
-    }
-
-    /// Free what is set aside for large values. The caller is alone with the database, and the log
-    /// has nothing that the engine's own file lacks.
-    ///
-    /// # Errors
-    /// When the file cannot be written; then it stays set aside.
-    fn free_reserve(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    /// The process that writes now, if known.
-    fn writer(&self) -> Option<u32> {
-        None
-    }
-
-    /// Make what was committed so far survive a power cut.
-    ///
-    /// # Errors
-    /// Any error of the operating system.
-    fn sync(&self) -> Result<(), EngineError>;
+    fn extents(&self) -> Option<Arc<dyn Extents>>;
 
     /// Write every page of the engine's own file once more, unchanged: after a failed sync the
     /// system considers the pages that it has lost as written. The caller is alone with the file.
     ///
     /// # Errors
     /// When the file cannot be read or written.
-    fn write_again(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
+    fn write_again(&self) -> Result<(), EngineError>;
+
+    /// The oldest read transaction of any process. All is 0 if none sees older pages.
+    ///
+    /// # Errors
+    /// When the engine cannot read its own pages.
+    fn oldest_reader(&self) -> Result<OldestReader, EngineError>;
+
+    /// Bytes of the file up to the last page of the newest version. 0 for an engine without a file.
+    fn size(&self) -> u64;
+}
+
+/// What an engine with a log does so that several processes can write its file: it waits for
+/// writers, copies the log into the trees, and leaves the file to others.
+pub trait FileCare {
+    /// As `begin_write`, with a deadline: `None` when it passed. `patience` limits later waits of
+    /// the transaction. An engine for a single process needs neither.
+    ///
+    /// # Errors
+    /// As `begin_write`.
+    fn begin_write_until(
+        &self,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Result<Option<Box<dyn WriteTxn>>, EngineError>;
+
+    /// As `begin_write_until`, without waiting: `None` if it would have to wait.
+    ///
+    /// # Errors
+    /// As `begin_write`.
+    fn try_begin_write(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError>;
+
+    /// The process that writes now, if known.
+    fn writer(&self) -> Option<u32>;
+
+    /// Let the next snapshot read the newest pages, though no entry has changed since the last one.
+    fn forget_pages(&self);
+
+    /// Whether to trust the pages from now on. If not, they are verified before the next write that
+    /// can wait for it. Returns whether they were trusted.
+    fn trust(&self, is_trusted: bool) -> bool;
+
+    /// Free what is set aside for large values. The caller is alone with the database, and the log
+    /// has nothing that the engine's own file lacks.
+    ///
+    /// # Errors
+    /// When the file cannot be written; then it stays set aside.
+    fn free_reserve(&self) -> Result<(), EngineError>;
 
     /// Write the log into the engine's own file: before that file is read by itself, and before the
     /// last process closes it. False if a writer held its lock, or another process wrote the
@@ -319,12 +351,10 @@ pub trait Engine: Send + Sync {
     /// As `checkpoint`.
     fn checkpoint_while(
         &self,
-        _for_writers: Duration,
-        _for_others: Duration,
-        _go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, EngineError> {
-        Ok(true)
-    }
+        for_writers: Duration,
+        for_others: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, EngineError>;
 
     /// Make the engine's file shorter while others use it. `go_on` is called with the pages of the
     /// file and those that it should have. Returns false if `go_on` did.
@@ -334,76 +364,28 @@ pub trait Engine: Send + Sync {
     /// cannot be written; no entry is lost.
     fn compact_online(
         &self,
-        _patience: Duration,
-        _go_on: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<bool, EngineError> {
-        Ok(true)
-    }
+        patience: Duration,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, EngineError>;
 
     /// The mark of the file while a log may have commits that it lacks; 0 if none ever has.
-    fn mark(&self) -> u64 {
-        0
-    }
+    fn mark(&self) -> u64;
 
     /// Bytes of commits that are only in the log.
-    fn pending(&self) -> u64 {
-        0
-    }
+    fn pending(&self) -> u64;
 
     /// How many commits a power cut took, until a caller that writes `is_told`.
-    fn lost(&self, _is_told: bool) -> u64 {
-        0
-    }
+    fn lost(&self, is_told: bool) -> u64;
 
     /// Stop the background thread until the next write transaction, before other processes may
     /// assume that none has the database open. Returns the thread: it can be given memory to free.
-    fn quiet(&self) -> Option<Reclaimer> {
-        None
-    }
+    fn quiet(&self) -> Option<Reclaimer>;
 
     /// Sync the file and, with `has_committed`, this process's commits, while others go on.
     ///
     /// # Errors
     /// `SyncFailed` when the disk refuses; the other processes get the error as well.
-    fn leave(&self, _has_committed: bool) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    /// Return some of the commits after a place, in order, and move the place after them.
-    ///
-    /// # Errors
-    /// `Unsupported` when the engine cannot tell its commits apart.
-    fn next_commits(&self, _place: &mut WatchPosition) -> Result<Next, EngineError> {
-        Err(EngineError::Unsupported("this database cannot be watched: no process has it open for writing"))
-    }
-
-    /// The oldest version from which on `next_commits` has all commits. Reads each of them.
-    ///
-    /// # Errors
-    /// When the engine cannot read its own pages.
-    fn known_since(&self) -> Result<u64, EngineError> {
-        Ok(self.version())
-    }
-
-    /// Set the limit of the history. For an engine without a file to store it in.
-    fn set_keep(&self, _keep: Keep) {}
-
-    /// The oldest read transaction of any process. All is 0 if none sees older pages.
-    ///
-    /// # Errors
-    /// When the engine cannot read its own pages.
-    fn oldest_reader(&self) -> Result<OldestReader, EngineError>;
-
-    /// Bytes of the file up to the last page of the newest version. 0 for an engine without a file.
-    fn size(&self) -> u64 {
-        0
-    }
-
-    /// How much room the database takes, and its readers.
-    ///
-    /// # Errors
-    /// When the engine cannot read its own pages.
-    fn usage(&self) -> Result<Usage, EngineError>;
+    fn leave(&self, has_committed: bool) -> Result<(), EngineError>;
 }
 
 /// What a transaction sees: one version of the database, with the changes that it has made itself.
@@ -443,12 +425,7 @@ pub trait Contents: Send + Sync {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn first_from(
-        &self,
-        tree: Tree,
-        start: Start<'_>,
-        direction: Direction,
-    ) -> Result<Option<Entry<'_>>, EngineError> {
+    fn first_from(&self, tree: Tree, start: Start<'_>, direction: Direction) -> EntryResult<'_> {
         let mut cursor = self.cursor(tree)?;
         cursor.start(start, direction)?;
         cursor.step()
@@ -567,7 +544,7 @@ pub trait Cursor<'t>: Send {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn step(&mut self) -> Result<Option<Entry<'t>>, EngineError>;
+    fn step(&mut self) -> EntryResult<'t>;
 
     /// Replace the batch by the next entries of the walk: as many as come at no extra cost (LMDB:
     /// the rest of a page). An empty batch is the end.
@@ -591,13 +568,103 @@ pub trait Cursor<'t>: Send {
 ///
 /// It has no lifetime, but belongs to the thread that began it: `commit`, `abort` and dropping must
 /// happen there (`is_owner` tells), because LMDB's writer lock belongs to a thread.
-pub trait WriteTxn: Contents {
+pub trait WriteTxn: Contents + LogBatch {
     /// The version that its commit will have.
     fn version(&self) -> u64;
 
     /// Whether the calling thread began this transaction.
     fn is_owner(&self) -> bool;
 
+    /// Look a key up and keep its position, for `replace_found` or `delete_found`.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
+
+    /// Replace the value of the entry that the last `find` found by the concatenation of `parts`.
+    ///
+    /// # Errors
+    /// As `put`; `Misuse` when the last call in this tree was not a `find` that found this key.
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
+
+    /// Delete the entry that the last `find` found.
+    ///
+    /// # Errors
+    /// As `replace_found`.
+    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError>;
+
+    /// Set a key to the concatenation of `parts`.
+    ///
+    /// # Errors
+    /// When the key is too long, or no room is left.
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
+
+    /// As `put`, for a key above every key in the tree; fills pages completely. Returns false, and
+    /// writes nothing, when the key is not above.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError>;
+
+    /// Delete a key. Returns whether it was there.
+    ///
+    /// # Errors
+    /// When no room is left to copy a page.
+    fn delete(&mut self, tree: Tree, key: &[u8]) -> Result<bool, EngineError> {
+        if self.find(tree, key)?.is_none() {
+            return Ok(false);
+        }
+        self.delete_found(tree, key)?;
+        Ok(true)
+    }
+
+    /// Delete everything in one tree.
+    ///
+    /// # Errors
+    /// As `delete`.
+    fn clear(&mut self, tree: Tree) -> Result<(), EngineError>;
+
+    /// Set a savepoint. Savepoints nest.
+    ///
+    /// # Errors
+    /// When memory is short.
+    fn savepoint(&mut self) -> Result<(), EngineError>;
+
+    /// Roll back to the innermost savepoint, and remove it.
+    ///
+    /// # Errors
+    /// `Misuse` when there is none.
+    fn rollback(&mut self) -> Result<(), EngineError>;
+
+    /// Remove the innermost savepoint and keep what was written since.
+    ///
+    /// # Errors
+    /// `Misuse` when there is none.
+    fn release(&mut self) -> Result<(), EngineError>;
+
+    /// The transaction, to take, give and move pages. `None` where it has savepoints, or no pages.
+    fn pages(&mut self) -> Option<&mut dyn MovesPages> {
+        None
+    }
+
+    /// The file's size after the commit.
+    ///
+    /// # Errors
+    /// Any error of the operating system.
+    fn file_size(&self) -> Result<FileSize, EngineError> {
+        Ok(FileSize::default())
+    }
+
+    /// Make all changes visible and durable, open savepoints included.
+    ///
+    /// # Errors
+    /// When they could not be written; then none of them is visible.
+    fn commit(self: Box<Self>) -> Result<(), EngineError>;
+}
+
+/// What a write transaction does better where a log keeps its changes in memory until the commit.
+/// One without a log does nothing of it.
+pub trait LogBatch {
     /// Whether `commit` would finish soon, without waiting for another thread, a process or the
     /// disk.
     fn commits_without_waiting(&self) -> bool {
@@ -648,99 +715,8 @@ pub trait WriteTxn: Contents {
         Ok(None)
     }
 
-    /// Look a key up and keep its position, for `replace_found` or `delete_found`.
-    ///
-    /// # Errors
-    /// When the engine finds its pages damaged.
-    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
-
-    /// Replace the value of the entry that the last `find` found by the concatenation of `parts`.
-    ///
-    /// # Errors
-    /// As `put`; `Misuse` when the last call in this tree was not a `find` that found this key.
-    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
-
-    /// Delete the entry that the last `find` found.
-    ///
-    /// # Errors
-    /// As `replace_found`.
-    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError>;
-
-    /// Set a key to the concatenation of `parts`.
-    ///
-    /// # Errors
-    /// When the key is too long, or no room is left.
-    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
-
-    /// As `put`, for a key above every key in the tree; fills pages completely. Returns false, and
-    /// writes nothing, when the key is not above.
-    ///
-    /// # Errors
-    /// As `put`.
-    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError>;
-
     /// Whether `append` is cheaper than `put`, so that it pays to know the tree's last key.
     fn prefers_append(&self) -> bool {
         true
     }
-
-    /// Delete a key. Returns whether it was there.
-    ///
-    /// # Errors
-    /// When no room is left to copy a page.
-    fn delete(&mut self, tree: Tree, key: &[u8]) -> Result<bool, EngineError> {
-        if self.find(tree, key)?.is_none() {
-            return Ok(false);
-        }
-        self.delete_found(tree, key)?;
-        Ok(true)
-    }
-
-    /// Delete everything in one tree.
-    ///
-    /// # Errors
-    /// As `delete`.
-    fn clear(&mut self, tree: Tree) -> Result<(), EngineError>;
-
-    /// Set a savepoint. Savepoints nest.
-    ///
-    /// # Errors
-    /// When memory is short.
-    fn savepoint(&mut self) -> Result<(), EngineError>;
-
-    /// Roll back to the innermost savepoint, and remove it.
-    ///
-    /// # Errors
-    /// `Misuse` when there is none.
-    fn rollback(&mut self) -> Result<(), EngineError>;
-
-    /// Remove the innermost savepoint and keep what was written since.
-    ///
-    /// # Errors
-    /// `Misuse` when there is none.
-    fn release(&mut self) -> Result<(), EngineError>;
-
-    /// The transaction, for the reserve of pages. `None` where it cannot change the reserve.
-    fn keeps_pages(&mut self) -> Option<&mut dyn KeepsPages> {
-        None
-    }
-
-    /// The transaction, to make the file shorter. `None` where it has savepoints, or no pages.
-    fn moves_pages(&mut self) -> Option<&mut dyn MovesPages> {
-        None
-    }
-
-    /// The file's size after the commit.
-    ///
-    /// # Errors
-    /// Any error of the operating system.
-    fn file_size(&self) -> Result<FileSize, EngineError> {
-        Ok(FileSize::default())
-    }
-
-    /// Make all changes visible and durable, open savepoints included.
-    ///
-    /// # Errors
-    /// When they could not be written; then none of them is visible.
-    fn commit(self: Box<Self>) -> Result<(), EngineError>;
 }

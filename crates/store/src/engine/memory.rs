@@ -17,8 +17,8 @@ use crate::engine::history::{Keep, Next, WatchPosition};
 use crate::engine::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::engine::row_count::{table_key, with_more_rows};
 use crate::engine::{
-    Choice, Choose, Contents, Cursor, Direction, Engine, EngineError, Entry, HashedKey, OldestReader,
-    ReadTxn, Start, Tree, TryResult, Usage, WriteTxn,
+    Choice, Choose, CommitFeed, Contents, Cursor, Direction, Engine, EngineError, Entry, EntryResult,
+    HashedKey, LogBatch, ReadTxn, RowAccess, Start, Tree, TryResult, TryRow, Usage, WriteTxn,
 };
 use crate::row_key;
 use crate::sys::os::thread_number;
@@ -175,12 +175,23 @@ impl Engine for MemoryEngine {
         }))
     }
 
-    fn change_row(
-        &self,
-        key: HashedKey<'_>,
-        known: u64,
-        choose: &mut Choose<'_>,
-    ) -> Result<TryResult<()>, EngineError> {
+    fn sync(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn usage(&self) -> Result<Usage, EngineError> {
+        let state = self.shared.lock();
+        let entries = Tree::ALL.map(|tree| tree_of(&state.trees, tree).len() as u64);
+        Ok(Usage { entries, history: state.past.size(), ..Usage::default() })
+    }
+
+    fn commit_feed(&self) -> Option<&dyn CommitFeed> {
+        Some(self)
+    }
+}
+
+impl RowAccess for MemoryEngine {
+    fn change_row(&self, key: HashedKey<'_>, known: u64, choose: &mut Choose<'_>) -> TryRow {
         let Some(mut state) = self.shared.try_lock() else { return Ok(TryResult::UseTransaction) };
         if state.is_writing {
             return Ok(TryResult::UseTransaction);
@@ -195,12 +206,7 @@ impl Engine for MemoryEngine {
         Ok(TryResult::Done(()))
     }
 
-    fn show_row(
-        &self,
-        key: &[u8],
-        known: u64,
-        show: &mut dyn FnMut(Option<&[u8]>),
-    ) -> Result<TryResult<()>, EngineError> {
+    fn show_row(&self, key: &[u8], known: u64, show: &mut dyn FnMut(Option<&[u8]>)) -> TryRow {
         let Some(state) = self.shared.try_lock() else { return Ok(TryResult::UseTransaction) };
         if state.catalog > known {
             return Ok(TryResult::CatalogChanged);
@@ -208,11 +214,9 @@ impl Engine for MemoryEngine {
         show(tree_of(&state.trees, Tree::Rows).get(key).map(AsRef::as_ref));
         Ok(TryResult::Done(()))
     }
+}
 
-    fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
+impl CommitFeed for MemoryEngine {
     fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError> {
         let batch = self.shared.lock().past.next(place);
         match batch {
@@ -230,17 +234,6 @@ impl Engine for MemoryEngine {
 
     fn set_keep(&self, keep: Keep) {
         self.shared.lock().past.set_keep(keep);
-    }
-
-    fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
-        // Old versions share their nodes with the newest one; their own nodes are freed with them.
-        Ok(OldestReader::default())
-    }
-
-    fn usage(&self) -> Result<Usage, EngineError> {
-        let state = self.shared.lock();
-        let entries = Tree::ALL.map(|tree| tree_of(&state.trees, tree).len() as u64);
-        Ok(Usage { entries, history: state.past.size(), ..Usage::default() })
     }
 }
 
@@ -339,6 +332,8 @@ impl Contents for MemoryWrite {
         Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
     }
 }
+
+impl LogBatch for MemoryWrite {}
 
 impl WriteTxn for MemoryWrite {
     fn version(&self) -> u64 {
@@ -460,7 +455,7 @@ impl<'t> Cursor<'t> for MemoryCursor<'t> {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
+    fn step(&mut self) -> EntryResult<'t> {
         Ok(self.walk.next())
     }
 }

@@ -173,8 +173,8 @@ impl Past {
         self.size
     }
 
-    /// See `Engine::next_commits`. Returns shared references, which are converted outside of the
-    /// lock.
+    /// See `CommitFeed::next_commits`. Returns shared references, which are converted outside of
+    /// the lock.
     pub(crate) fn next(&self, place: &WatchPosition) -> Result<Vec<Shared>, Next> {
         if place.version >= self.version {
             return Err(Next::Nothing);

@@ -14,8 +14,9 @@ pub(crate) mod row_count;
 pub(crate) mod usage;
 
 pub use contract::{
-    Batch, Change, Choice, Choose, Contents, Cursor, Direction, Engine, Entry, EntryPlace, HashedKey, Parked,
-    ReadTxn, Start, TakeRow, Tree, TryResult, WriteTxn,
+    Batch, Change, Choice, Choose, CommitFeed, Contents, Cursor, Direction, Engine, Entry, EntryPlace,
+    EntryResult, FileCare, HashedKey, LogBatch, Parked, ReadTxn, RowAccess, Start, TakeRow, Tree, TreeFile,
+    TryResult, TryRow, WriteTxn,
 };
 pub use error::{BusyLock, EngineError};
 pub use extents::{Extents, KeepsPages};

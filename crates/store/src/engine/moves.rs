@@ -1,6 +1,6 @@
 //! What an engine offers so that its file can become shorter while it is in use.
 
-use crate::engine::{EngineError, Tree};
+use crate::engine::{EngineError, KeepsPages, Tree};
 
 /// An entry that keeps the file long: it, or a page on the way to it, is on this page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Loose {
 }
 
 /// What a write transaction can do with where its pages are. Nothing of it changes an entry.
-pub trait MovesPages {
+pub trait MovesPages: KeepsPages {
     /// Have all free pages that no reader can see at hand, so that the lowest ones are taken first.
     /// Returns how many there are.
     ///

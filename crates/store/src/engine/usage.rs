@@ -37,7 +37,7 @@ pub struct Usage {
     pub reader_slots: u32,
     /// How many of them are in use, by any process.
     pub readers: u32,
-    /// See [`Engine::oldest_reader`](super::Engine::oldest_reader).
+    /// See [`TreeFile::oldest_reader`](super::TreeFile::oldest_reader).
     pub oldest_reader: OldestReader,
     /// How many of the free pages that reader can see, so that they cannot be used again.
     pub pinned_pages: u64,

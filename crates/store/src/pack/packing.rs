@@ -9,8 +9,7 @@ use crate::catalog::CatalogError;
 use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, write_packed_head};
 use crate::catalog::pack_entries::{self, Progress, SETTING};
 use crate::engine::{
-    Contents, Cursor, Direction, EngineError, Entry, EntryPlace, FileSize, HashedKey, KeepsPages, MovesPages,
-    Start, TakeRow, Tree, WriteTxn,
+    Contents, Cursor, Direction, EngineError, FileSize, LogBatch, MovesPages, Start, Tree, WriteTxn,
 };
 use crate::pack::codec::{Opener, Packer};
 use crate::pack::opening::open_with;
@@ -412,35 +411,16 @@ fn read_samples(txn: &dyn WriteTxn, table: TableId, samples: &mut Samples) -> Re
 }
 
 impl Contents for Packing {
-    fn rows_beyond(&self, table: TableId) -> i64 {
-        self.txn.rows_beyond(table)
-    }
-
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
         self.txn.get(tree, key)
-    }
-
-    fn find_many(&self, tree: Tree, keys: &[&[u8]], places: &mut [EntryPlace]) {
-        self.txn.find_many(tree, keys, places);
-    }
-
-    fn get_at(&self, tree: Tree, key: &[u8], place: EntryPlace) -> Result<Option<&[u8]>, EngineError> {
-        self.txn.get_at(tree, key, place)
     }
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         self.txn.cursor(tree)
     }
-
-    fn first_from(
-        &self,
-        tree: Tree,
-        start: Start<'_>,
-        direction: Direction,
-    ) -> Result<Option<Entry<'_>>, EngineError> {
-        self.txn.first_from(tree, start, direction)
-    }
 }
+
+impl LogBatch for Packing {}
 
 impl WriteTxn for Packing {
     fn version(&self) -> u64 {
@@ -449,35 +429,6 @@ impl WriteTxn for Packing {
 
     fn is_owner(&self) -> bool {
         self.txn.is_owner()
-    }
-
-    fn commits_without_waiting(&self) -> bool {
-        self.txn.commits_without_waiting()
-    }
-
-    fn catalog_version(&self) -> Option<u64> {
-        self.txn.catalog_version()
-    }
-
-    fn room_in_log(&self) -> Option<usize> {
-        self.txn.room_in_log()
-    }
-
-    fn take_rows(&mut self, take: &mut TakeRow<'_>) -> Result<(), EngineError> {
-        self.txn.take_rows(take)
-    }
-
-    fn counts_rows(&mut self) -> bool {
-        self.txn.counts_rows()
-    }
-
-    fn put_row(
-        &mut self,
-        key: HashedKey<'_>,
-        parts: [&[u8]; 2],
-        may_replace: fn(&[u8]) -> bool,
-    ) -> Result<Option<bool>, EngineError> {
-        if self.has_tables { Ok(None) } else { self.txn.put_row(key, parts, may_replace) }
     }
 
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
@@ -522,18 +473,6 @@ impl WriteTxn for Packing {
         Ok(is_appended)
     }
 
-    fn prefers_append(&self) -> bool {
-        self.txn.prefers_append()
-    }
-
-    fn delete(&mut self, tree: Tree, key: &[u8]) -> Result<bool, EngineError> {
-        let was_there = self.txn.delete(tree, key)?;
-        if was_there {
-            self.meet(tree, key, true)?;
-        }
-        Ok(was_there)
-    }
-
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
         self.txn.clear(tree)
     }
@@ -564,12 +503,8 @@ impl WriteTxn for Packing {
         self.txn.release()
     }
 
-    fn keeps_pages(&mut self) -> Option<&mut dyn KeepsPages> {
-        self.txn.keeps_pages()
-    }
-
-    fn moves_pages(&mut self) -> Option<&mut dyn MovesPages> {
-        self.txn.moves_pages()
+    fn pages(&mut self) -> Option<&mut dyn MovesPages> {
+        self.txn.pages()
     }
 
     fn file_size(&self) -> Result<FileSize, EngineError> {

@@ -1,8 +1,8 @@
 //! Reads or changes one row without a snapshot and without a transaction.
 //!
-//! The engine does it at once or not at all (`Engine::change_row`). This module makes a row key of
-//! a key, and a cell of a record. A row that is more than a plain cell goes through a transaction:
-//! keys that are too long or have a spelling, records with large values.
+//! The engine does it at once or not at all (`RowAccess::change_row`). This module makes a row key
+//! of a key, and a cell of a record. A row that is more than a plain cell goes through a
+//! transaction: keys that are too long or have a spelling, records with large values.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use crate::catalog::cell::{Cell, FoundRow};
 use crate::catalog::pack_entries;
 use crate::db::database::{Database, OpenVersion};
 use crate::engine::lmdb::estimate::in_share;
-use crate::engine::{Direction, ReadTxn, Start, Tree};
+use crate::engine::{Direction, ReadTxn, Start, Tree, TreeFile};
 use crate::error::StoreError;
 use crate::error::index::NotUnique;
 use crate::index::{is_of_parts, range_of_parts};
@@ -34,7 +34,8 @@ impl Database {
     /// A snapshot of the newest version for a caller that may keep it, shared with other users of
     /// that version.
     pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
-        self.newest_if(|engine| engine.check_reader_room()).map(|inner| Snapshot { inner })
+        self.newest_if(|engine| engine.tree_file().map_or(Ok(()), TreeFile::check_reader_room))
+            .map(|inner| Snapshot { inner })
     }
 
     /// As `snapshot`, for a caller that drops it soon: it gets one also where kept snapshots have
@@ -46,7 +47,9 @@ impl Database {
     /// A snapshot that reads the newest pages. Others share those of an older snapshot if no entry
     /// has changed since, as in an online compaction.
     pub(crate) fn snapshot_of_newest_pages(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
-        self.engine.forget_pages();
+        if let Some(care) = self.engine.file_care() {
+            care.forget_pages();
+        }
         self.forget_newest();
         self.brief_snapshot()
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::db::database::Database;
 use crate::db::writer_queue::{LOOK, Refused, WriterTurn};
-use crate::engine::{BusyLock, WriteTxn};
+use crate::engine::{BusyLock, FileCare, WriteTxn};
 use crate::error::StoreError;
 
 /// The engine's transaction, and this process's turn.
@@ -23,8 +23,9 @@ pub(crate) fn acquire(
     let deadline =
         begin.checked_add(timeout).unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
     let busy = |pid| StoreError::locked(database.path.clone(), BusyLock::Writer, pid, timeout);
+    let care = database.engine.file_care();
     // Another thread of this process may have its turn and wait for another process.
-    let late = || busy(database.engine.writer().or_else(|| Some(std::process::id())));
+    let late = || busy(care.and_then(FileCare::writer).or_else(|| Some(std::process::id())));
     loop {
         let turn = database.writer_queue.enter(deadline, go_on).map_err(|refused| match refused {
             Refused::Late => late(),
@@ -33,12 +34,16 @@ pub(crate) fn acquire(
         // Before the first commit, and so before commits at once: these need an earlier commit.
         database.mark()?;
         let until = deadline.min(Instant::now() + LOOK);
-        let txn = database.engine.begin_write_until(until, timeout);
+        let txn = match care {
+            Some(care) => care.begin_write_until(until, timeout),
+            // Within one process, whose turn it is.
+            None => database.engine.begin_write().map(Some),
+        };
         if let Some(txn) = txn.map_err(|error| database.error(error))? {
             return Ok((txn, turn));
         }
         if until == deadline {
-            return Err(busy(database.engine.writer()));
+            return Err(busy(care.and_then(FileCare::writer)));
         }
         // `go_on` may run code that writes, such as a signal handler: with our turn taken it would
         // wait for us.
@@ -52,7 +57,8 @@ pub(crate) fn acquire(
 /// The same, without waiting: `None` if it would have to wait.
 pub(crate) fn try_acquire(database: &Database, timeout: Duration) -> Result<Option<Acquired>, StoreError> {
     let Some(turn) = database.writer_queue.try_enter() else { return Ok(None) };
+    let Some(care) = database.engine.file_care() else { return Ok(None) };
     database.mark()?;
-    let txn = database.engine.try_begin_write(timeout).map_err(|error| database.error(error))?;
+    let txn = care.try_begin_write(timeout).map_err(|error| database.error(error))?;
     Ok(txn.map(|txn| (txn, turn)))
 }

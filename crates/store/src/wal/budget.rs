@@ -20,7 +20,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::engine::Engine;
+use crate::engine::TreeFile;
 use crate::sys::{cgroup, memory};
 use crate::wal::lock::Held;
 use crate::wal::memtable::Memtable;
@@ -244,10 +244,10 @@ impl Segments {
     }
 
     /// Set the limit for a tree as it is now.
-    pub(crate) fn fit_to(&self, tree: &dyn Engine) {
+    pub(crate) fn fit_to(&self, tree: Option<&dyn TreeFile>) {
         // If it is not known, there is none.
-        let oldest = tree.oldest_reader().unwrap_or_default();
-        self.fit(tree.size(), oldest.lag > 0 && oldest.age >= HELD_AGE);
+        let oldest = tree.and_then(|tree| tree.oldest_reader().ok()).unwrap_or_default();
+        self.fit(tree.map_or(0, TreeFile::size), oldest.lag > 0 && oldest.age >= HELD_AGE);
     }
 }
 

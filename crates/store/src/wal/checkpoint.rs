@@ -52,8 +52,11 @@ impl Done {
 /// What is also done in the transaction of a checkpoint.
 pub(crate) type Also<'a> = &'a mut dyn FnMut(&mut dyn WriteTxn, bool) -> Result<bool, EngineError>;
 
-/// Verifies the pages that changes lead to: see `Engine::prove`.
-type Prove<'a> = dyn Fn(&mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> + 'a;
+/// Verifies the pages that changes lead to: see `TreeFile::prove`.
+type Prove<'a> = dyn Fn(&mut Changes<'_>) -> Result<(), EngineError> + 'a;
+
+/// Changes, in key order.
+type Changes<'a> = dyn Iterator<Item = Change<'a>> + 'a;
 
 /// The tree lock. Dropping it releases the lock.
 pub(crate) struct TreeLock {
@@ -249,7 +252,7 @@ impl Shared {
         reached(Step::CheckpointCommitted);
         self.segments.set_applied(applied.position);
         self.segments.time(end - head.begin, begin.elapsed());
-        self.segments.fit_to(&*self.tree);
+        self.segments.fit_to(self.tree.tree_file());
         if let Some((memtable, _)) = known {
             self.retire(memtable);
         }
@@ -265,7 +268,7 @@ impl Shared {
         act: impl FnOnce(&Prove<'_>) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         if self.is_unproven.load(Ordering::Relaxed) {
-            act(&|changes| self.tree.prove(changes))?;
+            act(&|changes| self.prove_pages(changes))?;
             // Each of both segments may lead to other pages.
             self.is_unproven.store(end < self.found_until, Ordering::Relaxed);
         }
@@ -280,6 +283,11 @@ impl Shared {
             })
         };
         self.prove(end, |prove| prove(&mut memtable.all().flat_map(changes)))
+    }
+
+    /// Verify the pages that these changes touch.
+    pub(super) fn prove_pages(&self, changes: &mut Changes<'_>) -> Result<(), EngineError> {
+        self.tree.tree_file().map_or(Ok(()), |file| file.prove(changes))
     }
 
     /// Publish the position up to which the tree has everything, if the process that wrote it died
@@ -353,7 +361,7 @@ pub(super) fn write_memtable(
 ) -> Result<Option<Vec<Place>>, EngineError> {
     let mut extents = Vec::new();
     if memtable.key_count() >= MANY_KEYS
-        && let Some(pages) = txn.moves_pages()
+        && let Some(pages) = txn.pages()
     {
         pages.take_neighbours(memtable.key_count() as u64)?;
     }
@@ -436,7 +444,9 @@ mod tests {
 
     use super::*;
     use crate::engine::memory::MemoryEngine;
-    use crate::engine::{Contents, Engine, OldestReader, ReadTxn, Usage};
+    use crate::engine::{
+        Contents, Engine, Extents, FileCare, OldestReader, ReadTxn, RowAccess, TreeFile, Usage,
+    };
     use crate::wal::death;
     use crate::wal::engine::{LoggedEngine, sync_found_tree};
     use crate::wal::space::{GONE, MemorySpace};
@@ -574,6 +584,8 @@ mod tests {
         written_again: AtomicU64,
     }
 
+    impl RowAccess for Unsynced {}
+
     impl Engine for Unsynced {
         fn key_size_max(&self) -> usize {
             self.tree.key_size_max()
@@ -599,17 +611,39 @@ mod tests {
             Ok(())
         }
 
+        fn usage(&self) -> Result<Usage, EngineError> {
+            self.tree.usage()
+        }
+
+        fn tree_file(&self) -> Option<&dyn TreeFile> {
+            Some(self)
+        }
+    }
+
+    impl TreeFile for Unsynced {
+        fn check_reader_room(&self) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn prove(&self, _changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn extents(&self) -> Option<Arc<dyn Extents>> {
+            None
+        }
+
         fn write_again(&self) -> Result<(), EngineError> {
             self.state.written_again.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
 
         fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
-            self.tree.oldest_reader()
+            Ok(OldestReader::default())
         }
 
-        fn usage(&self) -> Result<Usage, EngineError> {
-            self.tree.usage()
+        fn size(&self) -> u64 {
+            0
         }
     }
 

@@ -313,14 +313,15 @@ impl Watch {
         {
             return;
         }
-        let (size, tail) = (shared.tree.size(), shared.segments.tail());
+        let Some(file) = shared.tree.tree_file() else { return };
+        let (size, tail) = (file.size(), shared.segments.tail());
         let go_on = || {
             let written = shared.segments.tail().saturating_sub(tail);
             !ends.load(Ordering::Relaxed) && (written < SHORTENS_BESIDE || rests_soon())
         };
         // A process that is in the way has the file, or the disk is full: it is tried again.
         let done = self.run_beside(shared, ends, &|| shared.compact_if_worth(&mut || go_on()));
-        let is_in_vain = !matches!(done, Ok(false)) && shared.tree.size() >= size && go_on();
+        let is_in_vain = !matches!(done, Ok(false)) && file.size() >= size && go_on();
         self.free_interval =
             if is_in_vain { self.free_interval * 2 } else { FREE_INTERVAL }.min(interval(FREE_INTERVAL_MAX));
         self.free_at = Instant::now() + self.free_interval;
@@ -375,7 +376,7 @@ mod tests {
     use super::*;
     use crate::engine::BusyLock;
     use crate::engine::memory::MemoryEngine;
-    use crate::engine::{Engine, Tree};
+    use crate::engine::{Engine, FileCare, Tree};
     use crate::wal::engine::{LoggedEngine, Opened};
     use crate::wal::lock::Held;
     use crate::wal::segments::words_for;

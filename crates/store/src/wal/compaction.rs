@@ -156,11 +156,12 @@ impl Shared {
         lag_max: u64,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Option<bool>, EngineError> {
+        let Some(file) = self.tree.tree_file() else { return Ok(Some(true)) };
         let until = in_a_while(LET_GO);
         loop {
             // This process itself may have read the version before.
             self.release();
-            let oldest = self.tree.oldest_reader()?;
+            let oldest = file.oldest_reader()?;
             if oldest.lag <= lag_max {
                 return Ok(Some(true));
             }
@@ -215,7 +216,7 @@ impl Shared {
         let Some((_lock, _txn)) = self.begin_tree(in_a_while(patience))? else {
             return Err(self.in_the_way(BusyLock::TreeForWork, patience));
         };
-        self.tree.prove(&mut std::iter::empty())
+        self.prove_pages(&mut std::iter::empty())
     }
 
     /// One round.
@@ -269,7 +270,7 @@ impl Shared {
     ) -> Result<usize, EngineError> {
         if self.is_unproven.load(Ordering::Relaxed) {
             let mut changes = step.iter().map(|distant| (distant.tree, &distant.key[..], false));
-            self.tree.prove(&mut changes)?;
+            self.prove_pages(&mut changes)?;
         }
         self.step(patience, &mut |txn| move_pages(txn, step, wanted))
     }
@@ -312,7 +313,7 @@ impl Shared {
 
 /// Fill the leaves of loose stretches. Returns how many entries were moved.
 fn fill(txn: &mut dyn WriteTxn, step: &[Loose]) -> Result<usize, EngineError> {
-    let Some(pages) = txn.moves_pages() else { return Ok(0) };
+    let Some(pages) = txn.pages() else { return Ok(0) };
     let mut moved = 0;
     for loose in step {
         moved += pages.fill(loose)?;
@@ -326,7 +327,7 @@ fn fill(txn: &mut dyn WriteTxn, step: &[Loose]) -> Result<usize, EngineError> {
 fn move_pages(txn: &mut dyn WriteTxn, step: &[Distant], wanted: u64) -> Result<usize, EngineError> {
     /// A way to an entry has a page on each level, and the list of free pages needs some.
     const WAY: u64 = 8;
-    let Some(pages) = txn.moves_pages() else { return Ok(0) };
+    let Some(pages) = txn.pages() else { return Ok(0) };
     let (mut left, mut moved) = (pages.gather_free()?, 0);
     pages.cut_end()?;
     for distant in step {

@@ -8,10 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::error::check_memory;
-use crate::engine::history::{Next, WatchPosition};
-use crate::engine::{
-    Choose, Engine, EngineError, HashedKey, OldestReader, ReadTxn, Tree, TryResult, Usage, WriteTxn,
-};
+use crate::engine::{CommitFeed, Engine, EngineError, FileCare, ReadTxn, Tree, TreeFile, Usage, WriteTxn};
 use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::memory;
 use crate::sys::reclaim::Reclaimer;
@@ -265,7 +262,7 @@ impl LoggedEngine {
             self.shared.state().keeps = true;
             self.shared.segments.show_memory(true);
             self.shared.segments.learn_memory();
-            self.shared.segments.fit_to(&*self.shared.tree);
+            self.shared.segments.fit_to(self.shared.tree.tree_file());
             self.has_checkpointer.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -282,8 +279,10 @@ pub(crate) fn sync_found_tree(tree: &dyn Engine, segments: &Segments) -> Result<
     // As in `recover`: readers do not see the commit of a writer that died right after it until the
     // tree's lock was taken once.
     drop(tree.begin_write()?);
-    if segments.has_failed_tree() {
-        tree.write_again()?;
+    if segments.has_failed_tree()
+        && let Some(file) = tree.tree_file()
+    {
+        file.write_again()?;
     }
     if let Err(error) = tree.sync() {
         // Do not note the failure in the log of another database: its owner would see it.
@@ -431,7 +430,7 @@ impl Shared {
         if let Some(last) = self.state().memtables.last() {
             self.segments.weigh(&last.memtable, last.end - last.head.begin);
         }
-        self.segments.fit_to(&*self.tree);
+        self.segments.fit_to(self.tree.tree_file());
     }
 
     /// Give back what the log has taken under load. Returns false, and does nothing, if a commit is
@@ -443,7 +442,7 @@ impl Shared {
             state.forget_applied(&*self.tree, &self.segments)?;
         }
         self.free_retired();
-        let size = size_at_rest(self.tree.size());
+        let size = size_at_rest(self.tree.tree_file().map_or(0, TreeFile::size));
         if self.segments.space().size() <= size + size / 2 {
             return Ok(true);
         }
@@ -531,15 +530,6 @@ impl Engine for LoggedEngine {
         self.shared.segments.sequence()
     }
 
-    fn size(&self) -> u64 {
-        self.shared.tree.size()
-    }
-
-    #[inline]
-    fn check_reader_room(&self) -> Result<(), EngineError> {
-        self.shared.tree.check_reader_room()
-    }
-
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
         Ok(Box::new(self.shared.read()?))
     }
@@ -550,6 +540,37 @@ impl Engine for LoggedEngine {
         Ok(Box::new(LoggedWrite::begin(&self.shared, lock, Duration::MAX)?))
     }
 
+    fn sync(&self) -> Result<(), EngineError> {
+        self.shared.sync(Extent::Commits)
+    }
+
+    fn usage(&self) -> Result<Usage, EngineError> {
+        let (read, mut usage) = (self.shared.read()?, self.shared.tree.usage()?);
+        for (count, tree) in usage.entries.iter_mut().zip(Tree::ALL) {
+            *count = count.saturating_add_signed(read.entries_over(tree)?);
+        }
+        usage.pending = self.shared.pending();
+        usage.recovered = self.shared.recovered;
+        usage.log = self.shared.segments.space().size();
+        usage.log_limit = words_for(self.shared.segments.room() as usize) as u64 * 8;
+        usage.history = history::size(&*self.shared.tree.begin_read()?)?;
+        Ok(usage)
+    }
+
+    fn commit_feed(&self) -> Option<&dyn CommitFeed> {
+        Some(&*self.shared)
+    }
+
+    fn tree_file(&self) -> Option<&dyn TreeFile> {
+        self.shared.tree.tree_file()
+    }
+
+    fn file_care(&self) -> Option<&dyn FileCare> {
+        Some(self)
+    }
+}
+
+impl FileCare for LoggedEngine {
     fn begin_write_until(
         &self,
         deadline: Instant,
@@ -574,26 +595,6 @@ impl Engine for LoggedEngine {
         Ok(Some(Box::new(LoggedWrite::new(&self.shared, lock, begun, patience))))
     }
 
-    #[inline]
-    fn change_row(
-        &self,
-        key: HashedKey<'_>,
-        known: u64,
-        choose: &mut Choose<'_>,
-    ) -> Result<TryResult<()>, EngineError> {
-        self.try_change_row(key, known, choose)
-    }
-
-    #[inline]
-    fn show_row(
-        &self,
-        key: &[u8],
-        known: u64,
-        show: &mut dyn FnMut(Option<&[u8]>),
-    ) -> Result<TryResult<()>, EngineError> {
-        self.try_show_row(key, known, show)
-    }
-
     fn forget_pages(&self) {
         self.shared.state().forget_tree();
     }
@@ -614,10 +615,6 @@ impl Engine for LoggedEngine {
 
     fn writer(&self) -> Option<u32> {
         self.shared.segments.writer_pid()
-    }
-
-    fn sync(&self) -> Result<(), EngineError> {
-        self.shared.sync(Extent::Commits)
     }
 
     fn mark(&self) -> u64 {
@@ -678,31 +675,6 @@ impl Engine for LoggedEngine {
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, EngineError> {
         self.shared.compact_online(patience, go_on)
-    }
-
-    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError> {
-        self.shared.next_commits(place)
-    }
-
-    fn known_since(&self) -> Result<u64, EngineError> {
-        self.shared.known_since()
-    }
-
-    fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
-        self.shared.tree.oldest_reader()
-    }
-
-    fn usage(&self) -> Result<Usage, EngineError> {
-        let (read, mut usage) = (self.shared.read()?, self.shared.tree.usage()?);
-        for (count, tree) in usage.entries.iter_mut().zip(Tree::ALL) {
-            *count = count.saturating_add_signed(read.entries_over(tree)?);
-        }
-        usage.pending = self.shared.pending();
-        usage.recovered = self.shared.recovered;
-        usage.log = self.shared.segments.space().size();
-        usage.log_limit = words_for(self.shared.segments.room() as usize) as u64 * 8;
-        usage.history = history::size(&*self.shared.tree.begin_read()?)?;
-        Ok(usage)
     }
 }
 

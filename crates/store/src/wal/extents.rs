@@ -339,7 +339,7 @@ pub(crate) fn take_from_reserve(
     assigned: &[Place],
 ) -> Result<(), EngineError> {
     let places = memtable.places();
-    let (Some(extents), Some(page_txn)) = (extents.filter(|_| !places.is_empty()), txn.keeps_pages()) else {
+    let (Some(extents), Some(page_txn)) = (extents.filter(|_| !places.is_empty()), txn.pages()) else {
         return Ok(());
     };
     let pages_of = |places: &[Place]| {
@@ -367,7 +367,7 @@ pub(crate) fn put_placed(
     place: Place,
     bytes: &[u8],
 ) -> Result<(), EngineError> {
-    match txn.keeps_pages() {
+    match txn.pages() {
         Some(page_txn) => page_txn.put_placed(tree, key, place.first, place.size),
         None => txn.put(tree, key, &[bytes]),
     }

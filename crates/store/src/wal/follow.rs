@@ -9,7 +9,7 @@
 
 use crate::catalog::history_chunk::{CHUNK, Chunk, Kind};
 use crate::engine::history::{Commit, Next, WatchPosition};
-use crate::engine::{Direction, EngineError, Tree};
+use crate::engine::{CommitFeed, Direction, EngineError, Tree};
 use crate::wal::engine::Shared;
 use crate::wal::history::{chunk_at, damaged, next_chunk};
 use crate::wal::record;
@@ -100,9 +100,8 @@ fn commit_of(version: u64, bytes: Vec<u8>) -> Commit {
     Commit::new(version, bytes, record::HEAD_SIZE, count)
 }
 
-impl Shared {
-    /// See `Engine::next_commits`.
-    pub(crate) fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError> {
+impl CommitFeed for Shared {
+    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError> {
         // Only acknowledged records: those after may never be acknowledged.
         let newest = self.segments.sequence();
         if newest <= place.version {
@@ -122,6 +121,38 @@ impl Shared {
         })
     }
 
+    fn known_since(&self) -> Result<u64, EngineError> {
+        let mut since = self.segments.sequence();
+        // The ranges that can be read, each with the versions of its first and last commit.
+        let (mut spans, mut bytes) = (Vec::new(), Vec::new());
+        for segment in [0, 1] {
+            let Some(head) = self.segments.head(segment) else { continue };
+            let Some(first) = self.segments.first_wal_record(segment, head)? else { continue };
+            let mut spot = Spot { segment, head, end: head.begin, chain: head.salt };
+            let mut last = first.saturating_sub(1);
+            while last < since && spot.read_here(&self.segments, last + 1, &mut bytes)? {
+                last += 1;
+            }
+            spans.push((first, last));
+        }
+        let txn = self.tree.begin_read()?;
+        let mut cursor = txn.cursor(Tree::Meta)?;
+        let mut found = chunk_at(&mut *cursor, &[CHUNK], Direction::Forward)?;
+        while let Some((chunk, _, _)) = found {
+            spans.push((chunk.first, chunk.last));
+            found = next_chunk(&mut *cursor)?;
+        }
+        spans.sort_unstable_by(|one, other| other.cmp(one));
+        for (first, last) in spans {
+            if last >= since {
+                since = since.min(first.saturating_sub(1));
+            }
+        }
+        Ok(since)
+    }
+}
+
+impl Shared {
     /// Commits from this version on that one chunk of the tree holds.
     fn kept(&self, version: u64, newest: u64) -> Result<Vec<Commit>, EngineError> {
         let txn = self.tree.begin_read()?;
@@ -151,37 +182,6 @@ impl Shared {
             found = next_chunk(&mut *cursor)?;
         }
         Ok(vec![Commit::new(version, bytes, 0, count)])
-    }
-
-    /// See `Engine::known_since`.
-    pub(crate) fn known_since(&self) -> Result<u64, EngineError> {
-        let mut since = self.segments.sequence();
-        // The ranges that can be read, each with the versions of its first and last commit.
-        let (mut spans, mut bytes) = (Vec::new(), Vec::new());
-        for segment in [0, 1] {
-            let Some(head) = self.segments.head(segment) else { continue };
-            let Some(first) = self.segments.first_wal_record(segment, head)? else { continue };
-            let mut spot = Spot { segment, head, end: head.begin, chain: head.salt };
-            let mut last = first.saturating_sub(1);
-            while last < since && spot.read_here(&self.segments, last + 1, &mut bytes)? {
-                last += 1;
-            }
-            spans.push((first, last));
-        }
-        let txn = self.tree.begin_read()?;
-        let mut cursor = txn.cursor(Tree::Meta)?;
-        let mut found = chunk_at(&mut *cursor, &[CHUNK], Direction::Forward)?;
-        while let Some((chunk, _, _)) = found {
-            spans.push((chunk.first, chunk.last));
-            found = next_chunk(&mut *cursor)?;
-        }
-        spans.sort_unstable_by(|one, other| other.cmp(one));
-        for (first, last) in spans {
-            if last >= since {
-                since = since.min(first.saturating_sub(1));
-            }
-        }
-        Ok(since)
     }
 }
 

@@ -8,7 +8,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree};
+use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, EntryResult, ReadTxn, Start, Tree};
 use crate::wal::memtable::{Lookup, LookupEntry, Memtable};
 use crate::wal::tombstones::{self, RUN_MIN};
 use crate::wal::write_batch::WriteBatch;
@@ -97,7 +97,7 @@ pub(crate) fn first_of<'t>(
     tree: Tree,
     start: Start<'_>,
     direction: Direction,
-) -> Result<Option<Entry<'t>>, EngineError> {
+) -> EntryResult<'t> {
     /// Hidden entries in turn from which a cursor, and a note, are worth it.
     const MANY: usize = 4;
     let Some((over, lower)) = overs.split_first() else { return below.first_from(tree, start, direction) };
@@ -224,7 +224,7 @@ impl<'t> MergedCursor<'t> {
     }
 
     /// The next entry of the tree.
-    fn head_below(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
+    fn head_below(&mut self) -> EntryResult<'t> {
         if self.index >= self.batch.entries.len() && !self.is_below_over {
             self.below.fill(&mut self.batch)?;
             self.index = 0;
@@ -234,7 +234,7 @@ impl<'t> MergedCursor<'t> {
     }
 
     /// The next entry of all sources.
-    fn next(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
+    fn next(&mut self) -> EntryResult<'t> {
         loop {
             let below = self.head_below()?;
             let mut best: Option<LookupEntry<'t>> = below.map(|(key, value)| (key, Lookup::Value(value)));
@@ -352,7 +352,7 @@ impl<'t> Cursor<'t> for MergedCursor<'t> {
         self.stand_at(start)
     }
 
-    fn step(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
+    fn step(&mut self) -> EntryResult<'t> {
         self.next()
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::catalog::{APPLIED_KEY, table_key};
 use crate::engine::error::check_memory;
 use crate::engine::{
-    Contents, Cursor, Direction, EngineError, Entry, EntryPlace, HashedKey, ReadTxn, Start, Tree,
+    Contents, Cursor, Direction, EngineError, EntryPlace, EntryResult, HashedKey, ReadTxn, Start, Tree,
 };
 use crate::row_key::TableId;
 use crate::wal::history;
@@ -98,7 +98,7 @@ impl LoggedRead {
         start: Start<'_>,
         direction: Direction,
         write_batch: Option<&'t WriteBatch>,
-    ) -> Result<Option<Entry<'t>>, EngineError> {
+    ) -> EntryResult<'t> {
         first_of(&self.overs(write_batch), &*self.tree, tree, start, direction)
     }
 
@@ -165,12 +165,7 @@ impl Contents for LoggedRead {
         self.cursor_under(tree, None)
     }
 
-    fn first_from(
-        &self,
-        tree: Tree,
-        start: Start<'_>,
-        direction: Direction,
-    ) -> Result<Option<Entry<'_>>, EngineError> {
+    fn first_from(&self, tree: Tree, start: Start<'_>, direction: Direction) -> EntryResult<'_> {
         self.first_under(tree, start, direction, None)
     }
 }

@@ -8,7 +8,7 @@ use crate::catalog::Applied;
 use crate::catalog::history_chunk::{CHUNK, Kind};
 use crate::engine::entry::{CLEARED, DELETED, PUT, push};
 use crate::engine::history::Keep;
-use crate::engine::{Contents, Cursor, Direction, EngineError, FileSize, Start, Tree, WriteTxn};
+use crate::engine::{Contents, Cursor, Direction, EngineError, FileSize, LogBatch, Start, Tree, WriteTxn};
 use crate::sys::steps::{Step, reached};
 use crate::wal::history::{self, BULK_SIZE_MIN, CHUNK_SIZE, ChunkWriter};
 
@@ -143,16 +143,9 @@ impl Contents for Recording {
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         self.txn.cursor(tree)
     }
-
-    fn first_from(
-        &self,
-        tree: Tree,
-        start: Start<'_>,
-        direction: Direction,
-    ) -> Result<Option<crate::engine::Entry<'_>>, EngineError> {
-        self.txn.first_from(tree, start, direction)
-    }
 }
+
+impl LogBatch for Recording {}
 
 impl WriteTxn for Recording {
     fn version(&self) -> u64 {
@@ -188,10 +181,6 @@ impl WriteTxn for Recording {
             self.note(tree, PUT, key, parts)?;
         }
         Ok(is_appended)
-    }
-
-    fn prefers_append(&self) -> bool {
-        self.txn.prefers_append()
     }
 
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {

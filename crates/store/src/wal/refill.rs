@@ -214,7 +214,7 @@ impl Shared {
         // Reading the list of free pages trusts it, as each write of the tree does. So callers look
         // for a reserve only where there may be one.
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(()) };
-        let Some(page_txn) = txn.keeps_pages() else { return Ok(()) };
+        let Some(page_txn) = txn.pages() else { return Ok(()) };
         if page_txn.reserve()?.is_empty() {
             return Ok(());
         }
@@ -264,7 +264,7 @@ pub(super) fn commit_as_it_is(mut txn: Box<dyn WriteTxn>) -> Result<(), EngineEr
 
 /// Free the reserve but for what is `kept`, in ascending order.
 fn free_all_but(txn: &mut dyn WriteTxn, kept: &[Range<u64>]) -> Result<(), EngineError> {
-    let Some(page_txn) = txn.keeps_pages() else { return Ok(()) };
+    let Some(page_txn) = txn.pages() else { return Ok(()) };
     for range in page_txn.reserve()? {
         for free in without(&range, kept) {
             page_txn.give_pages(&free)?;
@@ -280,7 +280,7 @@ fn take_pages(
     pages: u64,
     missing: u64,
 ) -> Result<Option<Vec<Range<u64>>>, EngineError> {
-    let Some(page_txn) = txn.keeps_pages() else { return Ok(None) };
+    let Some(page_txn) = txn.pages() else { return Ok(None) };
     let (mut new, mut count): (Vec<Range<u64>>, u64) = (Vec::new(), 0);
     while count + pages <= missing.max(pages) && new.len() < RANGES_MAX / 2 {
         let one = page_txn.take_pages(pages)?;

@@ -42,7 +42,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::engine::{Engine, Extents, FileSize};
+use crate::engine::{Engine, Extents, FileSize, TreeFile};
 use crate::sys::latch::Latch;
 use crate::sys::os;
 use crate::sys::steps::{Step, reached};
@@ -180,7 +180,7 @@ impl Segments {
 
     /// The same, over the tree of this engine.
     pub(crate) fn over(mut self, tree: &dyn Engine) -> Self {
-        self.extents = tree.extents();
+        self.extents = tree.tree_file().and_then(TreeFile::extents);
         self
     }
 

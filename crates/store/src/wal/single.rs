@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::engine::{Choice, Choose, EngineError, HashedKey, TryResult};
+use crate::engine::{Choice, Choose, EngineError, HashedKey, RowAccess, TryResult, TryRow};
 use crate::wal::checkpoint::wal_record_size_max;
 use crate::wal::engine::{LoggedEngine, Shared};
 use crate::wal::extents;
@@ -29,15 +29,9 @@ impl Drop for WriterLockGuard<'_> {
     }
 }
 
-impl LoggedEngine {
-    /// See [`crate::engine::Engine::change_row`].
+impl RowAccess for LoggedEngine {
     #[inline]
-    pub(crate) fn try_change_row(
-        &self,
-        key: HashedKey<'_>,
-        known: u64,
-        choose: &mut Choose<'_>,
-    ) -> Result<TryResult<()>, EngineError> {
+    fn change_row(&self, key: HashedKey<'_>, known: u64, choose: &mut Choose<'_>) -> TryRow {
         // The first commit starts the checkpointer, on the slow path.
         if !self.has_checkpointer.load(Ordering::Relaxed) {
             return Ok(TryResult::UseTransaction);
@@ -50,14 +44,8 @@ impl LoggedEngine {
         self.shared.change_row(&guard.1, key, known, choose)
     }
 
-    /// See [`crate::engine::Engine::show_row`].
     #[inline]
-    pub(crate) fn try_show_row(
-        &self,
-        key: &[u8],
-        known: u64,
-        show: &mut dyn FnMut(Option<&[u8]>),
-    ) -> Result<TryResult<()>, EngineError> {
+    fn show_row(&self, key: &[u8], known: u64, show: &mut dyn FnMut(Option<&[u8]>)) -> TryRow {
         let shared = &self.shared;
         let Some(mut state) = shared.try_state() else { return Ok(TryResult::UseTransaction) };
         let below = state.read_row(&*shared.tree, &shared.segments)?;
@@ -73,13 +61,7 @@ impl LoggedEngine {
 impl Shared {
     /// Change a row.
     #[inline]
-    fn change_row(
-        &self,
-        held: &Held,
-        key: HashedKey<'_>,
-        known: u64,
-        choose: &mut Choose<'_>,
-    ) -> Result<TryResult<()>, EngineError> {
+    fn change_row(&self, held: &Held, key: HashedKey<'_>, known: u64, choose: &mut Choose<'_>) -> TryRow {
         let Some(mut state) = self.try_state() else { return Ok(TryResult::UseTransaction) };
         let segments = &self.segments;
         let below = state.read_row(&*self.tree, segments)?;
@@ -124,7 +106,7 @@ impl Shared {
         (place, used): (MemtableSlot, u64),
         bytes: &mut Vec<u8>,
         change: &Change,
-    ) -> Result<TryResult<()>, EngineError> {
+    ) -> TryRow {
         let segments = &self.segments;
         let size = record::size_of(bytes);
         let is_large = size >= extents::SIZE_MIN && segments.extents().is_some();

@@ -293,7 +293,7 @@ impl State {
     }
 
     fn set_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
-        let txn = tree.begin_shared_read()?;
+        let txn: Arc<dyn ReadTxn> = Arc::from(tree.begin_read()?);
         let version = txn.version();
         if version != self.applied_in {
             let (applied, has_rows) = (applied_of(&*txn)?, !txn.is_empty(Tree::Rows)?);
@@ -514,7 +514,7 @@ impl State {
 
 /// The tree's newest version, and its `applied`.
 pub(crate) fn newest(tree: &dyn Engine) -> Result<(Arc<dyn ReadTxn>, Applied), EngineError> {
-    let txn = tree.begin_shared_read()?;
+    let txn: Arc<dyn ReadTxn> = Arc::from(tree.begin_read()?);
     let applied = applied_of(&*txn)?;
     Ok((txn, applied))
 }
@@ -549,7 +549,7 @@ mod tests {
 
     use super::*;
     use crate::engine::memory::MemoryEngine;
-    use crate::engine::{Cursor, OldestReader, Usage, WriteTxn};
+    use crate::engine::{Cursor, FileCare, RowAccess, Usage, WriteTxn};
     use crate::wal::engine::LoggedEngine;
     use crate::wal::read::LoggedRead;
 
@@ -563,6 +563,8 @@ mod tests {
         txn: Box<dyn ReadTxn>,
         count: Arc<AtomicUsize>,
     }
+
+    impl RowAccess for Asked {}
 
     impl Engine for Asked {
         fn key_size_max(&self) -> usize {
@@ -583,10 +585,6 @@ mod tests {
 
         fn sync(&self) -> Result<(), EngineError> {
             self.tree.sync()
-        }
-
-        fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
-            self.tree.oldest_reader()
         }
 
         fn usage(&self) -> Result<Usage, EngineError> {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key};
 use crate::engine::{
-    BusyLock, Contents, Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, TakeRow, Tree,
-    WriteTxn,
+    BusyLock, Contents, Cursor, Direction, EngineError, EntryResult, HashedKey, LogBatch, ReadTxn, Start,
+    TakeRow, Tree, WriteTxn,
 };
 use crate::row_key::TableId;
 use crate::sys::os;
@@ -102,7 +102,7 @@ impl LoggedWrite {
 
     /// The largest WAL record, now that the batch is as large as one usually may be.
     fn size_wide(&self) -> usize {
-        self.shared.segments.fit_to(&*self.shared.tree);
+        self.shared.segments.fit_to(self.shared.tree.tree_file());
         let wide = wal_record_size_wide(&self.shared.segments);
         if wide > self.size_max && self.is_scattered() { wide } else { self.size_max }
     }
@@ -220,7 +220,7 @@ impl LoggedWrite {
         segments.begin_segment(&self.lock, segments.active(), applied.position);
         segments.set_applied(applied.position);
         segments.publish(&self.lock, applied.position, applied.sequence);
-        segments.fit_to(&*self.shared.tree);
+        segments.fit_to(self.shared.tree.tree_file());
         Ok(())
     }
 
@@ -375,12 +375,7 @@ impl Contents for LoggedWrite {
         self.base.cursor_under(tree, write_batch)
     }
 
-    fn first_from(
-        &self,
-        tree: Tree,
-        start: Start<'_>,
-        direction: Direction,
-    ) -> Result<Option<Entry<'_>>, EngineError> {
+    fn first_from(&self, tree: Tree, start: Start<'_>, direction: Direction) -> EntryResult<'_> {
         if let Some(txn) = &self.bulk {
             return txn.first_from(tree, start, direction);
         }
@@ -389,15 +384,7 @@ impl Contents for LoggedWrite {
     }
 }
 
-impl WriteTxn for LoggedWrite {
-    fn version(&self) -> u64 {
-        self.base.version() + 1
-    }
-
-    fn is_owner(&self) -> bool {
-        self.owner == os::thread_number()
-    }
-
+impl LogBatch for LoggedWrite {
     fn commits_without_waiting(&self) -> bool {
         let size = self.write_batch.size();
         self.bulk.is_none()
@@ -427,6 +414,57 @@ impl WriteTxn for LoggedWrite {
 
     fn counts_rows(&mut self) -> bool {
         self.bulk.is_none() && self.write_batch.count()
+    }
+
+    #[inline]
+    fn put_row(
+        &mut self,
+        key: HashedKey<'_>,
+        parts: [&[u8]; 2],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<Option<bool>, EngineError> {
+        // A long key, or a change that goes into the tree, takes the general path.
+        let size = self.write_batch.size() + Self::size_of(key.bytes, &parts);
+        let is_large = size >= SIZE_MIN && parts.iter().map(|part| part.len()).sum::<usize>() >= SIZE_MIN;
+        if self.bulk.is_some()
+            || size > self.size_max(size) && !is_large
+            || key.bytes.len() > self.key_size_max
+        {
+            return Ok(None);
+        }
+        let old = match self.write_batch.find_hashed(Tree::Rows, key) {
+            Some(lookup) => lookup.value(),
+            None => self.base.get_hashed(Tree::Rows, key)?,
+        };
+        let was_there = old.is_some();
+        if !old.is_none_or(may_replace) {
+            return Ok(None);
+        }
+        if is_large && self.put_large(Tree::Rows, key, &parts, Some(!was_there))? {
+            self.found.clear();
+            return Ok(Some(was_there));
+        }
+        if self.bulk.is_some() || size > self.size_max(size) {
+            return Ok(None);
+        }
+        self.write_batch.put_row(key, parts, !was_there);
+        self.found.clear();
+        Ok(Some(was_there))
+    }
+
+    fn prefers_append(&self) -> bool {
+        // The checkpoint sorts a write batch.
+        self.bulk.is_some()
+    }
+}
+
+impl WriteTxn for LoggedWrite {
+    fn version(&self) -> u64 {
+        self.base.version() + 1
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner == os::thread_number()
     }
 
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
@@ -488,42 +526,6 @@ impl WriteTxn for LoggedWrite {
         Ok(())
     }
 
-    #[inline]
-    fn put_row(
-        &mut self,
-        key: HashedKey<'_>,
-        parts: [&[u8]; 2],
-        may_replace: fn(&[u8]) -> bool,
-    ) -> Result<Option<bool>, EngineError> {
-        // A long key, or a change that goes into the tree, takes the general path.
-        let size = self.write_batch.size() + Self::size_of(key.bytes, &parts);
-        let is_large = size >= SIZE_MIN && parts.iter().map(|part| part.len()).sum::<usize>() >= SIZE_MIN;
-        if self.bulk.is_some()
-            || size > self.size_max(size) && !is_large
-            || key.bytes.len() > self.key_size_max
-        {
-            return Ok(None);
-        }
-        let old = match self.write_batch.find_hashed(Tree::Rows, key) {
-            Some(lookup) => lookup.value(),
-            None => self.base.get_hashed(Tree::Rows, key)?,
-        };
-        let was_there = old.is_some();
-        if !old.is_none_or(may_replace) {
-            return Ok(None);
-        }
-        if is_large && self.put_large(Tree::Rows, key, &parts, Some(!was_there))? {
-            self.found.clear();
-            return Ok(Some(was_there));
-        }
-        if self.bulk.is_some() || size > self.size_max(size) {
-            return Ok(None);
-        }
-        self.write_batch.put_row(key, parts, !was_there);
-        self.found.clear();
-        Ok(Some(was_there))
-    }
-
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
         self.check_key(key)?;
         if let Some(txn) = &mut self.bulk {
@@ -534,11 +536,6 @@ impl WriteTxn for LoggedWrite {
         }
         self.put(tree, key, parts)?;
         Ok(true)
-    }
-
-    fn prefers_append(&self) -> bool {
-        // The checkpoint sorts a write batch.
-        self.bulk.is_some()
     }
 
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {

@@ -18,8 +18,8 @@ use crate::catalog::cell::Cell;
 use crate::catalog::{self, NAME, TABLE};
 use crate::db::database::Database;
 use crate::db::store::Store;
-use crate::engine::Tree;
 use crate::engine::history::{Commit, Next, WatchPosition, What, Written};
+use crate::engine::{CommitFeed, EngineError, Tree};
 use crate::error::StoreError;
 use crate::row::Range;
 use crate::row_key::{TableId, is_long, split};
@@ -183,14 +183,19 @@ impl Store {
 }
 
 fn next_of(database: &Database, place: &mut WatchPosition) -> Result<Next, StoreError> {
-    database.engine.next_commits(place).map_err(|error| database.error(error))
+    feed(database).and_then(|feed| feed.next_commits(place)).map_err(|error| database.error(error))
 }
 
 fn gone(database: &Database, since: u64) -> StoreError {
-    match database.engine.known_since() {
+    match feed(database).and_then(CommitFeed::known_since) {
         Ok(oldest) => StoreError::HistoryGone { path: database.path.clone(), since, oldest },
         Err(error) => database.error(error),
     }
+}
+
+fn feed(database: &Database) -> Result<&dyn CommitFeed, EngineError> {
+    const UNWATCHED: &str = "this database cannot be watched: no process has it open for writing";
+    database.engine.commit_feed().ok_or(EngineError::Unsupported(UNWATCHED))
 }
 
 /// A change of a table's name.

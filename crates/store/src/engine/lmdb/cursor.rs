@@ -12,7 +12,7 @@ use std::ptr;
 use pellucid_lmdb_sys as ffi;
 
 use crate::engine::lmdb::{Environment, check, error_of};
-use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start};
+use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, EntryResult, Start};
 
 pub(crate) fn value_of(bytes: &[u8]) -> ffi::MDB_val {
     // LMDB does not write through the pointers that it is given for reading.
@@ -73,7 +73,7 @@ impl<'t> LmdbCursor<'t> {
         })
     }
 
-    fn go(&mut self, operation: c_uint, key: &[u8]) -> Result<Option<Entry<'t>>, EngineError> {
+    fn go(&mut self, operation: c_uint, key: &[u8]) -> EntryResult<'t> {
         let mut key = value_of(key);
         let mut data = EMPTY;
         // SAFETY: the cursor is open, its transaction live; both values are ours.
@@ -114,7 +114,7 @@ impl<'t> Cursor<'t> for LmdbCursor<'t> {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
+    fn step(&mut self) -> EntryResult<'t> {
         if let Some(entry) = self.pending.take() {
             return Ok(Some(entry));
         }

@@ -216,7 +216,7 @@ impl KeepsPages for LmdbWrite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Engine;
+    use crate::engine::TreeFile;
     use crate::engine::lmdb::lock_path_of;
     use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
 

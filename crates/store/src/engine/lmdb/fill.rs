@@ -237,7 +237,7 @@ mod tests {
         fn fill(&self, loose: &[Loose]) {
             let mut txn = self.engine.begin_write().unwrap();
             for one in loose {
-                assert_eq!(txn.moves_pages().unwrap().fill(one).unwrap(), one.entries);
+                assert_eq!(txn.pages().unwrap().fill(one).unwrap(), one.entries);
             }
             txn.commit().unwrap();
         }

@@ -63,7 +63,9 @@ use crate::engine::lmdb::free_pages::FreePages;
 pub use crate::engine::lmdb::free_pages::PageChoice;
 use crate::engine::lmdb::page::MapBounds;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
-use crate::engine::{Change, Engine, EngineError, Extents, OldestReader, ReadTxn, Tree, Usage, WriteTxn};
+use crate::engine::{
+    Change, Engine, EngineError, Extents, OldestReader, ReadTxn, RowAccess, Tree, TreeFile, Usage, WriteTxn,
+};
 use crate::sys::os;
 use crate::sys::own_file::OwnFile;
 use crate::sys::side_file;
@@ -625,51 +627,14 @@ impl Engine for LmdbEngine {
         Ok(Box::new(LmdbRead::begin(Arc::clone(&self.environment))?))
     }
 
-    fn check_reader_room(&self) -> Result<(), EngineError> {
-        self.environment.check_reader_room()
-    }
-
-    fn begin_shared_read(&self) -> Result<Arc<dyn ReadTxn>, EngineError> {
-        Ok(Arc::new(LmdbRead::begin(Arc::clone(&self.environment))?))
-    }
-
-    fn extents(&self) -> Option<Arc<dyn Extents>> {
-        let is_known_order = cfg!(target_endian = "little");
-        is_known_order.then(|| Arc::new(FileExtents::new(&self.environment)) as Arc<dyn Extents>)
-    }
-
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
         Ok(Box::new(LmdbWrite::begin(Arc::clone(&self.environment))?))
-    }
-
-    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
-        self.environment.check_usable()?;
-        let file = self.environment.file()?;
-        let (pages, meta) = self.environment.newest(&file)?;
-        proof::prove(&pages, &meta, changes)
-            .map_err(|fault| EngineError::BadPage { page: fault.page, what: fault.what })
     }
 
     fn sync(&self) -> Result<(), EngineError> {
         self.environment.check_usable()?;
         // SAFETY: the environment is open.
         check(unsafe { ffi::mdb_env_sync(self.environment.raw, 1) })
-    }
-
-    fn write_again(&self) -> Result<(), EngineError> {
-        self.environment.write_again()
-    }
-
-    fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
-        self.environment.check_usable()?;
-        Ok(self.environment.readers()?.oldest_under(self.version()))
-    }
-
-    fn size(&self) -> u64 {
-        if !self.environment.is_ours() {
-            return 0;
-        }
-        (self.environment.info().me_last_pgno as u64 + 1) * self.environment.page_size as u64
     }
 
     fn usage(&self) -> Result<Usage, EngineError> {
@@ -693,6 +658,47 @@ impl Engine for LmdbEngine {
             history: 0,
             entries: read.entry_counts()?,
         })
+    }
+
+    fn tree_file(&self) -> Option<&dyn TreeFile> {
+        Some(self)
+    }
+}
+
+impl RowAccess for LmdbEngine {}
+
+impl TreeFile for LmdbEngine {
+    fn check_reader_room(&self) -> Result<(), EngineError> {
+        self.environment.check_reader_room()
+    }
+
+    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
+        self.environment.check_usable()?;
+        let file = self.environment.file()?;
+        let (pages, meta) = self.environment.newest(&file)?;
+        proof::prove(&pages, &meta, changes)
+            .map_err(|fault| EngineError::BadPage { page: fault.page, what: fault.what })
+    }
+
+    fn extents(&self) -> Option<Arc<dyn Extents>> {
+        let is_known_order = cfg!(target_endian = "little");
+        is_known_order.then(|| Arc::new(FileExtents::new(&self.environment)) as Arc<dyn Extents>)
+    }
+
+    fn write_again(&self) -> Result<(), EngineError> {
+        self.environment.write_again()
+    }
+
+    fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
+        self.environment.check_usable()?;
+        Ok(self.environment.readers()?.oldest_under(self.version()))
+    }
+
+    fn size(&self) -> u64 {
+        if !self.environment.is_ours() {
+            return 0;
+        }
+        (self.environment.info().me_last_pgno as u64 + 1) * self.environment.page_size as u64
     }
 }
 

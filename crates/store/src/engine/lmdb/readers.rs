@@ -20,7 +20,7 @@ const OWN_READERS_FREE: usize = 64;
 const SLOTS_ASIDE: u32 = 256;
 
 impl Environment {
-    /// See [`Engine::check_reader_room`](crate::engine::Engine::check_reader_room).
+    /// See [`TreeFile::check_reader_room`](crate::engine::TreeFile::check_reader_room).
     #[inline]
     pub(super) fn check_reader_room(&self) -> Result<(), EngineError> {
         let own = self.reader_count.load(Ordering::Relaxed);

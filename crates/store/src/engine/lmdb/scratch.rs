@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::engine::Engine as _;
 use crate::engine::lmdb::lock_path_of;
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions, PageChoice};
+use crate::engine::{Engine as _, TreeFile as _};
 
 /// A database that is removed at the end.
 pub(super) struct Scratch {

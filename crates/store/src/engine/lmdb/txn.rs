@@ -30,7 +30,7 @@ use crate::engine::lmdb::{
     Environment, Heads, check, empty_stat, error_of, estimate, extents, fill, moves, parts,
 };
 use crate::engine::{
-    Contents, Cursor, Direction, Distant, EngineError, Entry, EntryPlace, FileSize, Fullness, KeepsPages,
+    Contents, Cursor, Direction, Distant, EngineError, EntryPlace, EntryResult, FileSize, Fullness, LogBatch,
     Loose, MovesPages, Parked, ReadTxn, Start, Tree, WriteTxn,
 };
 
@@ -237,12 +237,7 @@ impl Contents for LmdbRead {
         Ok(Box::new(LmdbCursor::open(self.txn, handle, &self.environment)?))
     }
 
-    fn first_from(
-        &self,
-        tree: Tree,
-        start: Start<'_>,
-        direction: Direction,
-    ) -> Result<Option<Entry<'_>>, EngineError> {
+    fn first_from(&self, tree: Tree, start: Start<'_>, direction: Direction) -> EntryResult<'_> {
         if let Start::At(key) = start
             && let Some((head, pages)) = self.searched(tree, key)
         {
@@ -573,6 +568,8 @@ impl Contents for LmdbWrite {
     }
 }
 
+impl LogBatch for LmdbWrite {}
+
 impl WriteTxn for LmdbWrite {
     fn version(&self) -> u64 {
         // SAFETY: the outermost transaction is live as long as `self` is; its id does not change.
@@ -692,11 +689,7 @@ impl WriteTxn for LmdbWrite {
         check(unsafe { ffi::mdb_txn_commit(child) })
     }
 
-    fn keeps_pages(&mut self) -> Option<&mut dyn KeepsPages> {
-        (self.txns.len() == 1).then_some(self as &mut dyn KeepsPages)
-    }
-
-    fn moves_pages(&mut self) -> Option<&mut dyn MovesPages> {
+    fn pages(&mut self) -> Option<&mut dyn MovesPages> {
         (self.txns.len() == 1).then_some(self as &mut dyn MovesPages)
     }
 

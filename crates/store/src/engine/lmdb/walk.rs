@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{Leaf, PAGE_BRANCH, Pages};
 use crate::engine::lmdb::search::Nodes;
-use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start};
+use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, EntryResult, Start};
 use crate::sys::os::prefetch;
 
 /// A branch page on the way to a leaf, and which of its children the way leads to.
@@ -62,7 +62,7 @@ pub(crate) fn first_from<'t>(
     tree: &'t TreeHead,
     start: Start<'_>,
     direction: Direction,
-) -> Result<Option<Entry<'t>>, EngineError> {
+) -> EntryResult<'t> {
     let mut cursor = PageCursor::new(pages, tree);
     cursor.start(start, direction)?;
     cursor.step()
@@ -243,7 +243,7 @@ impl<'t> Cursor<'t> for PageCursor<'t> {
         self.begin(start).map_err(|fault| self.fail(fault))
     }
 
-    fn step(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
+    fn step(&mut self) -> EntryResult<'t> {
         let Some(leaf) = self.leaf()? else { return Ok(None) };
         let Some(entry) = self.peek() else { return Err(self.fail(outside(leaf))) };
         match self.direction {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::engine::memory::MemoryEngine;
-use crate::engine::{Batch, Contents, Engine, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{Batch, Contents, Engine, FileCare, ReadTxn, Start, Tree, WriteTxn};
 use crate::wal::engine::LoggedEngine;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;

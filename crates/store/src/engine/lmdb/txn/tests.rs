@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::engine::lmdb::lock_path_of;
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
-use crate::engine::{Direction, Engine, Start, Tree, WriteTxn};
+use crate::engine::{Direction, Engine, Start, Tree, TreeFile, WriteTxn};
 
 thread_local! {
     /// Whether LMDB does all appends itself.

@@ -158,7 +158,7 @@ fn snapshots_read_their_versions(scratches: [Scratch; 4]) -> (u64, u64) {
                 0 => drop(txn),
                 1 => {
                     // As an online compaction does it.
-                    let moves = txn.moves_pages().unwrap();
+                    let moves = txn.pages().unwrap();
                     moves.gather_free().unwrap();
                     moves.cut_end().unwrap();
                     txn.commit().unwrap();
