@@ -8,7 +8,7 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatchIterator, StringArray};
 use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, Wanted};
 use pellucid_query::expression::Node;
-use pellucid_query::{Fault, LookedUp, Scanned, Walk};
+use pellucid_query::{LookedUp, Scanned, Walk};
 use pellucid_record::Shapes;
 use pellucid_store::{Large, Snapshot, Whole};
 use pyo3::exceptions::PyImportError;
@@ -22,7 +22,7 @@ use crate::table::reading::Rows;
 use crate::values::keys;
 use crate::values::table_ref::TableRef;
 use crate::work::threads::over_parts;
-use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault};
+use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, WorkResult, of_fault};
 
 /// Rows as columns, which any Arrow library reads without a copy.
 ///
@@ -92,18 +92,13 @@ struct Gather {
 impl Work for Gather {
     type Result = Part;
 
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         arrow::gather(rows, shapes, &mut self.wanted, &self.known, &self.snapshot, || stop.is_set())
     }
 }
 
 impl Parallel for Gather {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> WorkResult<Self> {
         Ok(Part::joined(parts))
     }
 }
@@ -119,7 +114,7 @@ struct GatherBeside<'a, L> {
 impl<L: Large + Sync> Work for GatherBeside<'_, L> {
     type Result = Part;
 
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, self.large, || stop.is_set())
     }
 }
@@ -134,13 +129,13 @@ struct GatherCovered<'a> {
 impl Work for GatherCovered<'_> {
     type Result = Part;
 
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, &NothingLarge, || stop.is_set())
     }
 }
 
 impl Parallel for GatherCovered<'_> {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> WorkResult<Self> {
         Ok(Part::joined(parts))
     }
 }

@@ -9,7 +9,7 @@ use pellucid_query::expression::{self, Node};
 use pellucid_query::group::{Aggregate, Decimals};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::{damaged, for_each, for_each_at};
-use pellucid_query::{Column, Extremes, Fault, LookedUp, Selected, Selection, Sum, Walk};
+use pellucid_query::{Column, Extremes, LookedUp, Selected, Selection, Sum, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::path::OwnedStep;
 use pellucid_record::value::NoShapes;
@@ -28,7 +28,7 @@ use crate::table::reading::Rows;
 use crate::values::table_ref::TableRef;
 use crate::values::{decode, equal, path, row_errors, scalars};
 use crate::work::plain;
-use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
+use crate::work::walks::{Queried, Source, Stop, Walked, Work, WorkResult, of_fault, over};
 
 /// The steps of a field path.
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<OwnedStep>> {
@@ -441,12 +441,7 @@ struct CollectValues(Vec<Column>);
 impl Work for CollectValues {
     type Result = Vec<Option<Vec<u8>>>;
 
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let mut values = Vec::new();
         for_each::<()>(rows, stop.check(), |row| {
             for column in &mut self.0 {

@@ -11,8 +11,7 @@ use pellucid_record::layout::{Kind as Container, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2
 use pellucid_store::sort::number_of;
 use pellucid_store::{Row, StoreError};
 
-use crate::fault::Fault;
-use crate::walk::{Divide, RowKey, SCAN_COUNT_MIN, Walk, ranges};
+use crate::walk::{Divide, RowKey, SCAN_COUNT_MIN, StepResult, Walk, ranges};
 
 /// The size of a record of one part that stands in its slot.
 pub(crate) const PLAIN_SIZE: usize = ROOT_HEAD_SIZE + 9;
@@ -334,10 +333,7 @@ impl CoveredRows {
 }
 
 impl Walk for CoveredRows {
-    fn step<B>(
-        &mut self,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
+    fn step<B>(&mut self, visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B> {
         let mut rest = CoveredPart { rows: self, left: self.next..self.len() };
         let step = rest.step(visit);
         self.next = rest.left.start;
@@ -359,10 +355,7 @@ impl CoveredPart<'_> {
 }
 
 impl Walk for CoveredPart<'_> {
-    fn step<B>(
-        &mut self,
-        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
+    fn step<B>(&mut self, mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B> {
         const COUNT: usize = 64;
         if self.left.is_empty() {
             return Ok(None);

@@ -10,10 +10,9 @@ use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::Row;
 
 use crate::column::Column;
-use crate::fault::Fault;
 use crate::field::Number;
 use crate::walk::{Walk, damaged, for_each};
-use crate::work::{Parallel, Stop, Work};
+use crate::work::{Parallel, Stop, Work, WorkResult};
 
 /// How a walk ended.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ pub struct GatherNumbers(pub Column);
 impl Work for GatherNumbers {
     type Result = Outcome<Option<Numbers>>;
 
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let Self(mut column) = self;
         let mut found = None;
         let foreign = for_each(rows, stop.check(), |row| {
@@ -76,7 +75,7 @@ impl Work for GatherNumbers {
 }
 
 impl Parallel for GatherNumbers {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> WorkResult<Self> {
         let mut all = None;
         for part in parts {
             let Outcome::Done(part) = part else { return Ok(Outcome::Foreign) };

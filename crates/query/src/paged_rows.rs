@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use pellucid_store::Row;
 
 use crate::fault::Fault;
-use crate::walk::Walk;
+use crate::walk::{StepResult, Walk};
 
 /// Rows that came together.
 pub trait Page {
@@ -72,10 +72,7 @@ impl<P: Pages> PagedRows<P> {
 }
 
 impl<P: Pages> Walk for PagedRows<P> {
-    fn step<B>(
-        &mut self,
-        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
+    fn step<B>(&mut self, mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B> {
         loop {
             if let Some(page) = &self.page
                 && let Some(mut row) = page.row(self.place)

@@ -5,10 +5,9 @@ use std::ops::{Bound, ControlFlow};
 
 use pellucid_store::{Lookahead, Range, Reader, Row, Snapshot, StoreError, TableId, range_of_parts};
 
-use crate::fault::Fault;
 use crate::index::Keys;
 use crate::sort::{KeyPart, SortedKeys};
-use crate::walk::{Divide, LOOKUP_COUNT_MIN, RowKey, Walk};
+use crate::walk::{Divide, LOOKUP_COUNT_MIN, RowKey, StepResult, Walk};
 
 /// Rows that a reader looks up.
 pub trait Lookups<R: Reader> {
@@ -43,10 +42,7 @@ pub struct LookedUp<'a, L, R> {
 }
 
 impl<R: Reader, L: Lookups<R>> Walk for LookedUp<'_, L, R> {
-    fn step<B>(
-        &mut self,
-        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
+    fn step<B>(&mut self, mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B> {
         Ok(self.rows.next(self.reader, |row, _| visit(row))?)
     }
 }
@@ -341,10 +337,7 @@ impl CopiedRows {
 }
 
 impl Walk for CopiedRows {
-    fn step<B>(
-        &mut self,
-        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
+    fn step<B>(&mut self, mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B> {
         Ok(self.next(|row, _| visit(row)))
     }
 }

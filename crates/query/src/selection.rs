@@ -9,7 +9,7 @@ use pellucid_store::Row;
 
 use crate::evaluate::Evaluator;
 use crate::fault::Fault;
-use crate::walk::Walk;
+use crate::walk::{StepResult, Walk};
 
 /// Counts what a query reads while it runs, also on several threads.
 #[derive(Debug, Default)]
@@ -113,10 +113,7 @@ pub struct Selected<'a, W, S: ?Sized> {
 
 impl<W: Walk, S: Shapes + ?Sized> Walk for Selected<'_, W, S> {
     #[inline]
-    fn step<B>(
-        &mut self,
-        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
+    fn step<B>(&mut self, mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B> {
         // The walk itself gets only one bit; the result is kept beside it. Passing the whole
         // result through each layer for each row took as long as the test.
         let (selection, shapes) = (&mut *self.selection, self.shapes);

@@ -8,6 +8,9 @@ use pellucid_store::{Reader, Row, Scan, StoreError};
 use crate::fault::Fault;
 use crate::stoppable::Pace;
 
+/// The last result of a visit, or None at the end of a walk.
+pub type StepResult<B> = Result<Option<ControlFlow<B>>, Fault>;
+
 /// A source of rows, one after another.
 pub trait Walk {
     /// Calls `visit` with the next rows, as many as are at hand, until it breaks. Returns the last
@@ -15,10 +18,7 @@ pub trait Walk {
     ///
     /// # Errors
     /// Damage on the way.
-    fn step<B>(
-        &mut self,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault>;
+    fn step<B>(&mut self, visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B>;
 }
 
 /// Rows that can be cut into parts, for several threads.
@@ -80,10 +80,7 @@ impl Divide for Scan {
 
 impl Walk for Scan {
     #[inline]
-    fn step<B>(
-        &mut self,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
+    fn step<B>(&mut self, visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B> {
         Ok(self.next_rows(visit)?)
     }
 }
@@ -98,10 +95,7 @@ pub struct Scanned<'a, R: Reader> {
 
 impl<R: Reader> Walk for Scanned<'_, R> {
     #[inline]
-    fn step<B>(
-        &mut self,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
+    fn step<B>(&mut self, visit: impl FnMut(Row<'_>) -> ControlFlow<B>) -> StepResult<B> {
         Ok(self.reader.next_rows(self.scan, visit)?)
     }
 }

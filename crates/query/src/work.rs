@@ -33,6 +33,9 @@ impl Stop<'_> {
     }
 }
 
+/// The result of work, or damage, or a stop.
+pub type WorkResult<W> = Result<<W as Work>::Result, Fault>;
+
 /// Work that runs over any kind of walk.
 pub trait Work: Send {
     /// The result of the work.
@@ -42,7 +45,7 @@ pub trait Work: Send {
     ///
     /// # Errors
     /// Damage, or a stop.
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault>;
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self>;
 
     /// Does the work over the selected rows only.
     ///
@@ -54,7 +57,7 @@ pub trait Work: Send {
         selection: Option<&mut Selection>,
         shapes: &S,
         stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault>
+    ) -> WorkResult<Self>
     where
         Self: Sized,
     {
@@ -84,7 +87,7 @@ pub trait Parallel: Work + Clone + Sync {
     ///
     /// # Errors
     /// They cannot stand together, or a stop.
-    fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> Result<Self::Result, Fault>;
+    fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> WorkResult<Self>;
 
     /// The work for each of this many parts. The clones may share what bounds their memory.
     #[must_use]

@@ -39,7 +39,7 @@ use crate::values::encode::{APART_SIZE_MIN, Encoded};
 use crate::values::keys::Key;
 use crate::values::row_errors;
 use crate::values::table_ref::TableRef;
-use crate::work::walks::{Queried, Stop, Walked, Work, of_fault, over};
+use crate::work::walks::{Queried, Stop, Walked, Work, WorkResult, of_fault, over};
 
 /// Implements `query.update(...)`: returns in how many rows a field was set.
 pub fn update(
@@ -427,12 +427,7 @@ struct CollectKeys;
 impl Work for CollectKeys {
     type Result = Keys;
 
-    fn run<S: Shapes>(
-        self,
-        rows: &mut impl Walk,
-        _shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(self, rows: &mut impl Walk, _shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let mut keys = Keys::default();
         for_each::<()>(rows, stop.check(), |row| {
             keys.push(&row);

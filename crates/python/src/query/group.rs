@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pellucid_query::expression::{self, Kind as NodeKind, Node, Step};
 use pellucid_query::group::{self, Decimals, Group, Room, Total, grouped};
 use pellucid_query::work::PART_COUNT;
-use pellucid_query::{Column, DecimalSum, Extremes, Fault, Sum, Walk};
+use pellucid_query::{Column, DecimalSum, Extremes, Sum, Walk};
 use pellucid_record::{Shapes, Value};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
@@ -24,7 +24,7 @@ use crate::values::scalars;
 use crate::values::table_ref::TableRef;
 use crate::work::plain;
 use crate::work::threads::over_parts;
-use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work};
+use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work, WorkResult};
 
 /// The native aggregate. `node` is its expression, as it reads the rows that were found.
 fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> PyResult<group::Aggregate> {
@@ -358,19 +358,14 @@ impl GroupUp {
 impl Work for GroupUp {
     type Result = group::Groups;
 
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let room = self.room.unwrap_or_else(|| Arc::new(Room::new(GROUPS_SIZE_MAX)));
         grouped(rows, shapes, &mut self.columns, &mut self.aggregates, &room, || stop.is_set())
     }
 }
 
 impl Parallel for GroupUp {
-    fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> WorkResult<Self> {
         group::Groups::merge(parts, || stop.is_set())
     }
 

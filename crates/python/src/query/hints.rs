@@ -14,7 +14,7 @@ use pellucid_query::expression::{Expression, Kind, Node, Source, Step};
 use pellucid_query::plan::code_ranges::LOOKED_UP_MAX;
 use pellucid_query::plan::{Candidate, index_range};
 use pellucid_query::walk::for_each;
-use pellucid_query::{Column, Fault, Walk, key_range};
+use pellucid_query::{Column, Walk, key_range};
 use pellucid_record::value::OwnedZone;
 use pellucid_record::view::Slot;
 use pellucid_record::{Corrupt, Kind as RecordKind, Shapes, Value};
@@ -28,7 +28,7 @@ use crate::query::handle::Query;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::values::table_ref::TableRef;
-use crate::work::walks::{Queried, Stop, Walked, Work, over};
+use crate::work::walks::{Queried, Stop, Walked, Work, WorkResult, over};
 
 /// The hints on a query, a line each. `is_scan`: no index serves it.
 pub fn of(query: &Bound<'_, Query>, table: &Bound<'_, Table>, is_scan: bool) -> PyResult<Vec<String>> {
@@ -283,12 +283,7 @@ impl Work for Questions {
     /// The answers; None if there is no row.
     type Result = Option<Vec<Question>>;
 
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let mut is_empty = true;
         for_each::<()>(
             rows,
@@ -316,12 +311,7 @@ struct Names {
 impl Work for Names {
     type Result = BTreeSet<String>;
 
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let (mut names, mut last, mut row_count) = (BTreeSet::new(), None, 0);
         for_each::<()>(
             rows,

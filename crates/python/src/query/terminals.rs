@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use pellucid_query::Walk;
 use pellucid_query::walk::for_each;
-use pellucid_query::{Fault, Walk};
 use pellucid_record::Shapes;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -20,7 +20,7 @@ use crate::table::handle::Table;
 use crate::values::record::detached;
 use crate::values::views::Shows;
 use crate::work::threads::over_parts;
-use crate::work::walks::{Parallel, Queried, Stop, Walked, Work};
+use crate::work::walks::{Parallel, Queried, Stop, Walked, Work, WorkResult};
 
 /// An iterator over keys, records or both.
 pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {
@@ -155,12 +155,7 @@ struct CountRows;
 impl Work for CountRows {
     type Result = u64;
 
-    fn run<S: Shapes>(
-        self,
-        rows: &mut impl Walk,
-        _shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(self, rows: &mut impl Walk, _shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let mut count = 0;
         for_each::<()>(rows, stop.check(), |_| {
             count += 1;
@@ -171,7 +166,7 @@ impl Work for CountRows {
 }
 
 impl Parallel for CountRows {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> WorkResult<Self> {
         Ok(parts.into_iter().sum())
     }
 }

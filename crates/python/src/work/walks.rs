@@ -16,7 +16,7 @@ use crate::store_errors;
 use crate::table::reading::Rows;
 use crate::values::row_errors;
 use crate::values::table_ref::TableRef;
-pub use pellucid_query::work::{Parallel, Stop, Work};
+pub use pellucid_query::work::{Parallel, Stop, Work, WorkResult};
 
 /// Rows to compute over, and the selection of them that is wanted.
 pub struct Source {

@@ -19,7 +19,7 @@ use crate::index::Keys;
 use crate::plan::{AccessPath, CostedPath, IndexRange};
 use crate::selection::Selection;
 use crate::walk::{ENTRY_COUNT_MIN, SCAN_COUNT_MIN, Walk, for_each};
-use crate::work::{Parallel, Stop, Work};
+use crate::work::{Parallel, Stop, Work, WorkResult};
 
 /// The largest number of rows for which memory is reserved at the start: an estimate may be far
 /// off.
@@ -400,12 +400,7 @@ struct CountEntries {
 impl Work for CountEntries {
     type Result = Option<u64>;
 
-    fn run<S: Shapes>(
-        self,
-        entries: &mut impl Walk,
-        _shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(self, entries: &mut impl Walk, _shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let mut count = 0;
         let unknown = for_each(entries, stop.check(), |entry| {
             if self.has_code_range
@@ -422,7 +417,7 @@ impl Work for CountEntries {
 }
 
 impl Parallel for CountEntries {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> WorkResult<Self> {
         Ok(parts.into_iter().sum())
     }
 }

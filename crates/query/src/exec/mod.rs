@@ -28,7 +28,7 @@ use crate::rows::{LookedUp, RowsByIndex, RowsByKey};
 use crate::selection::{Meter, Selection};
 use crate::sort::{Sort, SortKey, Sorted, SortedKeys};
 use crate::walk::Scanned;
-use crate::work::{Parallel, Stop, Work};
+use crate::work::{Parallel, Stop, Work, WorkResult};
 
 pub use paths::{AccessPaths, ROW_COUNT_MIN};
 use table_index::TableIndex;
@@ -251,12 +251,7 @@ impl<'a, R: Reader> Executor<'a, R> {
     }
 
     /// Runs work over the entries of an index, or over the rows of the table.
-    fn run_scan<W: Work>(
-        &self,
-        of: TableId,
-        (range, is_reverse): (&Range, bool),
-        work: W,
-    ) -> Result<W::Result, Fault> {
+    fn run_scan<W: Work>(&self, of: TableId, (range, is_reverse): (&Range, bool), work: W) -> WorkResult<W> {
         let mut scan = self.reader.scan(of, range, is_reverse)?;
         let mut rows = Scanned { scan: &mut scan, reader: self.reader };
         work.run(&mut rows, &self.reader.whole(), self.caller.stop)
@@ -266,12 +261,7 @@ impl<'a, R: Reader> Executor<'a, R> {
     ///
     /// # Errors
     /// Damage, or a stop.
-    pub fn run_over<W: Work>(
-        &self,
-        rows: RowSet<R>,
-        mut selection: Selection,
-        work: W,
-    ) -> Result<W::Result, Fault> {
+    pub fn run_over<W: Work>(&self, rows: RowSet<R>, mut selection: Selection, work: W) -> WorkResult<W> {
         let (reader, selection, whole) = (self.reader, Some(&mut selection), self.reader.whole());
         let stop = self.caller.stop;
         match rows {
@@ -289,12 +279,7 @@ impl<'a, R: Reader> Executor<'a, R> {
     }
 
     /// Like `run_over`, but on several threads if the rows are many.
-    fn run_parallel<W: Parallel>(
-        &self,
-        rows: RowSet<R>,
-        selection: Selection,
-        work: W,
-    ) -> Result<W::Result, Fault> {
+    fn run_parallel<W: Parallel>(&self, rows: RowSet<R>, selection: Selection, work: W) -> WorkResult<W> {
         let Caller { thread_count, stop } = self.caller;
         let on = (thread_count, stop);
         match rows {

@@ -16,7 +16,7 @@ use crate::plan::{AccessPath, CostedPath, Probe, Statistics};
 use crate::rows::RowsByIndex;
 use crate::selection::Selection;
 use crate::walk::{RowKey, Walk, for_each};
-use crate::work::{Stop, Work};
+use crate::work::{Stop, Work, WorkResult};
 
 /// A copy of a row: its key and its record.
 type RowCopy = (RowKey, Box<[u8]>);
@@ -172,12 +172,7 @@ struct ProbeRows {
 impl Work for ProbeRows {
     type Result = FirstRows;
 
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let FirstRows { mut probe, mut keys, mut is_damaged } = FirstRows::default();
         let is_cut = for_each(rows, stop.check(), |row| {
             probe.read += 1;

@@ -17,7 +17,7 @@ use pellucid_store::StoreError;
 use crate::fault::Fault;
 use crate::selection::Selection;
 use crate::walk::{Divide, Walk};
-use crate::work::{Parallel, Stop, Work};
+use crate::work::{Parallel, Stop, Work, WorkResult};
 
 /// Time between two checks whether to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
@@ -57,7 +57,7 @@ pub fn over_rows<W: Parallel, S: Shapes + Sync>(
     shapes: &S,
     work: W,
     (thread_count, stop): (usize, Stop<'_>),
-) -> Result<W::Result, Fault> {
+) -> WorkResult<W> {
     if let Some((parts, thread_count)) =
         parts_of(rows, selection.as_ref(), (thread_count, work.part_count()))?
     {
@@ -123,7 +123,7 @@ fn in_threads<P: Walk + Send, W: Parallel, S: Shapes + Sync>(
     selection: Option<&Selection>,
     shapes: &S,
     work: &W,
-) -> Result<W::Result, Fault> {
+) -> WorkResult<W> {
     let shared = Shared {
         parts: parts.into_iter().map(|part| Mutex::new(Some(part))).collect(),
         next: AtomicUsize::new(0),
