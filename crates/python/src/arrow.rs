@@ -10,7 +10,7 @@ use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, 
 use pellucid_query::expression::Node;
 use pellucid_query::{LookedUp, Scanned, Walk};
 use pellucid_record::Shapes;
-use pellucid_store::{Large, Snapshot, Whole};
+use pellucid_store::{Large, Whole};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -80,61 +80,24 @@ impl ArrowStream {
     }
 }
 
-/// Gathers the columns of rows of a snapshot.
+/// Gathers the columns of rows, with the values stored outside of the records from `large`: a
+/// snapshot, the running transaction, or a server.
 #[derive(Clone)]
-struct Gather {
-    wanted: Wanted,
-    known: Kinds,
-    /// It also has the values stored outside of the records.
-    snapshot: Snapshot,
-}
-
-impl Work for Gather {
-    type Result = Part;
-
-    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
-        arrow::gather(rows, shapes, &mut self.wanted, &self.known, &self.snapshot, || stop.is_set())
-    }
-}
-
-impl Parallel for Gather {
-    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> WorkResult<Self> {
-        Ok(Part::joined(parts))
-    }
-}
-
-/// Gathers the columns of rows, with the values stored outside of the records from `large`: the
-/// running transaction, or a server.
-struct GatherBeside<'a, L> {
+struct Gather<'a> {
     wanted: &'a Wanted,
     known: &'a Kinds,
-    large: &'a L,
+    large: &'a (dyn Large + Sync),
 }
 
-impl<L: Large + Sync> Work for GatherBeside<'_, L> {
+impl Work for Gather<'_> {
     type Result = Part;
 
     fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
-        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, self.large, || stop.is_set())
+        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, self.large, stop.check())
     }
 }
 
-/// Collects columns from the entries of a covering index.
-#[derive(Clone)]
-struct GatherCovered<'a> {
-    wanted: &'a Wanted,
-    known: &'a Kinds,
-}
-
-impl Work for GatherCovered<'_> {
-    type Result = Part;
-
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
-        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, &NothingLarge, || stop.is_set())
-    }
-}
-
-impl Parallel for GatherCovered<'_> {
+impl Parallel for Gather<'_> {
     fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> WorkResult<Self> {
         Ok(Part::joined(parts))
     }
@@ -147,25 +110,22 @@ fn gathered(
     wanted: &Wanted,
     known: &Kinds,
 ) -> PyResult<Part> {
+    // The entries of a covering index refer to nothing outside of them.
+    let gather = Gather { wanted, known, large: &NothingLarge };
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
-        Rows::Covered(..) => return over_parts(py, table_ref, source, GatherCovered { wanted, known }),
+        Rows::Covered(..) => return over_parts(py, table_ref, source, gather),
         Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) | Rows::Remote(_) => None,
     };
     if let Some(snapshot) = snapshot {
-        return over_parts(
-            py,
-            table_ref,
-            source,
-            Gather { wanted: wanted.clone(), known: known.clone(), snapshot },
-        );
+        return over_parts(py, table_ref, source, Gather { large: &snapshot, ..gather });
     }
     let Source { rows, mut selection } = source;
     if let Rows::Remote(mut feed) = rows {
         let part = {
             let (rows, large, shapes) = feed.parts();
-            let work = GatherBeside { wanted, known, large };
+            let work = Gather { large, ..gather };
             callbacks::released(py, || {
                 work.run_over(rows, selection.as_mut(), &Whole { shapes, large }, SIGNALS)
             })
@@ -175,7 +135,7 @@ fn gathered(
     let part = table_ref.in_running(py, |transaction| {
         let transaction = &*transaction;
         let whole = transaction.whole();
-        let work = GatherBeside { wanted, known, large: transaction };
+        let work = Gather { large: transaction, ..gather };
         Ok(match rows {
             Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS),
             Rows::Inside(mut scan) => {
