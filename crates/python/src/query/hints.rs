@@ -285,20 +285,16 @@ impl Work for Questions {
 
     fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let mut is_empty = true;
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |row| {
-                is_empty = false;
-                let mut is_done = true;
-                for question in self.0.iter_mut().filter(|question| !question.is_answered) {
-                    // A damaged value may be of any kind.
-                    question.is_answered |= question.meet(&row, shapes).is_err();
-                    is_done &= question.is_answered;
-                }
-                if is_done { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
-            },
-        )?;
+        for_each::<()>(rows, stop.check(), |row| {
+            is_empty = false;
+            let mut is_done = true;
+            for question in self.0.iter_mut().filter(|question| !question.is_answered) {
+                // A damaged value may be of any kind.
+                question.is_answered |= question.meet(&row, shapes).is_err();
+                is_done &= question.is_answered;
+            }
+            if is_done { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
+        })?;
         Ok((!is_empty).then_some(self.0))
     }
 }
@@ -313,34 +309,30 @@ impl Work for Names {
 
     fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
         let (mut names, mut last, mut row_count) = (BTreeSet::new(), None, 0);
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |row| {
-                // A damaged record adds no names.
-                let _ = self.column.visit(&row, shapes, &mut |found| {
-                    let Found::Slot(Slot::Container(dict), record) = found else { return Ok(()) };
-                    if dict.kind == RecordKind::Shaped && last.replace(dict.shape) != Some(dict.shape) {
-                        let shape = shapes.shape(dict.shape);
-                        names.extend(shape.iter().flat_map(|shape| shape.names()).map(ToString::to_string));
-                    }
-                    if dict.kind == RecordKind::Keyed {
-                        for entry in (0..dict.count).step_by(2) {
-                            if let Slot::Str(name) = dict.slot(record, shapes, entry)? {
-                                names.extend(std::str::from_utf8(name).ok().map(str::to_owned));
-                            }
+        for_each::<()>(rows, stop.check(), |row| {
+            // A damaged record adds no names.
+            let _ = self.column.visit(&row, shapes, &mut |found| {
+                let Found::Slot(Slot::Container(dict), record) = found else { return Ok(()) };
+                if dict.kind == RecordKind::Shaped && last.replace(dict.shape) != Some(dict.shape) {
+                    let shape = shapes.shape(dict.shape);
+                    names.extend(shape.iter().flat_map(|shape| shape.names()).map(ToString::to_string));
+                }
+                if dict.kind == RecordKind::Keyed {
+                    for entry in (0..dict.count).step_by(2) {
+                        if let Slot::Str(name) = dict.slot(record, shapes, entry)? {
+                            names.extend(std::str::from_utf8(name).ok().map(str::to_owned));
                         }
                     }
-                    Ok(())
-                });
-                row_count += 1;
-                if row_count == self.row_count_max {
-                    ControlFlow::Break(Ok(()))
-                } else {
-                    ControlFlow::Continue(())
                 }
-            },
-        )?;
+                Ok(())
+            });
+            row_count += 1;
+            if row_count == self.row_count_max {
+                ControlFlow::Break(Ok(()))
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
         Ok(names)
     }
 }
