@@ -378,7 +378,7 @@ def test_arrows_between_crates_point_down(crate: str) -> None:
 # The largest group of files that import each other, of each crate and of the Python package. A module's
 # declaration of another one counts as an import, and what a file only exports again as an import of the
 # file that defines it. The numbers may fall. None grows but for a reason that is worth a newcomer's time.
-CYCLE_FILES_MAX = {"store": 21, "record": 10, "query": 5, "python": 20, "python/pellucid": 0}
+CYCLE_FILES_MAX = {"store": 21, "record": 10, "query": 5, "python": 19, "python/pellucid": 0}
 
 Module = tuple[str, ...]
 

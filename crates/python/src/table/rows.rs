@@ -416,7 +416,7 @@ impl Walk {
                 // SAFETY: the row is in place: the store keeps its bytes where they are while the
                 // scan's snapshot lives, and the holder is a share of that snapshot.
                 let new = unsafe { source.borrowed(py, row, snapshot.clone()) };
-                let record = alloc::new_handle(py, Node::root(GilRc::new(new), true));
+                let record = alloc::new_handle(py, Record { node: Node::root(GilRc::new(new), true) });
                 let record = Strong::new(&record.map_err(Failure::Python)?);
                 *recent = Some(record.clone_ref(py));
                 record

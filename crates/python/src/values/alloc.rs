@@ -28,10 +28,10 @@ use std::ffi::{CStr, c_int, c_uint, c_void};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::True;
 use pyo3::{PyClass, PyTypeInfo};
 
 use crate::hot::gil::{GilCell, GilValue};
-use crate::values::node::Node;
 
 const KEPT_COUNT: usize = 64;
 
@@ -70,18 +70,16 @@ impl Pool {
     }
 }
 
-/// A class whose objects hold a place in a row and nothing else.
-pub trait Handle: PyClass + PyTypeInfo {
+/// A class whose objects `new_handle` makes.
+pub trait Handle: PyClass<Frozen = True> + PyTypeInfo + Sync {
     /// The full name of the class, module included.
     const FULL_NAME: &'static CStr;
-    /// The handle at `node`.
-    fn at(node: Node) -> Self;
-    /// The place that this handle stands for.
-    fn node(&self) -> &Node;
+    /// Whether the collector tracks this handle.
+    fn is_tracked(&self) -> bool;
+    /// The object that a tracked handle keeps alive, borrowed; null if there is none.
+    fn held(&self, py: Python<'_>) -> *mut ffi::PyObject;
     /// The pool of this class.
     fn pool() -> &'static Pool;
-    /// The address of the content of an object.
-    fn address(object: &Bound<'_, Self>) -> usize;
     /// A handle made by PyO3's own constructor, from which `install` reads the layout.
     ///
     /// # Errors
@@ -89,14 +87,14 @@ pub trait Handle: PyClass + PyTypeInfo {
     fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>>;
 }
 
-/// A new handle at `node`.
+/// A new object with this content.
 ///
 /// # Errors
 /// `MemoryError`.
 #[inline(always)]
-pub fn new_handle<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T>> {
-    if node.row.is_tracked() {
-        return new_tracked(py, node);
+pub fn new_handle<T: Handle>(py: Python<'_>, handle: T) -> PyResult<Bound<'_, T>> {
+    if handle.is_tracked() {
+        return new_tracked(py, handle);
     }
     let pool = T::pool();
     let layout = pool.layout.get();
@@ -117,7 +115,7 @@ pub fn new_handle<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T
             block
         };
         ffi::PyObject_Init(block, layout.kind);
-        content_of::<T>(block, layout).write(T::at(node));
+        content_of::<T>(block, layout).write(handle);
         Ok(Bound::from_owned_ptr(py, block).cast_into_unchecked())
     }
 }
@@ -125,14 +123,14 @@ pub fn new_handle<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T
 /// A new handle that the collector tracks.
 #[cold]
 #[inline(never)]
-fn new_tracked<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T>> {
+fn new_tracked<T: Handle>(py: Python<'_>, handle: T) -> PyResult<Bound<'_, T>> {
     let layout = T::pool().layout.get();
     // SAFETY: the subclass has the layout of its base (invariant 2). The collector tracks the
     // object only after its content is written.
     unsafe {
         let object = ffi::PyObject_GC_New::<ffi::PyObject>(layout.tracked);
         let object = Bound::from_owned_ptr_or_err(py, object)?;
-        content_of::<T>(object.as_ptr(), layout).write(T::at(node));
+        content_of::<T>(object.as_ptr(), layout).write(handle);
         ffi::PyObject_GC_Track(object.as_ptr().cast());
         Ok(object.cast_into_unchecked())
     }
@@ -159,11 +157,7 @@ unsafe extern "C" fn traverse<T: Handle>(
     // SAFETY: called by the collector, so the GIL is held.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the content of a live object.
-    let node = unsafe { &*content_of::<T>(object, T::pool().layout.get()) }.node();
-    let held = match &node.parent {
-        Some((parent, _)) => parent.bind(py).as_ptr(),
-        None => node.row.exporter(py),
-    };
+    let held = unsafe { &*content_of::<T>(object, T::pool().layout.get()) }.held(py);
     // SAFETY: the references that this object owns, itself or for its row (invariant 4), and the
     // one to its type. Visiting runs no Python code.
     unsafe {
@@ -242,7 +236,7 @@ pub fn install<T: Handle>(py: Python<'_>) -> PyResult<()> {
         ffi::PyType_Modified(kind);
     }
     let sample = T::sample(py)?;
-    let content_offset = T::address(&sample) - sample.as_ptr() as usize;
+    let content_offset = std::ptr::from_ref(sample.get()) as usize - sample.as_ptr() as usize;
     // Dropping the sample calls the new `dealloc`, which needs this layout.
     T::pool().layout.set(Layout { kind, tracked: std::ptr::null_mut(), content_offset });
     Ok(())

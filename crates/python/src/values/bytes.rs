@@ -467,7 +467,7 @@ fn view_of_known<'py>(buffer: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         let holder = Holder::Bytes(Strong::new(bytes));
         crate::values::row::Span::of(data).into_row(record, holder, names, validity, Some(VIEW_WHY))
     });
-    alloc::new_handle::<Record>(py, Node::root(row, true)).ok().map(Bound::into_any)
+    alloc::new_handle(py, Record { node: Node::root(row, true) }).ok().map(Bound::into_any)
 }
 
 #[cold]
@@ -530,13 +530,13 @@ pub fn handle_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAn
     // The upper nibble of the first byte is the kind.
     match row.bytes().first().map(|byte| Kind::from_number(byte >> 4)) {
         Some(Some(Kind::Shaped | Kind::Keyed)) => {
-            Ok(alloc::new_handle::<Record>(py, Node::root(row, true))?.into_any())
+            Ok(alloc::new_handle(py, Record { node: Node::root(row, true) })?.into_any())
         }
         Some(Some(Kind::List | Kind::PackedInts | Kind::PackedFloats)) => {
-            Ok(alloc::new_handle::<RecordList>(py, Node::root(row, false))?.into_any())
+            Ok(alloc::new_handle(py, RecordList { node: Node::root(row, false) })?.into_any())
         }
         Some(Some(Kind::Tuple)) => {
-            let list = alloc::new_handle::<RecordList>(py, Node::root(row.clone(), false))?;
+            let list = alloc::new_handle(py, RecordList { node: Node::root(row.clone(), false) })?;
             let place = list.get().node.container(py)?;
             decode::tuple_handles(list.as_any(), &Reading::new(&row), &place)
         }

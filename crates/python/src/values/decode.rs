@@ -43,11 +43,11 @@ pub fn handle<'py>(
     match place.kind {
         Kind::Shaped | Kind::Keyed => {
             let node = Node::child(reading, parent, step(), place)?;
-            Ok(alloc::new_handle::<Record>(py, node)?.into_any())
+            Ok(alloc::new_handle(py, Record { node })?.into_any())
         }
         Kind::List | Kind::PackedInts | Kind::PackedFloats => {
             let node = Node::child(reading, parent, step(), place)?;
-            Ok(alloc::new_handle::<RecordList>(py, node)?.into_any())
+            Ok(alloc::new_handle(py, RecordList { node })?.into_any())
         }
         Kind::Tuple => tuple_of_handles(parent, reading, &place, step()),
         Kind::Set | Kind::FrozenSet => plain(py, reading, &Slot::Container(place)),
@@ -84,7 +84,7 @@ fn tuple_of_handles<'py>(
         return plain(py, reading, &Slot::Container(*place));
     }
     // The paths of the elements lead through the tuple's own handle.
-    let through = alloc::new_handle::<RecordList>(py, Node::child(reading, parent, step, *place)?)?;
+    let through = alloc::new_handle(py, RecordList { node: Node::child(reading, parent, step, *place)? })?;
     tuple_handles(through.as_any(), reading, place)
 }
 

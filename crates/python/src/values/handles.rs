@@ -4,6 +4,7 @@
 use std::ffi::CStr;
 
 use pellucid_record::shape::Dictionary;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::hot::gil::GilRc;
@@ -65,22 +66,19 @@ macro_rules! handle {
             const FULL_NAME: &'static CStr = $full_name;
 
             #[inline]
-            fn at(node: Node) -> Self {
-                Self { node }
+            fn is_tracked(&self) -> bool {
+                self.node.row.is_tracked()
             }
 
-            fn node(&self) -> &Node {
-                &self.node
+            fn held(&self, py: Python<'_>) -> *mut ffi::PyObject {
+                let Node { row, parent, .. } = &self.node;
+                parent.as_ref().map_or_else(|| row.exporter(py), |(parent, _)| parent.bind(py).as_ptr())
             }
 
             #[inline]
             fn pool() -> &'static Pool {
                 static POOL: Pool = Pool::new();
                 &POOL
-            }
-
-            fn address(object: &Bound<'_, Self>) -> usize {
-                std::ptr::from_ref(object.get()) as usize
             }
 
             fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
