@@ -208,26 +208,19 @@ impl Row {
     ) -> Self {
         let copy = copy_of(record, key);
         let data = copy.as_ptr();
-        Self {
-            data: GilValue::new(data),
-            size: GilValue::new(record.len()),
-            // The key's bytes are the tail of the same box; for an empty key, its end.
-            key_data: GilValue::new(data.wrapping_add(record.len())),
-            key_size: GilValue::new(key.len()),
-            version: GilValue::new(0),
-            is_pinned: GilValue::new(false),
-            has_elements: GilValue::new(false),
-            readers: GilValue::new(0),
-            aside: GilCell::new(None),
-            holder: GilCell::new(Holder::Owned(copy)),
-            edition: GilValue::new(0),
-            names,
-            validity: RowValidity::new(validity),
-            table,
-            frozen,
-            own_policy: None,
-            is_tracked: false,
-        }
+        // SAFETY: nothing reads the row before it leads to the copy, which its holder keeps.
+        let row = unsafe { Self::borrowed(record, key, Holder::Owned(copy), names, validity, table, frozen) };
+        row.lead_to(data, record.len(), key.len());
+        row
+    }
+
+    /// Sets where the bytes are: a record, followed by its key.
+    fn lead_to(&self, data: *const u8, size: usize, key_size: usize) {
+        self.data.set(data);
+        self.size.set(size);
+        // The key's bytes are the tail of the same box; for an empty key, its end.
+        self.key_data.set(data.wrapping_add(size));
+        self.key_size.set(key_size);
     }
 
     /// A row over bytes that `holder` keeps.
@@ -267,10 +260,7 @@ impl Row {
     /// Replaces the row's memory by a copy: a record of `size` bytes, followed by its key.
     fn exchange(&self, py: Python<'_>, copy: Box<[u8]>, size: usize) {
         let (old_data, readers) = (self.data.get(), self.readers.get());
-        self.data.set(copy.as_ptr());
-        self.size.set(size);
-        self.key_data.set(copy.as_ptr().wrapping_add(size));
-        self.key_size.set(copy.len() - size);
+        self.lead_to(copy.as_ptr(), size, copy.len() - size);
         self.is_pinned.set(false);
         let old = self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy)));
         if readers == 0 {
