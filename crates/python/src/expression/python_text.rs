@@ -100,51 +100,35 @@ impl Shower<'_> {
             Kind::Not(part) => self.push_signed('~', part),
             Kind::Negative(part) => self.push_signed('-', part),
             Kind::Arithmetic(operation, one, other) => self.push_arithmetic(*operation, one, other),
-            Kind::Between(value, least, greatest) => {
-                self.push_method(value, "between")?;
-                self.push_beside(least, level::COMPARE)?;
-                self.out.push_str(", ");
-                self.push_beside(greatest, level::COMPARE)?;
-                self.close();
-                Ok(())
-            }
-            Kind::IsIn(part, values) => {
-                self.push_method(part, "isin")?;
-                self.push_all("[", values, "]")?;
-                self.close();
-                Ok(())
-            }
+            Kind::Between(value, least, greatest) => self.push_call(value, "between", |out| {
+                out.push_beside(least, level::COMPARE)?;
+                out.out.push_str(", ");
+                out.push_beside(greatest, level::COMPARE)
+            }),
+            Kind::IsIn(part, values) => self.push_call(part, "isin", |out| {
+                out.push_all("[", values, "]", |out, value| out.push_value(value).map(|()| true)).map(|_| ())
+            }),
             Kind::Has(part, whole, piece) => {
-                self.push_method(whole, part.word())?;
-                self.push_beside(piece, level::COMPARE)?;
-                self.close();
-                Ok(())
+                self.push_call(whole, part.word(), |out| out.push_beside(piece, level::COMPARE))
             }
-            Kind::Matches(part, pattern) => {
-                self.push_method(part, "matches")?;
-                self.push_text(pattern)?;
-                self.close();
-                Ok(())
-            }
-            Kind::Exists(part) => self.push_call(part, "exists"),
-            Kind::IsNone(part) => self.push_call(part, "is_none"),
-            Kind::Call(function, part) => self.push_call(part, function.word()),
+            Kind::Matches(part, pattern) => self.push_call(part, "matches", |out| out.push_text(pattern)),
+            Kind::Exists(part) => self.push_call(part, "exists", |_| Ok(())),
+            Kind::IsNone(part) => self.push_call(part, "is_none", |_| Ok(())),
+            Kind::Call(function, part) => self.push_call(part, function.word(), |_| Ok(())),
         }
     }
 
-    fn close(&mut self) {
-        self.out.push(')');
-    }
-
-    fn push_method(&mut self, part: &Node, name: &str) -> PyResult<()> {
+    /// Appends the call of a method, whose arguments `push_arguments` appends.
+    fn push_call(
+        &mut self,
+        part: &Node,
+        name: &str,
+        push_arguments: impl FnOnce(&mut Self) -> PyResult<()>,
+    ) -> PyResult<()> {
         self.push(part, level::PRIMARY)?;
         self.out.extend([".", name, "("]);
-        Ok(())
-    }
-
-    fn push_call(&mut self, part: &Node, name: &str) -> PyResult<()> {
-        self.push_method(part, name)?;
-        self.close();
+        push_arguments(self)?;
+        self.out.push(')');
         Ok(())
     }
 
@@ -196,7 +180,7 @@ impl Shower<'_> {
     fn push_parsed(&mut self, node: &Node) -> PyResult<()> {
         self.out.push_str("pellucid.parse(");
         self.push_text(&node.to_string())?;
-        self.close();
+        self.out.push(')');
         Ok(())
     }
 
@@ -258,25 +242,27 @@ impl Shower<'_> {
     fn try_push_value(&mut self, value: &Value) -> PyResult<bool> {
         match value {
             Value::Float(number) if !number.0.is_finite() => {
-                let text = if number.0.is_nan() {
-                    "nan"
-                } else if number.0 > 0.0 {
-                    "inf"
-                } else {
-                    "-inf"
-                };
-                self.out.extend(["float('", text, "')"]);
+                self.out.extend(["float('", &number.0.to_string().to_lowercase(), "')"]);
                 return Ok(number.0.to_bits() == f64::NAN.to_bits() || !number.0.is_nan());
             }
             Value::BigInt(bytes) if bytes.len() > DECIMAL_BYTES_MAX => return Ok(false),
-            Value::List(elements) => return self.try_push_all("[", elements, "]"),
+            Value::List(elements) => return self.push_all("[", elements, "]", Self::try_push_value),
             Value::Tuple(elements) => {
-                return self.try_push_all("(", elements, if elements.len() == 1 { ",)" } else { ")" });
+                let close = if elements.len() == 1 { ",)" } else { ")" };
+                return self.push_all("(", elements, close, Self::try_push_value);
             }
             Value::Set(elements) if elements.is_empty() => self.out.push_str("set()"),
-            Value::Set(elements) => return self.try_push_all("{", elements, "}"),
-            Value::FrozenSet(elements) => return self.try_push_all("frozenset([", elements, "])"),
-            Value::Dict(entries) => return self.try_push_dict(entries),
+            Value::Set(elements) => return self.push_all("{", elements, "}", Self::try_push_value),
+            Value::FrozenSet(elements) => {
+                return self.push_all("frozenset([", elements, "])", Self::try_push_value);
+            }
+            Value::Dict(entries) => {
+                return self.push_all("{", entries, "}", |out, (key, value)| {
+                    let is_key = out.try_push_value(key)?;
+                    out.out.push_str(": ");
+                    Ok(is_key && out.try_push_value(value)?)
+                });
+            }
             Value::Complex(..)
             | Value::Ndarray { .. }
             | Value::Registered(..)
@@ -297,41 +283,22 @@ impl Shower<'_> {
         Ok(is_same)
     }
 
-    fn push_all(&mut self, open: &str, values: &[Value], close: &str) -> PyResult<()> {
+    /// Appends a list. Ends, and returns false, when `push` does.
+    fn push_all<T>(
+        &mut self,
+        open: &str,
+        values: &[T],
+        close: &str,
+        mut push: impl FnMut(&mut Self, &T) -> PyResult<bool>,
+    ) -> PyResult<bool> {
         self.out.push_str(open);
         for (index, value) in values.iter().enumerate() {
             self.out.push_str(if index == 0 { "" } else { ", " });
-            self.push_value(value)?;
-        }
-        self.out.push_str(close);
-        Ok(())
-    }
-
-    fn try_push_all(&mut self, open: &str, values: &[Value], close: &str) -> PyResult<bool> {
-        self.out.push_str(open);
-        for (index, value) in values.iter().enumerate() {
-            self.out.push_str(if index == 0 { "" } else { ", " });
-            if !self.try_push_value(value)? {
+            if !push(self, value)? {
                 return Ok(false);
             }
         }
         self.out.push_str(close);
-        Ok(true)
-    }
-
-    fn try_push_dict(&mut self, entries: &[(Value, Value)]) -> PyResult<bool> {
-        self.out.push('{');
-        for (index, (key, value)) in entries.iter().enumerate() {
-            self.out.push_str(if index == 0 { "" } else { ", " });
-            if !self.try_push_value(key)? {
-                return Ok(false);
-            }
-            self.out.push_str(": ");
-            if !self.try_push_value(value)? {
-                return Ok(false);
-            }
-        }
-        self.out.push('}');
         Ok(true)
     }
 }
