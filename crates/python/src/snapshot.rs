@@ -4,15 +4,11 @@ use std::sync::Arc;
 
 use pellucid_store::Snapshot;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::PyTuple;
 
-use crate::column;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc};
-use crate::index::describe::{self, IndexDescription};
-use crate::index::handle::Index;
-use crate::index::making;
 use crate::store_errors;
 use crate::table::handle::{SharedSnapshot, Table, name_of};
 use crate::table::typed::class_of;
@@ -51,7 +47,11 @@ impl SnapshotHandle {
         Self { core, snapshot, validity, default: GilCell::new(Some(default)) }
     }
 
-    fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Table>> {
+    /// The default table as it was.
+    ///
+    /// # Errors
+    /// When the snapshot is closed.
+    pub fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Table>> {
         let table = self.default.with(py, |table| table.as_ref().map(|table| table.clone_ref(py)));
         table.map(|table| table.into_bound(py)).ok_or_else(|| errors::closed_snapshot(py))
     }
@@ -157,265 +157,6 @@ impl SnapshotHandle {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         Ok(Table::lookup(&self.default(py)?, key)?.or(default).unwrap_or_else(|| py.None().into_bound(py)))
-    }
-
-    /// Return a live view of the default table's keys. Bounds are as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn keys<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("keys", arguments, bounds)
-    }
-
-    /// Return a live view of the default table's values. Bounds are as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn values<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("values", arguments, bounds)
-    }
-
-    /// Return a live view of the default table's items. Bounds are as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn items<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("items", arguments, bounds)
-    }
-
-    /// Return an iterator over the values of the default table whose keys lie in a range; see
-    /// `Table.range`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
-    )]
-    fn range<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("range", arguments, bounds)
-    }
-
-    /// Return the first key of the default table and its value; None if the table is empty.
-    fn first<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("first")
-    }
-
-    /// Return the last key of the default table and its value; None if the table is empty.
-    fn last<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("last")
-    }
-
-    /// Return a memoryview of the bytes of a value of the default table; see `Table.buffer`.
-    #[pyo3(signature = (*arguments, **named), text_signature = "($self, key, path=None)")]
-    fn buffer<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        named: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("buffer", arguments, named)
-    }
-
-    /// Open a value of the default table as a binary file, to read it; see `Table.open`.
-    #[pyo3(signature = (*arguments, **named), text_signature = "($self, key, mode=\"rb\", path=None)")]
-    fn open<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        named: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("open", arguments, named)
-    }
-
-    /// Return the indexes of the default table by name; see `Table.indexes`.
-    fn indexes(&self, py: Python<'_>) -> PyResult<Vec<IndexDescription>> {
-        describe::all(&self.default(py)?)
-    }
-
-    /// Return the index of this name of the default table; see `Table.index`.
-    fn index(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Index> {
-        Index::new(&self.default(py)?, making::name_of(name)?)
-    }
-
-    /// Return the rows of the default table for which all these conditions are true; see
-    /// `Table.where`.
-    #[pyo3(signature = (*conditions, **fields), text_signature = "($self, *conditions)")]
-    fn r#where<'py>(
-        &self,
-        py: Python<'py>,
-        conditions: &Bound<'py, PyTuple>,
-        fields: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("where", conditions, fields)
-    }
-
-    /// Return the rows of the default table whose fields equal these values; see `Table.find`.
-    #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
-    fn find<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        fields: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("find", arguments, fields)
-    }
-
-    /// Return the rows of the default table for which a function returns a true value; see
-    /// `Table.filter`.
-    fn filter<'py>(&self, py: Python<'py>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method1("filter", (function,))
-    }
-
-    /// Return the rows of the default table in an order; see `Table.order_by`.
-    #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
-    fn order_by<'py>(
-        &self,
-        py: Python<'py>,
-        expressions: &Bound<'py, PyTuple>,
-        keywords: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("order_by", expressions, keywords)
-    }
-
-    /// Return the first rows of the default table; see `Table.limit`.
-    fn limit<'py>(&self, py: Python<'py>, count: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method1("limit", (count,))
-    }
-
-    /// Return the rows of the default table without the first ones; see `Table.offset`.
-    fn offset<'py>(&self, py: Python<'py>, count: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method1("offset", (count,))
-    }
-
-    /// Return the rows of the default table as a list; see `Table.to_list`.
-    fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("to_list")
-    }
-
-    /// Return the rows of the default table as plain dicts; see `Table.to_dicts`.
-    fn to_dicts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("to_dicts")
-    }
-
-    /// Return dicts of expressions over the default table; see `Table.select`.
-    #[pyo3(signature = (*expressions, **named))]
-    fn select<'py>(
-        &self,
-        py: Python<'py>,
-        expressions: &Bound<'py, PyTuple>,
-        named: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("select", expressions, named)
-    }
-
-    /// Return the rows of the default table in groups; see `Table.group_by`.
-    #[pyo3(signature = (*expressions, **named))]
-    fn group_by<'py>(
-        &self,
-        py: Python<'py>,
-        expressions: &Bound<'py, PyTuple>,
-        named: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("group_by", expressions, named)
-    }
-
-    /// Return aggregates of all rows of the default table; see `Table.agg`.
-    #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
-    fn agg<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        aggregates: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("agg", arguments, aggregates)
-    }
-
-    /// Return `to_arrow()` to a library that asks for it: `polars.DataFrame(snapshot)`.
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
-    }
-
-    /// Return the rows of the default table as columns; see `Table.to_arrow`.
-    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("to_arrow")
-    }
-
-    /// Return the rows of the default table as a polars DataFrame.
-    fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("to_polars")
-    }
-
-    /// Return the rows of the default table as a pandas DataFrame.
-    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("to_pandas")
-    }
-
-    /// Return the values at a field path of the default table as a NumPy array; see
-    /// `Table.to_numpy`.
-    fn to_numpy<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method1("to_numpy", (path,))
-    }
-
-    /// Return the rows of the default table that cannot be read; see `Table.unreadable`.
-    fn unreadable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("unreadable")
-    }
-
-    /// Return the sum of the numbers at a field path of the default table; see `Table.sum`.
-    fn sum<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        column::sum(&self.default(py)?, path)
-    }
-
-    /// Return the least value at a field path of the default table; see `Table.min`.
-    fn min<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        column::least(&self.default(py)?, path)
-    }
-
-    /// Return the greatest value at a field path of the default table; see `Table.max`.
-    fn max<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        column::greatest(&self.default(py)?, path)
-    }
-
-    /// Return the mean of the numbers at a field path of the default table; see `Table.mean`.
-    fn mean<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        column::mean(&self.default(py)?, path)
-    }
-
-    /// Return how many rows of the default table have a value at a field path; see `Table.count`.
-    #[pyo3(signature = (path=None))]
-    fn count<'py>(&self, py: Python<'py>, path: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method1("count", (path,))
-    }
-
-    /// Return the values at a field path of all rows of the default table; see `Table.column`.
-    fn column<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        column::column(&self.default(py)?, path)
     }
 
     fn __eq__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
