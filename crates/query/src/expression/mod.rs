@@ -20,4 +20,4 @@ pub use node::{
     Comparison, DEPTH_MAX, Expression, Function, Kind, Node, Operation, Part, Source, Step, TooDeep,
 };
 pub use parse::{IndexParts, parse, parse_index};
-pub use show::{NOT_FIELDS, is_plain_name};
+pub use show::is_plain_name;

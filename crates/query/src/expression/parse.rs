@@ -33,7 +33,7 @@ use super::error::{Fault, ParseError};
 use super::node::{
     Comparison, DEPTH_MAX, Expression, Function, Kind, Node, Operation, Part, Source, Step, TooDeep,
 };
-use super::show::{NOT_FIELDS, level};
+use super::show::{is_no_field, level};
 use super::token::{Token, Tokens};
 use super::{constant, literal};
 use crate::pattern::Pattern;
@@ -444,10 +444,7 @@ impl<'a> Parser<'a> {
                 self.advance()?;
                 self.path(Source::Record, vec![step])
             }
-            Token::Word(word)
-                if literal::of_word(word).is_none()
-                    && !NOT_FIELDS.iter().any(|reserved| word.eq_ignore_ascii_case(reserved)) =>
-            {
+            Token::Word(word) if literal::of_word(word).is_none() && !is_no_field(word) => {
                 let (word, start) = (*word, self.start);
                 self.advance()?;
                 match self.token {
@@ -620,7 +617,7 @@ impl<'a> Parser<'a> {
                     self.advance()?;
                     return Ok(value);
                 }
-                if NOT_FIELDS.iter().any(|reserved| word.eq_ignore_ascii_case(reserved)) {
+                if is_no_field(word) {
                     return Err(self.expected(what));
                 }
                 self.advance()?;

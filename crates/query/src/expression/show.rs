@@ -15,25 +15,13 @@ use super::node::{Comparison, Expression, Function, Kind, Operation, Part, Sourc
 use super::token::{is_name_part, is_name_start};
 
 /// Words that cannot begin an expression as a field's name, unless they are in backticks.
-pub const NOT_FIELDS: [&str; 17] = [
-    "and",
-    "or",
-    "not",
-    "in",
-    "is",
-    "between",
-    "startswith",
-    "endswith",
-    "contains",
-    "matches",
-    "exists",
-    "true",
-    "false",
-    "none",
-    "null",
-    "nan",
-    "inf",
-];
+const NOT_FIELDS: &str =
+    "and or not in is between startswith endswith contains matches exists true false none null nan inf";
+
+/// Whether a word cannot begin an expression as a field's name.
+pub fn is_no_field(word: &str) -> bool {
+    NOT_FIELDS.split(' ').any(|reserved| word.eq_ignore_ascii_case(reserved))
+}
 
 /// How tightly each form binds. An operand must bind at least as tightly as its place requires;
 /// otherwise it gets parentheses.
@@ -293,7 +281,7 @@ fn push_path(source: Source, path: &[Step], out: &mut Text) {
         (Source::Record, [Step::Field(name), rest @ ..]) => {
             // `F.age` would be taken for Python code.
             let is_python = **name == *"F" && matches!(rest, [Step::Field(_), ..]);
-            let is_reserved = is_python || NOT_FIELDS.iter().any(|word| name.eq_ignore_ascii_case(word));
+            let is_reserved = is_python || is_no_field(name);
             push_name(name, !is_reserved, out);
             rest
         }
