@@ -6,7 +6,7 @@
 
 use super::extent::depth;
 use super::splice::splice_outward;
-use super::write::{Part, write_nested, write_root};
+use super::write::{Part, Plan, write};
 use super::{Change, PatchError, Patched, ShapeBook, check_mutable, descend, existing_slot};
 use crate::error::{Corrupt, Damage, EncodeError};
 use crate::layout::{DEPTH_MAX, Kind, tag};
@@ -16,13 +16,6 @@ use crate::view::{Container, root};
 
 /// A slot of a shaped dict, and its name.
 type Field = (u32, Box<str>);
-
-/// A planned container: the changed parts of the old one.
-struct Plan<'a> {
-    kind: Kind,
-    shape: u32,
-    parts: Vec<Part<'a>>,
-}
 
 /// Makes `change` at the end of `path`. The record and the values are of the book's database.
 ///
@@ -65,12 +58,7 @@ pub fn apply(
     };
     check_depth(book, &plan, levels.len() as u32 + 1)?;
 
-    let Plan { kind, shape, parts } = plan;
-    if levels.is_empty() {
-        let record = write_root(record, book, &target, kind, shape, &parts)?;
-        return Ok(Patched { record, encoded: 1, spliced: 0 });
-    }
-    let changed = write_nested(record, book, &target, kind, shape, &parts)?;
+    let changed = write(record, book, &target, &plan)?;
     let (record, widened) = splice_outward(record, book, &levels, target, changed)?;
     Ok(Patched { record, encoded: 1 + widened, spliced: levels.len() as u32 - widened })
 }

@@ -5,7 +5,7 @@
 //! slot width is the container written anew.
 
 use super::extent::container_end;
-use super::write::{Part, write_nested, write_root};
+use super::write::{Part, Plan, write};
 use super::{Level, PatchError};
 use crate::error::{Corrupt, Damage, EncodeError};
 use crate::layout::{RECORD_SIZE_MAX, tag};
@@ -114,10 +114,6 @@ fn widen<S: Shapes + ?Sized>(
 ) -> Result<Vec<u8>, PatchError> {
     let outer = level.container;
     let parts =
-        [Part::Slots(0, level.slot), Part::Container(changed), Part::Slots(level.slot + 1, outer.count)];
-    if outer.start == 0 {
-        write_root(record, shapes, &outer, outer.kind, outer.shape, &parts)
-    } else {
-        write_nested(record, shapes, &outer, outer.kind, outer.shape, &parts)
-    }
+        vec![Part::Slots(0, level.slot), Part::Container(changed), Part::Slots(level.slot + 1, outer.count)];
+    write(record, shapes, &outer, &Plan { kind: outer.kind, shape: outer.shape, parts })
 }

@@ -41,67 +41,51 @@ impl Part<'_> {
     }
 }
 
-/// Writes a container of these parts as a record.
-pub(super) fn write_root<S: Shapes + ?Sized>(
-    record: &[u8],
-    shapes: &S,
-    old: &Container,
-    kind: Kind,
-    shape: u32,
-    parts: &[Part<'_>],
-) -> Result<Vec<u8>, PatchError> {
-    let mut encoder = Encoder::new();
-    write(&mut encoder, record, shapes, old, kind, shape, parts)?;
-    Ok(encoder.take())
+/// A planned container: the changed parts of the old one.
+pub(super) struct Plan<'a> {
+    pub(super) kind: Kind,
+    pub(super) shape: u32,
+    pub(super) parts: Vec<Part<'a>>,
 }
 
-/// Writes a container of these parts as a nested one.
-pub(super) fn write_nested<S: Shapes + ?Sized>(
+/// Writes a planned container: as a record, or as a nested container if the old one is nested.
+pub(super) fn write<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
     old: &Container,
-    kind: Kind,
-    shape: u32,
-    parts: &[Part<'_>],
+    Plan { kind, shape, parts }: &Plan<'_>,
 ) -> Result<Vec<u8>, PatchError> {
-    // The encoder writes nested containers only inside a root: wrap it in one, and cut that off
-    // again.
     let mut encoder = Encoder::new();
-    encoder.begin(Kind::List, 1, 0)?;
-    write(&mut encoder, record, shapes, old, kind, shape, parts)?;
-    let mut bytes = encoder.take();
-    bytes.drain(..ONLY_ELEMENT.min(bytes.len()));
-    Ok(bytes)
-}
-
-fn write<S: Shapes + ?Sized>(
-    encoder: &mut Encoder,
-    record: &[u8],
-    shapes: &S,
-    old: &Container,
-    kind: Kind,
-    shape: u32,
-    parts: &[Part<'_>],
-) -> Result<(), PatchError> {
+    let is_nested = old.start > 0;
+    if is_nested {
+        // The encoder writes nested containers only inside a root: wrap it in one, and cut that off
+        // again.
+        encoder.begin(Kind::List, 1, 0)?;
+    }
     let count: u64 = parts.iter().map(Part::slot_count).sum();
     let count = u32::try_from(count).map_err(|_| EncodeError::TooLarge)?;
-    encoder.begin(if kind.is_packed() { Kind::List } else { kind }, count, shape)?;
+    encoder.begin(if kind.is_packed() { Kind::List } else { *kind }, count, *shape)?;
     for part in parts {
         match *part {
             Part::Slots(first, end) => {
                 let mut walker = Walker::at(*old, first);
                 while walker.index() < end {
-                    push_next(encoder, record, shapes, &mut walker)?;
+                    push_next(&mut encoder, record, shapes, &mut walker)?;
                 }
             }
-            Part::Value(value) => push_value(encoder, value, shapes)?,
+            Part::Value(value) => push_value(&mut encoder, value, shapes)?,
             Part::Container(bytes) => encoder.verbatim(bytes),
             Part::Name(name) => encoder.str(name.as_bytes()),
             Part::Int(int) => encoder.int(int),
             Part::Absent => encoder.absent(),
         }
     }
-    Ok(encoder.end()?)
+    encoder.end()?;
+    let mut bytes = encoder.take();
+    if is_nested {
+        bytes.drain(..ONLY_ELEMENT.min(bytes.len()));
+    }
+    Ok(bytes)
 }
 
 /// Pushes the next slot of a walk. No two slots share bytes, so the result is no larger than the
