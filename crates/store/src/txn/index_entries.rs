@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError};
 use pellucid_record::Shapes;
 use pellucid_record::key::{join_spellings, split_spellings};
 
-use crate::catalog::cell::{CHECK_SIZE, check_of, write_head};
 use crate::catalog::index_entries;
 use crate::catalog::index_entries::IndexInfo;
 use crate::db::database::Database;
@@ -22,7 +21,7 @@ use crate::error::index::{IndexError, NotUnique};
 use crate::index::range_of_parts;
 use crate::index::{Derived, IndexSet, Prepared};
 use crate::row::{Range, Row};
-use crate::row_key::{Prefix, RowKey, TableId, is_long};
+use crate::row_key::{RowKey, TableId, is_long};
 use crate::txn::scan::RowRange;
 use crate::txn::transaction::Transaction;
 use crate::txn::transaction_scan::DirtyScan;
@@ -265,13 +264,8 @@ impl Transaction {
         let is_long = is_long(row_key, limit);
         let was_there = (!is_new || is_long) && self.find(index, code, row_key)?.is_some();
         let mut head = std::mem::take(&mut self.head);
-        if is_long {
-            let whole_key = [Prefix::of(index).as_bytes(), code].concat();
-            write_head(&mut head, spelling, &whole_key, &[]);
-        } else {
-            write_head(&mut head, spelling, &[], &[]);
-        }
-        let check: [u8; CHECK_SIZE] = check_of(row_key, &head, &[]).to_le_bytes();
+        let entry = Row { key: code, spelling, record: &[] };
+        let check = self.write_head(&mut head, index, entry, row_key, &[]);
         let parts: [&[u8]; 2] = [&head, &check];
         let is_appended = !was_there && self.append_row(row_key, &parts)?;
         if !is_appended {

@@ -45,7 +45,7 @@ impl Transaction {
             return Ok(was_there);
         }
         match self.index_set(table)? {
-            None => self.put_row(table, key, spelling, record, blobs),
+            None => self.put_row(table, Row { key, spelling, record }, blobs),
             Some(set) => {
                 let old = self.old_row(table, key)?;
                 // The first spelling of a key stays.
@@ -54,15 +54,11 @@ impl Transaction {
                 let before = old.as_ref().map(|old| row(&old.record));
                 let changes = self.index_changes(&set, table, before.as_ref(), Some(&row(record)))?;
                 let was_there = old.is_some();
-                if was_there
-                    || is_long(
-                        RowKey::new(table, key, self.database.key_size_max).as_bytes(),
-                        self.database.key_size_max,
-                    )
-                {
-                    self.put_row(table, key, spelling, record, blobs)?;
+                let limit = self.database.key_size_max;
+                if was_there || is_long(RowKey::new(table, key, limit).as_bytes(), limit) {
+                    self.put_row(table, row(record), blobs)?;
                 } else {
-                    self.put_new_row(table, key, spelling, record, blobs)?;
+                    self.put_new_row(table, row(record), blobs)?;
                 }
                 self.apply_index_changes(key, changes)?;
                 Ok(was_there)
@@ -122,20 +118,13 @@ impl Transaction {
     }
 
     /// As `put_row`, for a row that is known not to be there, under a key that is not long.
-    fn put_new_row(
-        &mut self,
-        table: TableId,
-        key: &[u8],
-        spelling: &[u8],
-        record: &[u8],
-        blobs: &[u64],
-    ) -> Result<(), StoreError> {
-        let row_key = RowKey::new(table, key, self.database.key_size_max);
+    fn put_new_row(&mut self, table: TableId, row: Row<'_>, blobs: &[u64]) -> Result<(), StoreError> {
+        let row_key = RowKey::new(table, row.key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         self.attach(blobs, &[])?;
         let mut head = std::mem::take(&mut self.head);
-        let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
-        let parts: [&[u8]; 3] = [&head, record, &check];
+        let check = self.write_head(&mut head, table, row, row_key, blobs);
+        let parts: [&[u8]; 3] = [&head, row.record, &check];
         if !self.append_row(row_key, &parts)? {
             let put = self.writer()?.put(Tree::Rows, row_key, &parts);
             put.map_err(|error| self.failed(error))?;
@@ -144,17 +133,9 @@ impl Transaction {
         self.count_row(table, 1)
     }
 
-    fn put_row(
-        &mut self,
-        table: TableId,
-        key: &[u8],
-        spelling: &[u8],
-        record: &[u8],
-        blobs: &[u64],
-    ) -> Result<bool, StoreError> {
-        let row_key = RowKey::new(table, key, self.database.key_size_max);
-        let row_key = row_key.as_bytes();
-        let was_there = self.put_cell(table, key, spelling, row_key, record, blobs)?;
+    fn put_row(&mut self, table: TableId, row: Row<'_>, blobs: &[u64]) -> Result<bool, StoreError> {
+        let row_key = RowKey::new(table, row.key, self.database.key_size_max);
+        let was_there = self.put_cell(table, row, row_key.as_bytes(), blobs)?;
         if !was_there {
             self.count_row(table, 1)?;
         }
@@ -172,27 +153,25 @@ impl Transaction {
     fn put_cell(
         &mut self,
         table: TableId,
-        key: &[u8],
-        spelling: &[u8],
+        row: Row<'_>,
         row_key: &[u8],
-        record: &[u8],
         blobs: &[u64],
     ) -> Result<bool, StoreError> {
         let mut head = std::mem::take(&mut self.head);
         if self.is_above_tail(row_key)? {
             self.attach(blobs, &[])?;
-            let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
-            if self.append_row(row_key, &[&head, record, &check])? {
+            let check = self.write_head(&mut head, table, row, row_key, blobs);
+            if self.append_row(row_key, &[&head, row.record, &check])? {
                 self.head = head;
                 return Ok(false);
             }
         }
-        let old = self.find(table, key, row_key)?;
+        let old = self.find(table, row.key, row_key)?;
         self.attach(blobs, old.as_ref().map_or(&[], |old| &old.blobs))?;
         // The first spelling of a key stays, as in a dict.
-        let spelling = old.as_ref().map_or(spelling, |old| &old.spelling);
-        let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
-        let parts: [&[u8]; 3] = [&head, record, &check];
+        let spelling = old.as_ref().map_or(row.spelling, |old| &old.spelling);
+        let check = self.write_head(&mut head, table, Row { spelling, ..row }, row_key, blobs);
+        let parts: [&[u8]; 3] = [&head, row.record, &check];
         let writer = self.writer()?;
         let done = match old {
             Some(_) => writer.replace_found(Tree::Rows, row_key, &parts),
@@ -208,24 +187,21 @@ impl Transaction {
     }
 
     /// Write the head of a row's cell. Returns its check.
-    #[allow(clippy::too_many_arguments, reason = "all that a cell is made of")]
-    fn write_head(
+    pub(in crate::txn) fn write_head(
         &self,
         head: &mut Vec<u8>,
         table: TableId,
-        key: &[u8],
-        spelling: &[u8],
+        row: Row<'_>,
         row_key: &[u8],
-        record: &[u8],
         blobs: &[u64],
     ) -> [u8; CHECK_SIZE] {
         if is_long(row_key, self.database.key_size_max) {
-            let whole_key = [Prefix::of(table).as_bytes(), key].concat();
-            write_head(head, spelling, &whole_key, blobs);
+            let whole_key = [Prefix::of(table).as_bytes(), row.key].concat();
+            write_head(head, row.spelling, &whole_key, blobs);
         } else {
-            write_head(head, spelling, &[], blobs);
+            write_head(head, row.spelling, &[], blobs);
         }
-        check_of(row_key, head, record).to_le_bytes()
+        check_of(row_key, head, row.record).to_le_bytes()
     }
 
     /// Look a row up and keep the position. Returns its head, if it is there.
