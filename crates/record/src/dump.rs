@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use crate::envelope::{Envelope, is_envelope};
-use crate::error::Corrupt;
+use crate::error::Result;
 use crate::keyed;
 use crate::layout::{
     BLOCK_SLOTS, DEPTH_MAX, ENVELOPE_HEAD_SIZE, Kind, ROOT_HEAD_SIZE, SCALAR_HEAD_SIZE, tag,
@@ -129,7 +129,7 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
         }
     }
 
-    fn scalar(&mut self, slot: &Slot<'_>) -> Result<(), Corrupt> {
+    fn scalar(&mut self, slot: &Slot<'_>) -> Result<()> {
         self.line(0, SCALAR_HEAD_SIZE, 0, "a scalar; its tag");
         self.payload(slot, SCALAR_HEAD_SIZE, self.bytes.len(), 0, "")
     }
@@ -143,7 +143,7 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
         end: usize,
         level: usize,
         label: &str,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<()> {
         let meaning = format!("{label}{}", describe(slot));
         let Some(inner) = slot.payload_container(self.bytes, self.shapes)? else {
             self.line(start, end, level, &meaning);
@@ -159,7 +159,7 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
     }
 
     /// Adds a container with its content. Returns its end.
-    fn container(&mut self, container: &Container, level: usize, label: &str) -> Result<u32, Corrupt> {
+    fn container(&mut self, container: &Container, level: usize, label: &str) -> Result<u32> {
         let (start, slots) = (container.start as usize, container.slots as usize);
         let width = 1 << container.width_log2;
         let what = match container.kind {
@@ -184,7 +184,7 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
         self.heap(container, level + 1)
     }
 
-    fn packed(&mut self, container: &Container, level: usize) -> Result<(), Corrupt> {
+    fn packed(&mut self, container: &Container, level: usize) -> Result<()> {
         let per_line = (LINE_SIZE >> container.width_log2) as u32;
         for first in (0..container.count).step_by(per_line as usize) {
             let last = container.count.min(first + per_line);
@@ -236,7 +236,7 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
         }
     }
 
-    fn heap(&mut self, container: &Container, level: usize) -> Result<u32, Corrupt> {
+    fn heap(&mut self, container: &Container, level: usize) -> Result<u32> {
         let mut walker = Walker::new(*container);
         loop {
             let index = walker.index();

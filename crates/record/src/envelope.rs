@@ -9,7 +9,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::layout::{
     DEPTH_MAX, ENVELOPE_BYTE, ENVELOPE_HEAD_SIZE, ENVELOPE_KEY_COUNT_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind,
     ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, SCALAR_BYTE, SCALAR_HEAD_SIZE, SHAPE_ID_END, SHAPE_NAME_SIZE_MAX,
@@ -139,7 +139,7 @@ impl<'a> Envelope<'a> {
     /// # Errors
     /// It is no envelope, or its tables end beyond the bytes.
     #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Result<Envelope<'a>, Corrupt> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Envelope<'a>> {
         let Some((head, body)) = bytes.split_first_chunk::<ENVELOPE_HEAD_SIZE>() else {
             return Err(Corrupt::new(Damage::Truncated, bytes.len()));
         };
@@ -167,7 +167,7 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     /// The tables are damaged; the offset is the envelope's.
-    pub fn shapes(&self) -> Result<Vec<Shape>, Corrupt> {
+    pub fn shapes(&self) -> Result<Vec<Shape>> {
         let mut at = 0;
         let bad = |at: usize| Corrupt::new(Damage::Tables, ENVELOPE_HEAD_SIZE + at);
         let mut keys = Vec::with_capacity(usize::from(self.key_count).min(self.tables.len()));
@@ -292,7 +292,7 @@ fn is_scalar(record: &[u8]) -> bool {
 ///
 /// # Errors
 /// Any damage at all; the offset is the envelope's.
-pub fn validate(bytes: &[u8]) -> Result<Vec<Shape>, Corrupt> {
+pub fn validate(bytes: &[u8]) -> Result<Vec<Shape>> {
     let envelope = Envelope::parse(bytes)?;
     if !envelope.checksum_fits(bytes) {
         return Err(Corrupt::new(Damage::Checksum, 8));
@@ -309,7 +309,7 @@ pub fn validate(bytes: &[u8]) -> Result<Vec<Shape>, Corrupt> {
 ///
 /// # Errors
 /// Damage in the envelope, or a shape without an id.
-pub fn open(bytes: &[u8], mut id_of: impl FnMut(&Shape) -> Option<u32>) -> Result<Vec<u8>, Corrupt> {
+pub fn open(bytes: &[u8], mut id_of: impl FnMut(&Shape) -> Option<u32>) -> Result<Vec<u8>> {
     let shapes = validate(bytes)?;
     let ids: Vec<Option<u32>> = shapes.iter().map(&mut id_of).collect();
     let mut record = Envelope::parse(bytes)?.record.to_vec();
@@ -322,7 +322,7 @@ pub fn open(bytes: &[u8], mut id_of: impl FnMut(&Shape) -> Option<u32>) -> Resul
 ///
 /// # Errors
 /// The record is damaged, or a value of it is stored apart in the database.
-pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
+pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>> {
     let mut tables = Tables::new();
     let mut ids = HashMap::new();
     let References { ids: places, apart } = shape_places(record, shapes)?;
@@ -355,7 +355,7 @@ pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Co
 }
 
 #[cold]
-fn seal_anew<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
+fn seal_anew<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>> {
     let mut tables = Tables::new();
     let value = decode(record, shapes)?;
     // What was a record before is small and shallow enough to be one again, even with keyed maps,
@@ -398,7 +398,7 @@ impl References {
     }
 }
 
-fn shape_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<References, Corrupt> {
+fn shape_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<References> {
     let mut places = References::default();
     let container = match view::root(record, shapes)? {
         Root::Container(container) => Some(container),
@@ -420,7 +420,7 @@ fn push_places<S: Shapes + ?Sized>(
     container: Container,
     depth: u32,
     places: &mut References,
-) -> Result<u32, Corrupt> {
+) -> Result<u32> {
     if depth == 0 {
         return Err(Corrupt::new(Damage::Depth, container.start as usize));
     }
@@ -452,7 +452,7 @@ pub fn renumber<S: Shapes + ?Sized>(
     record: &mut [u8],
     shapes: &S,
     mut new_id: impl FnMut(u32) -> Option<u32>,
-) -> Result<(), Corrupt> {
+) -> Result<()> {
     let mut places = shape_places(record, shapes)?.ids;
     for place in &mut places {
         match new_id(place.id) {

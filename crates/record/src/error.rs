@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The result of reading a record.
+pub(crate) type Result<T, E = Corrupt> = std::result::Result<T, E>;
+
 /// Damage in a record: what is wrong, and at which byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {

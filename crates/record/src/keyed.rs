@@ -7,7 +7,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::key::KeyEncoder;
 use crate::layout::{DEPTH_MAX, INDEX_ENTRY_COUNT_MIN, INDEX_ENTRY_SIZE, Kind, tag};
 use crate::payload;
@@ -44,12 +44,7 @@ impl CanonicalKey {
     ///
     /// # Errors
     /// Damage in the key, or it is absent.
-    pub fn of<S: Shapes + ?Sized>(
-        &mut self,
-        bytes: &[u8],
-        shapes: &S,
-        slot: &Slot<'_>,
-    ) -> Result<&[u8], Corrupt> {
+    pub fn of<S: Shapes + ?Sized>(&mut self, bytes: &[u8], shapes: &S, slot: &Slot<'_>) -> Result<&[u8]> {
         self.ordered.clear();
         if push_ordered(bytes, shapes, slot, &mut self.ordered)? {
             return Ok(self.ordered.as_bytes());
@@ -87,7 +82,7 @@ pub(crate) fn container_end<S: Shapes + ?Sized>(
     shapes: &S,
     container: &Container,
     depth: u32,
-) -> Result<u32, Corrupt> {
+) -> Result<u32> {
     if depth == 0 {
         return Err(Corrupt::new(Damage::Depth, container.start as usize));
     }
@@ -109,7 +104,7 @@ fn push_ordered<S: Shapes + ?Sized>(
     shapes: &S,
     slot: &Slot<'_>,
     out: &mut KeyEncoder,
-) -> Result<bool, Corrupt> {
+) -> Result<bool> {
     let pushed = match *slot {
         Slot::None => {
             out.none();
@@ -169,7 +164,7 @@ fn push_ordered_tuple<S: Shapes + ?Sized>(
     shapes: &S,
     container: Container,
     out: &mut KeyEncoder,
-) -> Result<Option<u32>, Corrupt> {
+) -> Result<Option<u32>> {
     // Tuples that are too deep for a key are too deep for a record, so this also ends the
     // recursion.
     if out.begin_tuple().is_err() {
@@ -202,7 +197,7 @@ fn is_key<S: Shapes + ?Sized>(
     slot: &Slot<'_>,
     canonical_key: &[u8],
     scratch: &mut CanonicalKey,
-) -> Result<bool, Corrupt> {
+) -> Result<bool> {
     // Strings without NUL, which are nearly all keys, are in the canonical bytes unchanged.
     if let (Slot::Str(text), [0x02, body @ .., 0x00]) = (slot, canonical_key)
         && !body.contains(&0)
@@ -218,7 +213,7 @@ pub(crate) fn find_str<S: Shapes + ?Sized>(
     shapes: &S,
     container: &Container,
     name: &[u8],
-) -> Result<Option<u32>, Corrupt> {
+) -> Result<Option<u32>> {
     let mut key = CanonicalKey::new();
     let canonical = key.of(bytes, shapes, &Slot::Str(name))?;
     find(bytes, shapes, container, canonical)
@@ -230,7 +225,7 @@ pub(crate) fn find<S: Shapes + ?Sized>(
     shapes: &S,
     container: &Container,
     canonical_key: &[u8],
-) -> Result<Option<u32>, Corrupt> {
+) -> Result<Option<u32>> {
     if container.kind != Kind::Keyed {
         return Ok(None);
     }
@@ -268,7 +263,7 @@ pub(crate) fn find<S: Shapes + ?Sized>(
 }
 
 /// An entry of the index: hash and entry number.
-pub(crate) fn index_entry(bytes: &[u8], container: &Container, place: u32) -> Result<(u32, u32), Corrupt> {
+pub(crate) fn index_entry(bytes: &[u8], container: &Container, place: u32) -> Result<(u32, u32)> {
     let at = container.index_start() as usize + place as usize * INDEX_ENTRY_SIZE;
     let Some(entry) = bytes.get(at..).and_then(<[u8]>::first_chunk::<INDEX_ENTRY_SIZE>) else {
         return Err(Corrupt::new(Damage::Truncated, at));

@@ -1,6 +1,6 @@
 //! Which large values, stored outside of a record, the record refers to.
 
-use crate::error::Corrupt;
+use crate::error::Result;
 use crate::layout::tag;
 use crate::payload;
 use crate::shape::Shapes;
@@ -11,7 +11,7 @@ use crate::visit::visit_values;
 ///
 /// # Errors
 /// Damage in the record.
-pub fn large_ids<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u64>, Corrupt> {
+pub fn large_ids<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u64>> {
     let mut ids = Vec::new();
     visit_values(record, shapes, |slot| {
         if let Slot::Heap { tag: tag::APART, payload, .. } = slot {
@@ -26,7 +26,7 @@ pub fn large_ids<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u6
 ///
 /// # Errors
 /// Damage in the record.
-pub fn large_id_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<usize>, Corrupt> {
+pub fn large_id_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<usize>> {
     let mut places = Vec::new();
     visit_values(record, shapes, |slot| {
         if let Slot::Heap { tag: tag::APART, offset, .. } = slot {

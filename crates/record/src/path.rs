@@ -5,7 +5,7 @@
 //! keys are reached by a list of [`Step`]s, which is exact: an int step is an index in a list and a
 //! key in a dict.
 
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::key::KeyEncoder;
 use crate::keyed::CanonicalKey;
 use crate::layout::Kind;
@@ -68,7 +68,7 @@ pub fn slot_index<S: Shapes + ?Sized>(
     shapes: &S,
     container: &Container,
     step: Step<'_>,
-) -> Result<Option<u32>, Corrupt> {
+) -> Result<Option<u32>> {
     match (container.kind, step) {
         (Kind::Shaped, Step::Field(name)) => match shapes.shape(container.shape) {
             Some(shape) => Ok(shape.slot(name)),
@@ -96,10 +96,7 @@ pub(crate) fn element_index(count: u32, index: i64) -> Option<u32> {
 }
 
 /// The name in a key that is given as a record, if it is a str without surrogates.
-pub(crate) fn field_name<'a, S: Shapes + ?Sized>(
-    key: &'a [u8],
-    shapes: &S,
-) -> Result<Option<&'a str>, Corrupt> {
+pub(crate) fn field_name<'a, S: Shapes + ?Sized>(key: &'a [u8], shapes: &S) -> Result<Option<&'a str>> {
     match root(key, shapes)? {
         Root::Scalar(Slot::Str(name)) => match std::str::from_utf8(name) {
             Ok(name) => Ok(Some(name)),
@@ -110,7 +107,7 @@ pub(crate) fn field_name<'a, S: Shapes + ?Sized>(
 }
 
 /// The bytes by which a keyed map finds the entry of this step.
-pub(crate) fn canonical_key<S: Shapes + ?Sized>(step: Step<'_>, shapes: &S) -> Result<Vec<u8>, Corrupt> {
+pub(crate) fn canonical_key<S: Shapes + ?Sized>(step: Step<'_>, shapes: &S) -> Result<Vec<u8>> {
     let mut encoder = KeyEncoder::new();
     match step {
         Step::Field(name) => encoder.str(name.as_bytes()),
@@ -139,7 +136,7 @@ pub fn resolve<'a, S: Shapes + ?Sized>(
     record: &'a [u8],
     shapes: &S,
     steps: &[Step<'_>],
-) -> Result<Option<Root<'a>>, Corrupt> {
+) -> Result<Option<Root<'a>>> {
     let mut found = root(record, shapes)?;
     for step in steps {
         let Root::Container(container) = found else { return Ok(None) };

@@ -6,7 +6,7 @@
 //! as they are.
 
 use crate::dtype::{self, DIMENSION_COUNT_MAX};
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::key;
 use crate::keyed::container_end;
 use crate::layout::{DATE_ORDINAL_MAX, DEPTH_MAX, Kind, MICROS_PER_DAY, TIMEDELTA_DAYS_MAX, tag};
@@ -344,7 +344,7 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
     shapes: &S,
     offset: u32,
     size: u32,
-) -> Result<Ndarray<'a>, Corrupt> {
+) -> Result<Ndarray<'a>> {
     let bad = || Corrupt::new(Damage::Payload, offset as usize);
     let end = offset.saturating_add(size);
     let head = Container::nested(bytes, offset, end, shapes)?;
@@ -398,7 +398,7 @@ pub fn registered<'a, S: Shapes + ?Sized>(
     shapes: &S,
     offset: u32,
     size: u32,
-) -> Result<Registered<'a>, Corrupt> {
+) -> Result<Registered<'a>> {
     let head = Container::nested(bytes, offset, offset.saturating_add(size), shapes)?;
     let bad = || Corrupt::new(Damage::Payload, offset as usize);
     if head.kind != Kind::Tuple || head.count != 2 {

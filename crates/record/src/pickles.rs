@@ -3,7 +3,7 @@
 //! A pickle is a payload of its own tag. If large buffers lie beside it, it is an object of the
 //! registered name [`PICKLE_NAME`], which no class can have: names of classes have a dot.
 
-use crate::error::Corrupt;
+use crate::error::Result;
 use crate::layout::tag;
 use crate::payload;
 use crate::shape::Shapes;
@@ -17,7 +17,7 @@ pub const PICKLE_NAME: &str = "pickle";
 ///
 /// # Errors
 /// When the record is damaged.
-pub fn pickle_count<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<u64, Corrupt> {
+pub fn pickle_count<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<u64> {
     let mut count = 0;
     visit_values(record, shapes, |slot| {
         let is_pickle = match slot {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::error::Corrupt;
+use crate::error::Result;
 use crate::layout::{
     ADMISSION_SIGHTING, DATABASE_SHAPE_COUNT_MAX, ROOT_SHAPE_COUNT_AT_ONCE, SHAPE_ID_END,
     SHAPE_NAME_COUNT_MAX, SHAPE_NAME_SIZE_MAX, TABLE_SHAPE_COUNT_MAX,
@@ -172,7 +172,7 @@ pub trait Shapes {
     /// # Errors
     /// `Apart`.
     #[inline]
-    fn apart(&self, _apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
+    fn apart(&self, _apart: &Apart) -> Result<Option<&[u8]>> {
         Ok(None)
     }
 }
@@ -187,7 +187,7 @@ impl<S: Shapes + ?Sized> Shapes for &S {
         (**self).slot_count(id)
     }
     #[inline]
-    fn apart(&self, apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
+    fn apart(&self, apart: &Apart) -> Result<Option<&[u8]>> {
         (**self).apart(apart)
     }
 }

@@ -6,7 +6,7 @@
 //! than necessary.
 
 use crate::envelope;
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::keyed::{self, CanonicalKey, UNORDERED};
 use crate::layout::{DEPTH_MAX, INDEX_ENTRY_COUNT_MIN, Kind, tag};
 use crate::payload;
@@ -19,7 +19,7 @@ use crate::walk::Walker;
 ///
 /// # Errors
 /// The first damage found.
-pub fn validate<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(), Corrupt> {
+pub fn validate<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<()> {
     if envelope::is_envelope(bytes) {
         return envelope::validate(bytes).map(drop);
     }
@@ -30,7 +30,7 @@ pub fn validate<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(), Corr
 ///
 /// # Errors
 /// The first damage found.
-pub fn validate_record<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(), Corrupt> {
+pub fn validate_record<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<()> {
     validate_root(bytes, shapes, true)
 }
 
@@ -38,11 +38,7 @@ pub fn validate_record<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(
 ///
 /// # Errors
 /// The first damage found.
-pub(crate) fn validate_root<S: Shapes + ?Sized>(
-    bytes: &[u8],
-    shapes: &S,
-    has_apart: bool,
-) -> Result<(), Corrupt> {
+pub(crate) fn validate_root<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S, has_apart: bool) -> Result<()> {
     let mut validator = Validator { bytes, shapes, has_apart, key: CanonicalKey::new() };
     match view::root(bytes, shapes)? {
         Root::Container(container) => {
@@ -60,7 +56,7 @@ pub(crate) fn validate_root<S: Shapes + ?Sized>(
 }
 
 #[cold]
-fn corrupt<T>(damage: Damage, offset: usize) -> Result<T, Corrupt> {
+fn corrupt<T>(damage: Damage, offset: usize) -> Result<T> {
     Err(Corrupt::new(damage, offset))
 }
 
@@ -78,7 +74,7 @@ struct Rank<'a>(u8, [u8; 8], &'a [u8]);
 impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
     /// Checks a container and returns its end. `must_hash`: it is a key or an element of a set, or
     /// inside one.
-    fn container(&mut self, container: &Container, depth: u32, must_hash: bool) -> Result<u32, Corrupt> {
+    fn container(&mut self, container: &Container, depth: u32, must_hash: bool) -> Result<u32> {
         let start = container.start as usize;
         let Some(depth) = depth.checked_sub(1) else { return corrupt(Damage::Depth, start) };
         if must_hash && !matches!(container.kind, Kind::Tuple | Kind::FrozenSet) {
@@ -137,7 +133,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
     }
 
     /// Checks that bits of the slot that its value does not use are zero.
-    fn unused_bits(&self, container: &Container, index: u32, slot: Slot<'_>) -> Result<(), Corrupt> {
+    fn unused_bits(&self, container: &Container, index: u32, slot: Slot<'_>) -> Result<()> {
         let bits = container.bits(self.bytes, index).unwrap_or_default();
         let tag = container.tag(self.bytes, index).unwrap_or_default();
         let unused = match slot {
@@ -154,7 +150,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
 
     /// Checks that a scalar at the root has no zero bytes at its end, has no bytes at all if its
     /// tag is enough, and is not absent.
-    fn root_bits(&self, slot: Slot<'_>) -> Result<(), Corrupt> {
+    fn root_bits(&self, slot: Slot<'_>) -> Result<()> {
         let payload = self.bytes.get(2..).unwrap_or_default();
         let size_max = match slot {
             Slot::Absent => return corrupt(Damage::Absent, 1),
@@ -170,7 +166,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
     }
 
     /// Checks a value that is not a container (but may be a payload with a container in it).
-    fn slot(&mut self, slot: Slot<'_>, place: usize, depth: u32, must_hash: bool) -> Result<(), Corrupt> {
+    fn slot(&mut self, slot: Slot<'_>, place: usize, depth: u32, must_hash: bool) -> Result<()> {
         match slot {
             Slot::Date(ordinal) if !payload::is_date(ordinal) => corrupt(Damage::Range, place),
             Slot::Datetime(value) if payload::datetime(value).is_none() => corrupt(Damage::Range, place),
@@ -188,7 +184,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
 
     /// Whether the Python object of a payload is hashable. For a registered class that is up to the
     /// class.
-    fn has_hash(&self, tag: u8, payload: &[u8], offset: u32) -> Result<bool, Corrupt> {
+    fn has_hash(&self, tag: u8, payload: &[u8], offset: u32) -> Result<bool> {
         Ok(match tag {
             tag::BYTEARRAY => false,
             tag::DECIMAL => !matches!(payload, [b's', ..] | [b'-', b's', ..]),
@@ -199,7 +195,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
         })
     }
 
-    fn payload(&mut self, tag: u8, payload: &[u8], offset: u32, depth: u32) -> Result<(), Corrupt> {
+    fn payload(&mut self, tag: u8, payload: &[u8], offset: u32, depth: u32) -> Result<()> {
         let is_sound = match tag {
             tag::STR_SURROGATES => is_surrogate_text(payload),
             tag::BIGINT => payload::is_bigint(payload),
@@ -225,7 +221,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
     }
 
     /// Checks that no key of a keyed map occurs twice, and that its index is sorted and complete.
-    fn keys(&mut self, container: &Container) -> Result<(), Corrupt> {
+    fn keys(&mut self, container: &Container) -> Result<()> {
         let entry_count = container.len();
         let mut keys = Vec::with_capacity(entry_count as usize);
         for entry in 0..entry_count {

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::encode::Encoder;
 use crate::envelope::Tables;
-use crate::error::{Corrupt, Damage, EncodeError};
+use crate::error::{Corrupt, Damage, EncodeError, Result};
 use crate::key;
 use crate::layout::{DEPTH_MAX, Kind, SCALAR_HEAD_SIZE, tag};
 use crate::payload::{self, Apart, Aware, Time, Timedelta, Zone};
@@ -326,7 +326,7 @@ fn push_dict<A: ShapeAssigner>(
 /// # Errors
 /// Any damage that prevents decoding: all but unused bits, the order of sets and the index of keyed
 /// maps.
-pub fn decode<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Value, Corrupt> {
+pub fn decode<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Value> {
     let decoder = Decoder { bytes, shapes };
     match view::root(bytes, shapes)? {
         Root::Container(container) => Ok(decoder.container(container, DEPTH_MAX)?.0),
@@ -338,7 +338,7 @@ pub fn decode<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Value, Cor
 ///
 /// # Errors
 /// As `decode`.
-pub fn decode_slot<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S, slot: Slot<'_>) -> Result<Value, Corrupt> {
+pub fn decode_slot<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S, slot: Slot<'_>) -> Result<Value> {
     Decoder { bytes, shapes }.value(slot, DEPTH_MAX, 0)
 }
 
@@ -349,7 +349,7 @@ struct Decoder<'a, S: ?Sized> {
 
 impl<S: Shapes + ?Sized> Decoder<'_, S> {
     /// A container's value and its end.
-    fn container(&self, container: Container, depth: u32) -> Result<(Value, u32), Corrupt> {
+    fn container(&self, container: Container, depth: u32) -> Result<(Value, u32)> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(Corrupt::new(Damage::Depth, container.start as usize));
         };
@@ -395,7 +395,7 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
 
     /// The value of a slot that is not a container. `place` is the offset for damage without an
     /// offset of its own.
-    fn value(&self, slot: Slot<'_>, depth: u32, place: u32) -> Result<Value, Corrupt> {
+    fn value(&self, slot: Slot<'_>, depth: u32, place: u32) -> Result<Value> {
         let range = || Corrupt::new(Damage::Range, place as usize);
         Ok(match slot {
             Slot::None => Value::None,
@@ -416,14 +416,14 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
     }
 
     #[expect(clippy::unused_self, reason = "reads as its siblings do")]
-    fn text(&self, text: &[u8], place: u32) -> Result<String, Corrupt> {
+    fn text(&self, text: &[u8], place: u32) -> Result<String> {
         match std::str::from_utf8(text) {
             Ok(text) => Ok(text.into()),
             Err(_) => Err(Corrupt::new(Damage::Text, place as usize)),
         }
     }
 
-    fn payload(&self, tag: u8, payload: &[u8], offset: u32, depth: u32) -> Result<Value, Corrupt> {
+    fn payload(&self, tag: u8, payload: &[u8], offset: u32, depth: u32) -> Result<Value> {
         let simple = match tag {
             tag::STR_SURROGATES => is_surrogate_text(payload).then(|| Value::Surrogates(payload.into())),
             tag::BYTES => Some(Value::Bytes(payload.into())),
@@ -450,7 +450,7 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
         simple.ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))
     }
 
-    fn apart(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value, Corrupt> {
+    fn apart(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value> {
         let apart = payload::apart(payload).ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))?;
         match self.shapes.apart(&apart)? {
             None => Ok(Value::Apart(apart)),
@@ -460,7 +460,7 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
         }
     }
 
-    fn ndarray(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value, Corrupt> {
+    fn ndarray(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value> {
         let bad = || Corrupt::new(Damage::Payload, offset as usize);
         let array = payload::ndarray(self.bytes, self.shapes, offset, payload.len() as u32)?;
         let (head, end) = self.container(array.head, depth)?;
@@ -483,7 +483,7 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
         })
     }
 
-    fn registered(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value, Corrupt> {
+    fn registered(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value> {
         let object = payload::registered(self.bytes, self.shapes, offset, payload.len() as u32)?;
         let name = self.text(object.name, offset)?;
         let (head, _) = self.container(object.head, depth)?;

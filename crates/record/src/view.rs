@@ -10,7 +10,7 @@
 //! the slot.
 #![expect(clippy::inline_always, reason = "see above")]
 
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::keyed;
 use crate::layout::{
     FORMAT_VERSION, Kind, NESTED_SHAPED_HEAD_SIZE, RECORD_SIZE_MAX, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2,
@@ -90,7 +90,7 @@ fn read<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
 }
 
 #[cold]
-pub(crate) fn corrupt<T>(damage: Damage, offset: usize) -> Result<T, Corrupt> {
+pub(crate) fn corrupt<T>(damage: Damage, offset: usize) -> Result<T> {
     Err(Corrupt::new(damage, offset))
 }
 
@@ -117,14 +117,14 @@ pub(crate) fn sign_extend(bits: u64, width_log2: u8) -> i64 {
 /// # Errors
 /// The first bytes are of no record, or announce more than there is.
 #[inline]
-pub fn root<'a, S: Shapes + ?Sized>(bytes: &'a [u8], shapes: &S) -> Result<Root<'a>, Corrupt> {
+pub fn root<'a, S: Shapes + ?Sized>(bytes: &'a [u8], shapes: &S) -> Result<Root<'a>> {
     if bytes.first() == Some(&SCALAR_BYTE) {
         return scalar_root(bytes).map(Root::Scalar);
     }
     Container::root(bytes, shapes).map(Root::Container)
 }
 
-fn scalar_root(bytes: &[u8]) -> Result<Slot<'_>, Corrupt> {
+fn scalar_root(bytes: &[u8]) -> Result<Slot<'_>> {
     let (Some(&tag), Some(payload)) = (bytes.get(1), bytes.get(SCALAR_HEAD_SIZE..)) else {
         return corrupt(Damage::Truncated, bytes.len());
     };
@@ -163,7 +163,7 @@ pub(crate) fn inline_slot(
     bytes: &[u8],
     slot_offset: usize,
     width_log2: u8,
-) -> Result<Slot<'_>, Corrupt> {
+) -> Result<Slot<'_>> {
     Ok(match tag {
         tag::INT => Slot::Int(sign_extend(bits, width_log2)),
         tag::FLOAT if width_log2 == 3 => Slot::Float(f64::from_bits(bits)),
@@ -186,7 +186,7 @@ pub(crate) fn inline_slot(
 }
 
 #[inline(always)]
-fn inline_bytes(bytes: &[u8], offset: usize, size: u8, width_log2: u8) -> Result<&[u8], Corrupt> {
+fn inline_bytes(bytes: &[u8], offset: usize, size: u8, width_log2: u8) -> Result<&[u8]> {
     if size > 1 << width_log2 {
         return corrupt(Damage::Tag, offset);
     }
@@ -194,7 +194,7 @@ fn inline_bytes(bytes: &[u8], offset: usize, size: u8, width_log2: u8) -> Result
 }
 
 #[inline(always)]
-pub(crate) fn heap_slot(tag: u8, payload: &[u8], offset: usize) -> Result<Slot<'_>, Corrupt> {
+pub(crate) fn heap_slot(tag: u8, payload: &[u8], offset: usize) -> Result<Slot<'_>> {
     match tag {
         tag::STR => Ok(Slot::Str(payload)),
         tag::STR_SURROGATES..=tag::APART => Ok(Slot::Heap { tag, payload, offset: offset as u32 }),
@@ -213,7 +213,7 @@ impl Slot<'_> {
         &self,
         bytes: &[u8],
         shapes: &S,
-    ) -> Result<Option<Container>, Corrupt> {
+    ) -> Result<Option<Container>> {
         match *self {
             Slot::Heap { tag: tag::NDARRAY | tag::REGISTERED, payload, offset } => {
                 let end = offset.saturating_add(payload.len() as u32);
@@ -231,7 +231,7 @@ impl Container {
     /// The head is not a container's (but a scalar's, for example), its shape is unknown, or its
     /// slots do not fit into the bytes.
     #[inline]
-    pub fn root<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Container, Corrupt> {
+    pub fn root<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Container> {
         let Some(head) = read::<8>(bytes, 0) else { return corrupt(Damage::Truncated, bytes.len()) };
         if bytes.len() > RECORD_SIZE_MAX {
             return corrupt(Damage::Truncated, 0);
@@ -277,12 +277,7 @@ impl Container {
     /// The head is not a nested container's, its shape is unknown, or its slots do not end before
     /// `end`.
     #[inline(always)]
-    pub fn nested<S: Shapes + ?Sized>(
-        bytes: &[u8],
-        start: u32,
-        end: u32,
-        shapes: &S,
-    ) -> Result<Container, Corrupt> {
+    pub fn nested<S: Shapes + ?Sized>(bytes: &[u8], start: u32, end: u32, shapes: &S) -> Result<Container> {
         let at = start as usize;
         if end as usize > bytes.len() || bytes.len() > RECORD_SIZE_MAX {
             return corrupt(Damage::Truncated, at);
@@ -315,7 +310,7 @@ impl Container {
     /// Checks that the width is allowed for this container and that its slots and index end before
     /// its end. Sets `count` to the number of slots.
     #[inline(always)]
-    fn checked(mut self, narrowest: u8, width_byte: usize) -> Result<Container, Corrupt> {
+    fn checked(mut self, narrowest: u8, width_byte: usize) -> Result<Container> {
         if self.width_log2 > 3 || self.width_log2 < narrowest {
             return corrupt(Damage::Width, self.start as usize + width_byte);
         }
@@ -393,12 +388,7 @@ impl Container {
     /// # Errors
     /// Damage at this slot. `NoSuchSlot` where `index` is not below `count`.
     #[inline(always)]
-    pub fn slot<'a, S: Shapes + ?Sized>(
-        &self,
-        bytes: &'a [u8],
-        shapes: &S,
-        index: u32,
-    ) -> Result<Slot<'a>, Corrupt> {
+    pub fn slot<'a, S: Shapes + ?Sized>(&self, bytes: &'a [u8], shapes: &S, index: u32) -> Result<Slot<'a>> {
         if index >= self.count {
             return corrupt(Damage::NoSuchSlot, self.start as usize);
         }
@@ -461,7 +451,7 @@ impl Container {
     /// # Errors
     /// It is not packed, or not of these bytes.
     #[inline]
-    pub fn packed_bytes<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Corrupt> {
+    pub fn packed_bytes<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8]> {
         let range = self.slots as usize..self.index_start() as usize;
         match bytes.get(range) {
             Some(elements) if self.kind.is_packed() => Ok(elements),
@@ -477,7 +467,7 @@ impl Container {
         tag: u8,
         bits: u64,
         slot_offset: usize,
-    ) -> Result<Slot<'a>, Corrupt> {
+    ) -> Result<Slot<'a>> {
         let (offset, size) = self.extent(bytes, tag, bits, slot_offset)?;
         if tag == tag::CONTAINER {
             return Container::nested(bytes, offset, offset + size, shapes).map(Slot::Container);
@@ -491,13 +481,7 @@ impl Container {
     /// The offset of the payload that a slot refers to, and its size (for a container in a narrow
     /// slot: the rest of the outer container). Both are inside the heap of this container.
     #[inline(always)]
-    pub(crate) fn extent(
-        &self,
-        bytes: &[u8],
-        tag: u8,
-        bits: u64,
-        slot_offset: usize,
-    ) -> Result<(u32, u32), Corrupt> {
+    pub(crate) fn extent(&self, bytes: &[u8], tag: u8, bits: u64, slot_offset: usize) -> Result<(u32, u32)> {
         let start = u64::from(self.start);
         let offset = start + (bits & 0xFFFF_FFFF);
         if offset < u64::from(self.heap) || offset > u64::from(self.end) {
@@ -533,7 +517,7 @@ impl Container {
         bytes: &[u8],
         shapes: &S,
         canonical_key: &[u8],
-    ) -> Result<Option<u32>, Corrupt> {
+    ) -> Result<Option<u32>> {
         keyed::find(bytes, shapes, self, canonical_key)
     }
 
@@ -547,7 +531,7 @@ impl Container {
         bytes: &'a [u8],
         shapes: &S,
         name: &str,
-    ) -> Result<Option<Slot<'a>>, Corrupt> {
+    ) -> Result<Option<Slot<'a>>> {
         let index = match self.kind {
             Kind::Shaped => shapes.shape(self.shape).and_then(|shape| shape.slot(name)),
             Kind::Keyed => keyed::find_str(bytes, shapes, self, name.as_bytes())?.map(|entry| 2 * entry + 1),

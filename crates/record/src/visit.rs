@@ -1,6 +1,6 @@
 //! Visit every value of a record that is not a container, at any depth.
 
-use crate::error::Corrupt;
+use crate::error::Result;
 use crate::layout::DEPTH_MAX;
 use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, Walker, root};
@@ -16,8 +16,8 @@ use crate::view::{Container, Root, Slot, Walker, root};
 pub fn visit_values<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
-    mut visit: impl FnMut(Slot<'_>) -> Result<bool, Corrupt>,
-) -> Result<(), Corrupt> {
+    mut visit: impl FnMut(Slot<'_>) -> Result<bool>,
+) -> Result<()> {
     let mut visitor = Visitor { record, shapes, visit: &mut visit };
     match root(record, shapes)? {
         Root::Container(container) => visitor.container(container, DEPTH_MAX).map(|_end| ()),
@@ -31,9 +31,9 @@ struct Visitor<'a, S: ?Sized, F> {
     visit: &'a mut F,
 }
 
-impl<S: Shapes + ?Sized, F: FnMut(Slot<'_>) -> Result<bool, Corrupt>> Visitor<'_, S, F> {
+impl<S: Shapes + ?Sized, F: FnMut(Slot<'_>) -> Result<bool>> Visitor<'_, S, F> {
     /// Visits the values of a container, and returns the offset where it ends.
-    fn container(&mut self, container: Container, depth: u32) -> Result<u32, Corrupt> {
+    fn container(&mut self, container: Container, depth: u32) -> Result<u32> {
         let mut walker = Walker::new(container);
         if depth == 0 || container.kind.is_packed() {
             return Ok(walker.end());
@@ -48,7 +48,7 @@ impl<S: Shapes + ?Sized, F: FnMut(Slot<'_>) -> Result<bool, Corrupt>> Visitor<'_
         Ok(walker.end())
     }
 
-    fn value(&mut self, slot: Slot<'_>, depth: u32) -> Result<(), Corrupt> {
+    fn value(&mut self, slot: Slot<'_>, depth: u32) -> Result<()> {
         if (self.visit)(slot)?
             && let Some(inner) = slot.payload_container(self.record, self.shapes)?
         {

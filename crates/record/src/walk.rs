@@ -3,7 +3,7 @@
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; see view.rs")]
 
 use crate::encode::Simple;
-use crate::error::{Corrupt, Damage};
+use crate::error::{Damage, Result};
 use crate::layout::{
     BLOCK_SLOTS, Kind, NESTED_SHAPED_HEAD_SIZE, RECORD_SIZE_MAX, read_varint, slots_size, tag,
 };
@@ -19,7 +19,7 @@ use crate::view::{Container, Slot, corrupt, heap_slot, inline_slot, read_bits, s
 ///
 /// ```
 /// use pellucid_record::{Container, Corrupt, Shapes, Slot, Walker};
-/// type Counted = Result<(u32, u32), Corrupt>;
+/// type Counted = Result<(u32, u32)>;
 /// fn count_ints<S: Shapes>(bytes: &[u8], shapes: &S, container: Container) -> Counted {
 ///     let mut ints = 0;
 ///     let mut walker = Walker::new(container);
@@ -114,11 +114,7 @@ impl Walker {
     /// # Errors
     /// Damage at this slot, or a heap entry that begins before the one before has ended.
     #[inline(always)]
-    pub fn next<'a, S: Shapes + ?Sized>(
-        &mut self,
-        bytes: &'a [u8],
-        shapes: &S,
-    ) -> Result<Option<Slot<'a>>, Corrupt> {
+    pub fn next<'a, S: Shapes + ?Sized>(&mut self, bytes: &'a [u8], shapes: &S) -> Result<Option<Slot<'a>>> {
         if self.index >= self.container.count {
             return Ok(None);
         }
@@ -159,7 +155,7 @@ impl Walker {
         &mut self,
         bytes: &'a [u8],
         shapes: &S,
-    ) -> Result<Option<Slot<'a>>, Corrupt> {
+    ) -> Result<Option<Slot<'a>>> {
         let slot = self.next(bytes, shapes)?;
         let Some(Slot::Container(mut child)) = slot else { return Ok(slot) };
         let end = self.next_entry(bytes);
@@ -263,7 +259,7 @@ impl Walker {
     }
 
     #[inline(always)]
-    fn next_packed<'a>(&mut self, bytes: &[u8]) -> Result<Slot<'a>, Corrupt> {
+    fn next_packed<'a>(&mut self, bytes: &[u8]) -> Result<Slot<'a>> {
         let offset = self.slot_offset as usize;
         let width_log2 = self.container.width_log2;
         self.index += 1;
@@ -279,7 +275,7 @@ impl Walker {
 
     /// As `Container::extent`, with the end of the previous entry in place of the heap's begin.
     #[inline(always)]
-    fn entry(&self, bytes: &[u8], tag: u8, bits: u64, slot_offset: usize) -> Result<(u32, u32), Corrupt> {
+    fn entry(&self, bytes: &[u8], tag: u8, bits: u64, slot_offset: usize) -> Result<(u32, u32)> {
         let end = u64::from(self.container.end);
         let offset = u64::from(self.container.start) + (bits & 0xFFFF_FFFF);
         if offset < u64::from(self.floor) {
@@ -307,7 +303,7 @@ impl Walker {
     /// # Errors
     /// It ends after the limit that its slot gave it.
     #[inline]
-    pub fn consumed(&mut self, end: u32) -> Result<(), Corrupt> {
+    pub fn consumed(&mut self, end: u32) -> Result<()> {
         if end > self.limit {
             return corrupt(Damage::HeapOrder, end as usize);
         }

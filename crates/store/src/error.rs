@@ -22,6 +22,9 @@ use crate::sys::{memory, os};
 
 pub use busy::{Holder, Wanted};
 
+/// The result of what a database is asked to do.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// An error of the store.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -8,7 +8,7 @@ use super::extent::depth;
 use super::splice::splice_outward;
 use super::write::{Part, Plan, write};
 use super::{Change, PatchError, Patched, ShapeBook, check_mutable, descend, existing_slot};
-use crate::error::{Corrupt, Damage, EncodeError};
+use crate::error::{Corrupt, Damage, EncodeError, Result};
 use crate::layout::{DEPTH_MAX, Kind, tag};
 use crate::path::{Step, field_name, slot_index};
 use crate::shape::may_be_shape;
@@ -64,7 +64,7 @@ pub fn apply(
 }
 
 /// The field that a step names, if any. A str key may also be given as a record.
-fn field<'a>(towards: Step<'a>, book: &dyn ShapeBook) -> Result<Option<&'a str>, Corrupt> {
+fn field<'a>(towards: Step<'a>, book: &dyn ShapeBook) -> Result<Option<&'a str>> {
     match towards {
         Step::Field(name) => Ok(Some(name)),
         Step::Key(key) => field_name(key, book),

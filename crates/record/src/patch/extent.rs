@@ -1,6 +1,6 @@
 //! Finds the end and the depth of a container.
 
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::layout::{DEPTH_MAX, tag};
 use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, root};
@@ -15,7 +15,7 @@ pub(super) fn container_end<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
     container: &Container,
-) -> Result<u32, Corrupt> {
+) -> Result<u32> {
     let mut container = *container;
     for _ in 0..DEPTH_MAX {
         if container.kind.is_packed() {
@@ -34,7 +34,7 @@ pub(super) fn container_end<S: Shapes + ?Sized>(
 
 /// The offset and size of the payload of a slot with a heap tag; for a container in a narrow slot,
 /// its limit.
-pub(super) fn heap_extent(record: &[u8], container: &Container, index: u32) -> Result<(u32, u32), Corrupt> {
+pub(super) fn heap_extent(record: &[u8], container: &Container, index: u32) -> Result<(u32, u32)> {
     let (_, slot_at) = container.position(index);
     match (container.tag(record, index), container.bits(record, index)) {
         (Some(tag), Some(bits)) => container.extent(record, tag, bits, slot_at),
@@ -47,7 +47,7 @@ fn last_heap_slot(record: &[u8], container: &Container) -> Option<u32> {
 }
 
 /// The nesting depth of a value, itself included. Containers within payloads count.
-pub(super) fn depth<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<u32, Corrupt> {
+pub(super) fn depth<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<u32> {
     match root(record, shapes)? {
         Root::Container(container) => Ok(measure(record, shapes, container, DEPTH_MAX)?.0),
         Root::Scalar(slot) => Ok(payload_depth(record, shapes, slot, DEPTH_MAX)?),
@@ -61,7 +61,7 @@ fn measure<S: Shapes + ?Sized>(
     shapes: &S,
     container: Container,
     limit: u32,
-) -> Result<(u32, u32), Corrupt> {
+) -> Result<(u32, u32)> {
     let Some(limit) = limit.checked_sub(1) else {
         return Err(Corrupt::new(Damage::Depth, container.start as usize));
     };
@@ -83,12 +83,7 @@ fn measure<S: Shapes + ?Sized>(
     Ok((1 + deepest, walker.end()))
 }
 
-fn payload_depth<S: Shapes + ?Sized>(
-    record: &[u8],
-    shapes: &S,
-    slot: Slot<'_>,
-    limit: u32,
-) -> Result<u32, Corrupt> {
+fn payload_depth<S: Shapes + ?Sized>(record: &[u8], shapes: &S, slot: Slot<'_>, limit: u32) -> Result<u32> {
     let Slot::Heap { tag: tag::NDARRAY | tag::REGISTERED, payload, offset } = slot else { return Ok(0) };
     let head = Container::nested(record, offset, offset + payload.len() as u32, shapes)?;
     Ok(measure(record, shapes, head, limit)?.0)

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use super::extent::container_end;
 use super::is_sequence;
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::layout::{DEPTH_MAX, Kind};
 use crate::path::{Step, resolve, slot_index};
 use crate::shape::Shapes;
@@ -40,7 +40,7 @@ pub fn moved_from<S: Shapes + ?Sized>(
     new: &[u8],
     shapes: &S,
     path: &[Step<'_>],
-) -> Result<Option<u32>, Corrupt> {
+) -> Result<Option<u32>> {
     match (resolve(old, shapes, path)?, resolve(new, shapes, path)?) {
         (Some(Root::Container(was)), Some(Root::Container(is))) if is_sequence(&was) && is_sequence(&is) => {
             first_moved(old, &was, new, &is, shapes)
@@ -59,7 +59,7 @@ pub fn moved<S: Shapes + ?Sized>(
     new: &[u8],
     shapes: &S,
     on_moved: &mut impl FnMut(&[Step<'_>], u32),
-) -> Result<(), Corrupt> {
+) -> Result<()> {
     match (root(old, shapes)?, root(new, shapes)?) {
         (Root::Container(was), Root::Container(is)) => {
             Comparison { old, new, shapes, on_moved }.compare(&was, &is, None)
@@ -96,12 +96,7 @@ struct Comparison<'a, S: ?Sized, F> {
 }
 
 impl<S: Shapes + ?Sized, F: FnMut(&[Step<'_>], u32)> Comparison<'_, S, F> {
-    fn compare(
-        &mut self,
-        was: &Container,
-        is: &Container,
-        way: Option<&LinkedPath<'_>>,
-    ) -> Result<(), Corrupt> {
+    fn compare(&mut self, was: &Container, is: &Container, way: Option<&LinkedPath<'_>>) -> Result<()> {
         let (old, new, shapes) = (self.old, self.new, self.shapes);
         let length = way.map_or(1, |way| way.length + 1);
         if length > DEPTH_MAX {
@@ -153,7 +148,7 @@ impl Key {
     }
 }
 
-fn keys_of<S: Shapes + ?Sized>(record: &[u8], map: &Container, shapes: &S) -> Result<Vec<Key>, Corrupt> {
+fn keys_of<S: Shapes + ?Sized>(record: &[u8], map: &Container, shapes: &S) -> Result<Vec<Key>> {
     let mut keys = Vec::new();
     let mut walker = Walker::new(*map);
     while let (Some(key), Some(value)) =
@@ -179,7 +174,7 @@ fn container_at<S: Shapes + ?Sized>(
     around: &Container,
     shapes: &S,
     step: Step<'_>,
-) -> Result<Option<Container>, Corrupt> {
+) -> Result<Option<Container>> {
     let Some(index) = slot_index(record, shapes, around, step)? else { return Ok(None) };
     Ok(match around.slot(record, shapes, index)? {
         Slot::Container(inner) => Some(inner),
@@ -187,11 +182,7 @@ fn container_at<S: Shapes + ?Sized>(
     })
 }
 
-fn bytes_of<'a, S: Shapes + ?Sized>(
-    record: &'a [u8],
-    shapes: &S,
-    container: &Container,
-) -> Result<&'a [u8], Corrupt> {
+fn bytes_of<'a, S: Shapes + ?Sized>(record: &'a [u8], shapes: &S, container: &Container) -> Result<&'a [u8]> {
     let end = container_end(record, shapes, container)?;
     match record.get(container.start as usize..end as usize) {
         Some(bytes) => Ok(bytes),
@@ -206,7 +197,7 @@ fn first_moved<S: Shapes + ?Sized>(
     new: &[u8],
     is: &Container,
     shapes: &S,
-) -> Result<Option<u32>, Corrupt> {
+) -> Result<Option<u32>> {
     let mut changed = Vec::new();
     let (mut olds, mut news) = (Walker::new(*was), Walker::new(*is));
     for index in 0..was.count.min(is.count) {

@@ -2,7 +2,7 @@
 
 use super::extent::heap_extent;
 use super::{PatchError, check_mutable, descend_past, existing_slot};
-use crate::error::{Corrupt, Damage};
+use crate::error::{Corrupt, Damage, Result};
 use crate::layout::{Kind, ROOT_WIDTH_LOG2, push_varint, tag};
 use crate::path::{Step, slot_index};
 use crate::shape::Shapes;
@@ -108,7 +108,7 @@ fn padded(bytes: &[u8], width_log2: u8) -> Option<u64> {
 }
 
 /// Writes the low bytes of `bits`.
-fn write_bits(record: &mut [u8], offset: usize, width_log2: u8, bits: u64) -> Result<(), Corrupt> {
+fn write_bits(record: &mut [u8], offset: usize, width_log2: u8, bits: u64) -> Result<()> {
     let width = 1 << width_log2;
     match (record.get_mut(offset..).and_then(|rest| rest.get_mut(..width)), bits.to_le_bytes().get(..width)) {
         (Some(slot), Some(bits)) => {
@@ -120,12 +120,7 @@ fn write_bits(record: &mut [u8], offset: usize, width_log2: u8, bits: u64) -> Re
 }
 
 /// Writes a payload, with its size, over that of the slot `index`, if it is no longer.
-fn write_payload(
-    record: &mut [u8],
-    container: &Container,
-    index: u32,
-    payload: &[u8],
-) -> Result<bool, Corrupt> {
+fn write_payload(record: &mut [u8], container: &Container, index: u32, payload: &[u8]) -> Result<bool> {
     let (offset, size_max) = heap_extent(record, container, index)?;
     let size = match u32::try_from(payload.len()) {
         Ok(size) if size <= size_max => size,
@@ -148,7 +143,7 @@ fn write_payload(
     Ok(true)
 }
 
-fn write_bytes(record: &mut [u8], offset: u32, bytes: &[u8]) -> Result<(), Corrupt> {
+fn write_bytes(record: &mut [u8], offset: u32, bytes: &[u8]) -> Result<()> {
     match record.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..bytes.len())) {
         Some(place) => {
             place.copy_from_slice(bytes);

@@ -6,7 +6,7 @@
 use super::PatchError;
 use super::extent::container_end;
 use crate::encode::Encoder;
-use crate::error::{Corrupt, Damage, EncodeError};
+use crate::error::{Corrupt, Damage, EncodeError, Result};
 use crate::layout::{Kind, ROOT_HEAD_SIZE, tag};
 use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, root};
@@ -150,7 +150,7 @@ fn push_value<S: Shapes + ?Sized>(encoder: &mut Encoder, value: &[u8], shapes: &
 }
 
 /// A root list whose one element is this value, given as a record.
-pub(crate) fn as_only_element<S: Shapes + ?Sized>(value: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
+pub(crate) fn as_only_element<S: Shapes + ?Sized>(value: &[u8], shapes: &S) -> Result<Vec<u8>> {
     let mut encoder = Encoder::new();
     let pushed = encoder.begin(Kind::List, 1, 0).map_err(PatchError::Encode);
     match pushed.and_then(|()| push_value(&mut encoder, value, shapes)).and_then(|()| Ok(encoder.end()?)) {

@@ -23,8 +23,8 @@ use crate::admin::derive_rows::{Round, Rows};
 use crate::catalog::index_entries::{Building, IndexInfo, Reached};
 use crate::db::database::Database;
 use crate::db::store::Store;
-use crate::error::StoreError;
 use crate::error::index::{IndexError, NotUnique};
+use crate::error::{Result, StoreError};
 use crate::index::PART;
 use crate::index::runs::SortedEntry;
 use crate::index::runs::{Clock, Merge};
@@ -64,7 +64,7 @@ impl Store {
         (definition, is_unique): (&str, bool),
         timeout: Duration,
         go_on: GoOn<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let database = self.database()?;
         let mut transaction = self.begin(timeout)?;
         let (info, is_fresh) = match transaction.index_to_make(table, name, definition, is_unique)? {
@@ -92,7 +92,7 @@ impl Store {
 
     /// After a failed build: drop the index if it can never be built; otherwise clear the builder,
     /// so that another process can continue.
-    fn leave_build(&self, info: &IndexInfo, why: &StoreError, timeout: Duration) -> Result<(), StoreError> {
+    fn leave_build(&self, info: &IndexInfo, why: &StoreError, timeout: Duration) -> Result<()> {
         let is_refused =
             matches!(why, StoreError::Index(error) if matches!(**error, IndexError::NotUnique(_)));
         let mut transaction = self.begin(timeout)?;
@@ -107,13 +107,7 @@ impl Store {
         transaction.commit()
     }
 
-    fn build(
-        &self,
-        info: &IndexInfo,
-        is_fresh: bool,
-        timeout: Duration,
-        go_on: GoOn<'_>,
-    ) -> Result<(), StoreError> {
+    fn build(&self, info: &IndexInfo, is_fresh: bool, timeout: Duration, go_on: GoOn<'_>) -> Result<()> {
         let snapshot = self.snapshot()?;
         let shapes = snapshot.whole();
         let prepared = snapshot.database().prepare(info.clone())?;
@@ -181,7 +175,7 @@ fn rows_of(
     prepared: &Prepared,
     reached: &Reached,
     is_begun: bool,
-) -> Result<Rows, StoreError> {
+) -> Result<Rows> {
     const THREADS_MAX: usize = 4;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let upto = reached.upto.clone().filter(|_| is_begun);
@@ -198,7 +192,7 @@ fn rows_of(
 
 impl Transaction {
     /// Delete the notes of a finished build.
-    fn drop_notes(&mut self, notes: TableId) -> Result<(), StoreError> {
+    fn drop_notes(&mut self, notes: TableId) -> Result<()> {
         if self.count(notes)? == 0 {
             // Searching for notes would sort everything in the memtables, including all entries of
             // the build.
@@ -208,7 +202,7 @@ impl Transaction {
     }
 
     /// Continue a build that another process or thread has begun.
-    fn take_over(&mut self, info: IndexInfo) -> Result<IndexInfo, StoreError> {
+    fn take_over(&mut self, info: IndexInfo) -> Result<IndexInfo> {
         let Some(building) = info.building.clone() else { return Ok(info) };
         if let Some(pid) = living(building.builder, &self.database, info.id) {
             return Err(StoreError::of_index(IndexError::BuiltByOther {
@@ -258,7 +252,7 @@ impl Putter<'_> {
         reached: &Reached,
         is_last: bool,
         go_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let stopped = || Err(StoreError::Stopped);
         let entries = round.runs.iter().map(|runs| runs.len()).sum::<u64>().max(1);
         let mut merge = Merge::new(round.runs.iter().copied());
@@ -321,7 +315,7 @@ impl Putter<'_> {
     }
 
     /// The index's catalog entry, if this process is still its builder.
-    fn still_mine(&self, transaction: &Transaction) -> Result<IndexInfo, StoreError> {
+    fn still_mine(&self, transaction: &Transaction) -> Result<IndexInfo> {
         let gone = || StoreError::of_index(IndexError::Gone { index: self.info.name.to_string() });
         let now = transaction.index(self.info.table, &self.info.name).map_err(|_| gone())?;
         let is_mine = now.building.as_ref().is_some_and(|building| building.builder == own_number());
@@ -334,7 +328,7 @@ impl Putter<'_> {
         entry: &SortedEntry<'_>,
         notes: Option<TableId>,
         last: &mut Option<LastEntry>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         if let Some(notes) = notes
             && transaction.get(notes, entry.key())?.is_some()
         {
@@ -370,7 +364,7 @@ impl Putter<'_> {
         transaction: &Transaction,
         first: &SortedEntry<'_>,
         second: &SortedEntry<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let clash: NotUnique = transaction.clash(self.info, first, second);
         Err(StoreError::of_index(IndexError::NotUnique(clash)))
     }

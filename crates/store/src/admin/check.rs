@@ -29,7 +29,7 @@ use crate::db::database::{Database, hex};
 use crate::engine::lmdb::format::{Fault, Meta, PageFile};
 use crate::engine::lmdb::page_walk::{PageMap, Value, Visitor, walk};
 use crate::engine::{Direction, EngineError, Start, Tree};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::pack::codec::Opener;
 use crate::pack::opening::open_with;
 use crate::row_key::{Prefix, RowKey, TableId, is_long, split};
@@ -139,7 +139,7 @@ impl<'c> Audit<'c> {
     }
 
     /// The findings. `Stopped` if the check did not read everything.
-    fn finish_whole(self) -> Result<Vec<Finding>, StoreError> {
+    fn finish_whole(self) -> Result<Vec<Finding>> {
         if self.is_stopped { Err(StoreError::Stopped) } else { Ok(self.finish()) }
     }
 
@@ -440,10 +440,7 @@ impl Audit<'_> {
 }
 
 /// Check one version of a database. `go_on` is called for each entry.
-pub(crate) fn check(
-    database: &Arc<Database>,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<Vec<Finding>, StoreError> {
+pub(crate) fn check(database: &Arc<Database>, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>> {
     let mut findings = log_findings(database);
     findings.extend(match &database.opening {
         Some(_) => check_file(database, go_on).map(|(findings, _)| findings),
@@ -472,7 +469,7 @@ fn log_findings(database: &Database) -> Vec<Finding> {
 }
 
 /// Check through the engine, which is trusted in this case.
-fn check_entries(snapshot: &Snapshot, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>, StoreError> {
+fn check_entries(snapshot: &Snapshot, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>> {
     let database = snapshot.database();
     let dictionary = Arc::clone(snapshot.dictionary());
     let version = snapshot.read_txn().tree_version();
@@ -494,7 +491,7 @@ fn check_entries(snapshot: &Snapshot, go_on: &mut dyn FnMut() -> bool) -> Result
 pub(crate) fn check_file(
     database: &Arc<Database>,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<(Vec<Finding>, Option<PageMap>), StoreError> {
+) -> Result<(Vec<Finding>, Option<PageMap>)> {
     const TRIES: usize = 100;
     // The log of a writer that is in the way has checks of its own.
     const PATIENCE: Duration = Duration::from_millis(100);

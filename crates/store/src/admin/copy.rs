@@ -19,7 +19,7 @@ use crate::engine::lmdb::page_walk::walk;
 use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
 use crate::engine::row_count::with_more_rows;
 use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree, WriteTxn};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::sys::file_id::same_file;
 use crate::sys::own_file::OwnFile;
 use crate::sys::rights;
@@ -49,7 +49,7 @@ pub(crate) struct NewFile {
 impl NewFile {
     /// Create a file with these permissions at an unused path. It will be renamed to `target` when
     /// it is complete; messages use that name.
-    pub(crate) fn create_for(path: &Path, target: &Path, mode: u32) -> Result<Self, StoreError> {
+    pub(crate) fn create_for(path: &Path, target: &Path, mode: u32) -> Result<Self> {
         let name = target.display().to_string();
         let failed = |source| StoreError::from_io("create", name.clone(), source);
         let held = OwnFile::new(create_locked(path, mode).map_err(failed)?);
@@ -159,7 +159,7 @@ impl NewFile {
 
     /// Commit the last part and sync the file. Returns its path, and the locked file: other
     /// processes keep off it until that is dropped.
-    pub(crate) fn finish(mut self) -> Result<(PathBuf, OwnFile), StoreError> {
+    pub(crate) fn finish(mut self) -> Result<(PathBuf, OwnFile)> {
         let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine = None;
@@ -172,7 +172,7 @@ impl NewFile {
 
     /// Commit the last part, keep the engine open, and remove the file's name: the file disappears
     /// with the engine.
-    pub(crate) fn finish_nameless(mut self) -> Result<LmdbEngine, StoreError> {
+    pub(crate) fn finish_nameless(mut self) -> Result<LmdbEngine> {
         let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine.take().ok_or(StoreError::Closed { what: "copy" })
@@ -220,7 +220,7 @@ impl Drop for NewFile {
 
 /// Read an untrusted file without the engine, and copy its entries into a file of our own if all of
 /// it is sound.
-pub(crate) fn copy_stranger(file: &File, name: &str) -> Result<LmdbEngine, StoreError> {
+pub(crate) fn copy_stranger(file: &File, name: &str) -> Result<LmdbEngine> {
     let failed = |source| StoreError::from_io("read", name.to_owned(), source);
     let corrupt = |place: String, what: String| StoreError::Corrupt {
         path: name.to_owned(),

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pellucid_record::Shapes;
 
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::index::Derive;
 use crate::index::runs::{PERIOD, Runs, STEP};
 use crate::txn::scan::Scan;
@@ -74,12 +74,7 @@ pub(crate) struct Round<'r> {
 
 impl Rows {
     /// The rows of `scan`, for as many threads as `derives` has items.
-    pub(crate) fn new(
-        scan: &Scan,
-        count: u64,
-        derives: Vec<Box<dyn Derive>>,
-        memory: usize,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn new(scan: &Scan, count: u64, derives: Vec<Box<dyn Derive>>, memory: usize) -> Result<Self> {
         const ROWS_OF_PART: u64 = 1 << 14;
         const PARTS_MAX: u64 = 1 << 10;
         let parts = scan.parts((count / ROWS_OF_PART).clamp(derives.len() as u64, PARTS_MAX) as usize)?;
@@ -99,7 +94,7 @@ impl Rows {
         &mut self,
         shapes: &(dyn Shapes + Sync),
         go_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Round<'_>, StoreError> {
+    ) -> Result<Round<'_>> {
         for worker in &mut self.workers {
             worker.runs.clear();
         }
@@ -153,7 +148,7 @@ impl Rows {
 }
 
 impl Worker {
-    fn run(&mut self, shared: &Shared<'_>) -> Result<(), StoreError> {
+    fn run(&mut self, shared: &Shared<'_>) -> Result<()> {
         loop {
             let mut todo = shared.todo();
             if shared.is_full() || todo.first_back != usize::MAX {
@@ -195,7 +190,7 @@ impl Worker {
         number: usize,
         part: &mut Scan,
         shared: &Shared<'_>,
-    ) -> Result<(bool, u64, Option<Vec<u8>>), StoreError> {
+    ) -> Result<(bool, u64, Option<Vec<u8>>)> {
         self.runs.begin_part();
         let (mut count, mut told, mut size) = (0, 0, self.runs.size());
         let mut runs = self.runs.count();

@@ -20,7 +20,7 @@ use crate::db::store::{Custody, Handle, Link, Mode, OpenOptions, Store};
 use crate::engine::EngineError;
 use crate::engine::lmdb::format::PageFile;
 use crate::engine::memory::MemoryEngine;
-use crate::error::{StoreError, Wanted};
+use crate::error::{Result, StoreError, Wanted};
 use crate::sys::rights;
 use crate::sys::steps::{Step, reached};
 
@@ -91,7 +91,7 @@ impl Store {
     ///
     /// # Errors
     /// `Closed`, or when the catalog is damaged.
-    pub fn stats(&self) -> Result<Stats, StoreError> {
+    pub fn stats(&self) -> Result<Stats> {
         let snapshot = self.database()?.brief_snapshot()?;
         let database = snapshot.database();
         let usage = database.engine.usage().map_err(|error| database.error(error))?;
@@ -148,7 +148,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database cannot be read at all.
-    pub fn check(&self) -> Result<Vec<Finding>, StoreError> {
+    pub fn check(&self) -> Result<Vec<Finding>> {
         self.check_while(&mut || true)
     }
 
@@ -156,7 +156,7 @@ impl Store {
     ///
     /// # Errors
     /// As `check`; `Stopped` if `go_on` returned false.
-    pub fn check_while(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>, StoreError> {
+    pub fn check_while(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>> {
         check::check(&self.database()?, go_on)
     }
 
@@ -165,7 +165,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::check`].
-    pub fn unused_bytes(&self, offsets: &[u64]) -> Result<Vec<Option<&'static str>>, StoreError> {
+    pub fn unused_bytes(&self, offsets: &[u64]) -> Result<Vec<Option<&'static str>>> {
         let database = self.database()?;
         let (_, map) = check::check_file(&database, &mut || true)?;
         let (Some(map), Some(opening)) = (map, &database.opening) else { return Ok(Vec::new()) };
@@ -181,7 +181,7 @@ impl Store {
     ///
     /// # Errors
     /// `TargetExists`, `DiskFull`.
-    pub fn backup(&self, target: impl AsRef<Path>) -> Result<(), StoreError> {
+    pub fn backup(&self, target: impl AsRef<Path>) -> Result<()> {
         self.backup_while(target, &mut || true)
     }
 
@@ -189,11 +189,7 @@ impl Store {
     ///
     /// # Errors
     /// As `backup`; `Stopped` if `go_on` returned false: then there is no file.
-    pub fn backup_while(
-        &self,
-        target: impl AsRef<Path>,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    pub fn backup_while(&self, target: impl AsRef<Path>, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let target = target.as_ref();
         let snapshot = self.database()?.brief_snapshot()?;
         let exists = || StoreError::TargetExists { path: target.display().to_string() };
@@ -240,7 +236,7 @@ impl Store {
     /// # Errors
     /// `Busy` names the processes that have it open; `ReadOnly`, `DiskFull`. Then the database is
     /// as before.
-    pub fn compact(&self, timeout: Duration) -> Result<(), StoreError> {
+    pub fn compact(&self, timeout: Duration) -> Result<()> {
         self.compact_while(timeout, &mut || true)
     }
 
@@ -248,11 +244,7 @@ impl Store {
     ///
     /// # Errors
     /// As `compact`; `Stopped` if `go_on` returned false: the database is as before.
-    pub fn compact_while(
-        &self,
-        timeout: Duration,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    pub fn compact_while(&self, timeout: Duration, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let link = self.link()?;
         let database = self.borrow(link)?;
         let (database, compacted) = self.compact_borrowed(database, timeout, go_on);
@@ -272,11 +264,7 @@ impl Store {
     /// # Errors
     /// `ReadOnly`; `Busy` if others have the file locked for longer than `timeout`; `DiskFull`;
     /// `Stopped` if `go_on` returned false. No row is lost, and what was moved stays moved.
-    pub fn compact_online(
-        &self,
-        timeout: Duration,
-        go_on: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<(), StoreError> {
+    pub fn compact_online(&self, timeout: Duration, go_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         let database = self.database()?;
         let path = database.path.clone();
         if self.options().mode == Mode::Read || database.read_only.is_some() {
@@ -294,7 +282,7 @@ impl Store {
     }
 
     /// Take the database out of the handle, if it is not in use in this process.
-    fn borrow(&self, link: &Link) -> Result<Arc<Database>, StoreError> {
+    fn borrow(&self, link: &Link) -> Result<Arc<Database>> {
         let mut custody = link.database.lock();
         let database = custody.database()?;
         let path = database.path.clone();
@@ -318,7 +306,7 @@ impl Store {
         database: Arc<Database>,
         timeout: Duration,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> (Option<Arc<Database>>, Result<(), StoreError>) {
+    ) -> (Option<Arc<Database>>, Result<()>) {
         let (Some(opening), Some(care)) = (&database.opening, database.engine.file_care()) else {
             return (Some(database), Ok(()));
         };
@@ -379,7 +367,7 @@ fn copy_beside(
     opening: &Opening,
     new_path: &Path,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     remove_leftover(&opening.path);
     if new_path.symlink_metadata().is_ok() {
         return Err(StoreError::TargetExists { path: new_path.display().to_string() });
@@ -398,7 +386,7 @@ fn copy_beside(
 }
 
 /// Replace the old file by the new one; this process is alone with the old one.
-fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
+fn replace(database: Arc<Database>, new_path: &Path) -> Result<()> {
     let path = database.path.clone();
     let Ok(mut database) = Arc::try_unwrap(database) else {
         return Err(StoreError::Closed { what: "database" });
@@ -434,7 +422,7 @@ fn remove_parts_of(target: &Path) {
     }
 }
 
-fn rename(source: &Path, target: &Path) -> Result<(), StoreError> {
+fn rename(source: &Path, target: &Path) -> Result<()> {
     let failed = |error| StoreError::from_io("replace", target.display().to_string(), error);
     std::fs::rename(source, target).map_err(failed)?;
     sync_folder(target)

@@ -10,7 +10,7 @@ use pellucid_record::key::{join_spellings, split_spellings};
 use crate::admin::check::{FINDINGS_MAX, Finding};
 use crate::catalog::index_entries::{IndexInfo, all_indexes};
 use crate::db::database::{Database, hex};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::index::{Derived, Prepared};
 use crate::row::{Range, Row};
 use crate::row_key::TableId;
@@ -20,7 +20,7 @@ use crate::txn::snapshot::Snapshot;
 const MEND: &str = "; mend it by rebuild_index";
 
 /// Refuse an untrusted database whose indexes disagree with its rows.
-pub(crate) fn refuse_others(database: &Arc<Database>) -> Result<(), StoreError> {
+pub(crate) fn refuse_others(database: &Arc<Database>) -> Result<()> {
     let findings = prove(&database.snapshot()?, &mut || true)?;
     let Some(Finding { place, what, .. }) = findings.into_iter().next() else { return Ok(()) };
     let (path, what) = (database.path.clone(), what.trim_end_matches(MEND));
@@ -34,10 +34,7 @@ pub(crate) fn refuse_others(database: &Arc<Database>) -> Result<(), StoreError> 
 ///
 /// # Errors
 /// `Stopped` if `go_on` returned false: it is called for each row and entry.
-pub(crate) fn prove(
-    snapshot: &Snapshot,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<Vec<Finding>, StoreError> {
+pub(crate) fn prove(snapshot: &Snapshot, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>> {
     let database = snapshot.database();
     let mut findings = Vec::new();
     if database.deriver.get().is_none() {
@@ -72,11 +69,11 @@ impl Proof<'_> {
         }
     }
 
-    fn going_on(&mut self) -> Result<(), StoreError> {
+    fn going_on(&mut self) -> Result<()> {
         if (self.go_on)() { Ok(()) } else { Err(StoreError::Stopped) }
     }
 
-    fn run(&mut self) -> Result<(), StoreError> {
+    fn run(&mut self) -> Result<()> {
         let prepared = match self.snapshot.database().prepare(self.info.clone()) {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -125,7 +122,7 @@ impl Proof<'_> {
 
     /// Search for entries of no row, if there may be any, and for two entries with one value in a
     /// unique index.
-    fn look_at_entries(&mut self, prepared: &Prepared, expected: u64) -> Result<(), StoreError> {
+    fn look_at_entries(&mut self, prepared: &Prepared, expected: u64) -> Result<()> {
         let snapshot = self.snapshot.clone();
         let shapes = snapshot.whole();
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();

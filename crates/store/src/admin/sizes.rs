@@ -3,7 +3,7 @@
 use crate::catalog::cell::{Cell, Packed};
 use crate::catalog::pack_entries;
 use crate::engine::{Direction, Start, Tree};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::pack::codec::size_in;
 use crate::row_key::{Prefix, TableId};
 use crate::txn::snapshot::Snapshot;
@@ -33,7 +33,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the engine's pages are damaged; `Stopped` when `go_on` returned false.
-    pub fn sizes(&self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<Sizes, StoreError> {
+    pub fn sizes(&self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<Sizes> {
         self.check_usable()?;
         let (database, txn) = (self.database(), self.read_txn());
         let failed = |error| database.error(error);

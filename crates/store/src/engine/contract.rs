@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::engine::error::EngineError;
+use crate::engine::error::Result;
 use crate::engine::extents::Extents;
 use crate::engine::history::{Keep, Next, WatchPosition};
 use crate::engine::moves::{Distant, Fullness, Loose, MovesPages};
@@ -66,7 +66,7 @@ pub type Change<'k> = (Tree, &'k [u8], bool);
 pub type Entry<'t> = (&'t [u8], &'t [u8]);
 
 /// An entry, or `None` at the end of a walk.
-pub type EntryResult<'t> = Result<Option<Entry<'t>>, EngineError>;
+pub type EntryResult<'t> = Result<Option<Entry<'t>>>;
 
 /// Where `Contents::find_many` has found an entry. It is a hint, which is verified before it is
 /// used.
@@ -158,7 +158,7 @@ pub enum TryResult<T> {
 }
 
 /// The outcome of an access to one row.
-pub type TryRow = Result<TryResult<()>, EngineError>;
+pub type TryRow = Result<TryResult<()>>;
 
 impl<T> TryResult<T> {
     /// Convert the result.
@@ -183,26 +183,26 @@ pub trait Engine: RowAccess + Send + Sync {
     ///
     /// # Errors
     /// When the engine has no room for another reader, or its file cannot be read.
-    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError>;
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>>;
 
     /// Begin to write. Waits, without a limit, until no other transaction writes. A caller that
     /// wants a limit takes a lock of its own first.
     ///
     /// # Errors
     /// When the database cannot be written, or its writer lock is broken.
-    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError>;
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>>;
 
     /// Make what was committed so far survive a power cut.
     ///
     /// # Errors
     /// Any error of the operating system.
-    fn sync(&self) -> Result<(), EngineError>;
+    fn sync(&self) -> Result<()>;
 
     /// How much room the database takes, and its readers.
     ///
     /// # Errors
     /// When the engine cannot read its own pages.
-    fn usage(&self) -> Result<Usage, EngineError>;
+    fn usage(&self) -> Result<Usage>;
 
     /// The commits, for watchers. `None` if the engine cannot tell its commits apart.
     fn commit_feed(&self) -> Option<&dyn CommitFeed> {
@@ -247,13 +247,13 @@ pub trait CommitFeed {
     ///
     /// # Errors
     /// `Unsupported` when the engine cannot tell its commits apart.
-    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError>;
+    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next>;
 
     /// The oldest version from which on `next_commits` has all commits. Reads each of them.
     ///
     /// # Errors
     /// When the engine cannot read its own pages.
-    fn known_since(&self) -> Result<u64, EngineError>;
+    fn known_since(&self) -> Result<u64>;
 
     /// Set the limit of the history. For an engine without a file to store it in.
     fn set_keep(&self, _keep: Keep) {}
@@ -267,14 +267,14 @@ pub trait TreeFile {
     ///
     /// # Errors
     /// `ReadersFull`, or when the engine cannot read its reader table.
-    fn check_reader_room(&self) -> Result<(), EngineError>;
+    fn check_reader_room(&self) -> Result<()>;
 
     /// Verify each page that the current write transaction can touch by making these changes. Only
     /// for an engine that would trust its pages otherwise.
     ///
     /// # Errors
     /// `BadPage` for the first page that is not as it was written.
-    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError>;
+    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<()>;
 
     /// The file, for large values that are written before their commit. `None` if the engine does
     /// not do that.
@@ -285,13 +285,13 @@ pub trait TreeFile {
     ///
     /// # Errors
     /// When the file cannot be read or written.
-    fn write_again(&self) -> Result<(), EngineError>;
+    fn write_again(&self) -> Result<()>;
 
     /// The oldest read transaction of any process. All is 0 if none sees older pages.
     ///
     /// # Errors
     /// When the engine cannot read its own pages.
-    fn oldest_reader(&self) -> Result<OldestReader, EngineError>;
+    fn oldest_reader(&self) -> Result<OldestReader>;
 
     /// Bytes of the file up to the last page of the newest version. 0 for an engine without a file.
     fn size(&self) -> u64;
@@ -305,17 +305,13 @@ pub trait FileCare {
     ///
     /// # Errors
     /// As `begin_write`.
-    fn begin_write_until(
-        &self,
-        deadline: Instant,
-        patience: Duration,
-    ) -> Result<Option<Box<dyn WriteTxn>>, EngineError>;
+    fn begin_write_until(&self, deadline: Instant, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>>;
 
     /// As `begin_write_until`, without waiting: `None` if it would have to wait.
     ///
     /// # Errors
     /// As `begin_write`.
-    fn try_begin_write(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError>;
+    fn try_begin_write(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>>;
 
     /// The process that writes now, if known.
     fn writer(&self) -> Option<u32>;
@@ -332,7 +328,7 @@ pub trait FileCare {
     ///
     /// # Errors
     /// When the file cannot be written; then it stays set aside.
-    fn free_reserve(&self) -> Result<(), EngineError>;
+    fn free_reserve(&self) -> Result<()>;
 
     /// Write the log into the engine's own file: before that file is read by itself, and before the
     /// last process closes it. False if a writer held its lock, or another process wrote the
@@ -340,7 +336,7 @@ pub trait FileCare {
     ///
     /// # Errors
     /// When the file cannot be written; then the log stays.
-    fn checkpoint(&self, for_writers: Duration, for_others: Duration) -> Result<bool, EngineError> {
+    fn checkpoint(&self, for_writers: Duration, for_others: Duration) -> Result<bool> {
         self.checkpoint_while(for_writers, for_others, &mut || true)
     }
 
@@ -354,7 +350,7 @@ pub trait FileCare {
         for_writers: Duration,
         for_others: Duration,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, EngineError>;
+    ) -> Result<bool>;
 
     /// Make the engine's file shorter while others use it. `go_on` is called with the pages of the
     /// file and those that it should have. Returns false if `go_on` did.
@@ -362,11 +358,7 @@ pub trait FileCare {
     /// # Errors
     /// `FileBusy` if others have the file locked for longer than `patience`, or when the file
     /// cannot be written; no entry is lost.
-    fn compact_online(
-        &self,
-        patience: Duration,
-        go_on: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<bool, EngineError>;
+    fn compact_online(&self, patience: Duration, go_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<bool>;
 
     /// The mark of the file while a log may have commits that it lacks; 0 if none ever has.
     fn mark(&self) -> u64;
@@ -385,7 +377,7 @@ pub trait FileCare {
     ///
     /// # Errors
     /// `SyncFailed` when the disk refuses; the other processes get the error as well.
-    fn leave(&self, has_committed: bool) -> Result<(), EngineError>;
+    fn leave(&self, has_committed: bool) -> Result<()>;
 }
 
 /// What a transaction sees: one version of the database, with the changes that it has made itself.
@@ -399,7 +391,7 @@ pub trait Contents: Send + Sync {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>>;
 
     /// Find where the entries of several keys are, for `get_at`, as far as that is easily found.
     fn find_many(&self, _tree: Tree, _keys: &[&[u8]], _places: &mut [EntryPlace]) {}
@@ -411,7 +403,7 @@ pub trait Contents: Send + Sync {
     ///
     /// # Errors
     /// As `get`.
-    fn get_at(&self, tree: Tree, key: &[u8], _place: EntryPlace) -> Result<Option<&[u8]>, EngineError> {
+    fn get_at(&self, tree: Tree, key: &[u8], _place: EntryPlace) -> Result<Option<&[u8]>> {
         self.get(tree, key)
     }
 
@@ -419,7 +411,7 @@ pub trait Contents: Send + Sync {
     ///
     /// # Errors
     /// When memory is short.
-    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>>;
 
     /// The first entry of a walk, for callers that need no more.
     ///
@@ -452,7 +444,7 @@ pub trait ReadTxn: Contents {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn is_empty(&self, tree: Tree) -> Result<bool, EngineError> {
+    fn is_empty(&self, tree: Tree) -> Result<bool> {
         let mut cursor = self.cursor(tree)?;
         cursor.start(Start::Edge, Direction::Forward)?;
         Ok(cursor.step()?.is_none())
@@ -470,7 +462,7 @@ pub trait ReadTxn: Contents {
         _start: &[u8],
         _end: Option<&[u8]>,
         _count: usize,
-    ) -> Result<Vec<Vec<u8>>, EngineError> {
+    ) -> Result<Vec<Vec<u8>>> {
         Ok(Vec::new())
     }
 
@@ -480,7 +472,7 @@ pub trait ReadTxn: Contents {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn distant(&self, _tree: Tree, _from: u64, _most: usize) -> Result<Vec<Distant>, EngineError> {
+    fn distant(&self, _tree: Tree, _from: u64, _most: usize) -> Result<Vec<Distant>> {
         Ok(Vec::new())
     }
 
@@ -488,7 +480,7 @@ pub trait ReadTxn: Contents {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn fullness(&self, _tree: Tree) -> Result<Fullness, EngineError> {
+    fn fullness(&self, _tree: Tree) -> Result<Fullness> {
         Ok(Fullness::default())
     }
 
@@ -497,7 +489,7 @@ pub trait ReadTxn: Contents {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn loose(&self, _tree: Tree, _most: usize) -> Result<Vec<Loose>, EngineError> {
+    fn loose(&self, _tree: Tree, _most: usize) -> Result<Vec<Loose>> {
         Ok(Vec::new())
     }
 
@@ -506,12 +498,7 @@ pub trait ReadTxn: Contents {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn entries_between(
-        &self,
-        _tree: Tree,
-        _start: &[u8],
-        _end: Option<&[u8]>,
-    ) -> Result<Option<u64>, EngineError> {
+    fn entries_between(&self, _tree: Tree, _start: &[u8], _end: Option<&[u8]>) -> Result<Option<u64>> {
         Ok(None)
     }
 
@@ -538,7 +525,7 @@ pub trait Cursor<'t>: Send {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<(), EngineError>;
+    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<()>;
 
     /// The next entry of the walk, or `None` at its end.
     ///
@@ -551,7 +538,7 @@ pub trait Cursor<'t>: Send {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn fill(&mut self, batch: &mut Batch<'t>) -> Result<(), EngineError> {
+    fn fill(&mut self, batch: &mut Batch<'t>) -> Result<()> {
         const STEPS: usize = 32;
         batch.entries.clear();
         for _ in 0..STEPS {
@@ -579,38 +566,38 @@ pub trait WriteTxn: Contents + LogBatch {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>>;
 
     /// Replace the value of the entry that the last `find` found by the concatenation of `parts`.
     ///
     /// # Errors
     /// As `put`; `Misuse` when the last call in this tree was not a `find` that found this key.
-    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<()>;
 
     /// Delete the entry that the last `find` found.
     ///
     /// # Errors
     /// As `replace_found`.
-    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError>;
+    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<()>;
 
     /// Set a key to the concatenation of `parts`.
     ///
     /// # Errors
     /// When the key is too long, or no room is left.
-    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<()>;
 
     /// As `put`, for a key above every key in the tree; fills pages completely. Returns false, and
     /// writes nothing, when the key is not above.
     ///
     /// # Errors
     /// As `put`.
-    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError>;
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool>;
 
     /// Delete a key. Returns whether it was there.
     ///
     /// # Errors
     /// When no room is left to copy a page.
-    fn delete(&mut self, tree: Tree, key: &[u8]) -> Result<bool, EngineError> {
+    fn delete(&mut self, tree: Tree, key: &[u8]) -> Result<bool> {
         if self.find(tree, key)?.is_none() {
             return Ok(false);
         }
@@ -622,25 +609,25 @@ pub trait WriteTxn: Contents + LogBatch {
     ///
     /// # Errors
     /// As `delete`.
-    fn clear(&mut self, tree: Tree) -> Result<(), EngineError>;
+    fn clear(&mut self, tree: Tree) -> Result<()>;
 
     /// Set a savepoint. Savepoints nest.
     ///
     /// # Errors
     /// When memory is short.
-    fn savepoint(&mut self) -> Result<(), EngineError>;
+    fn savepoint(&mut self) -> Result<()>;
 
     /// Roll back to the innermost savepoint, and remove it.
     ///
     /// # Errors
     /// `Misuse` when there is none.
-    fn rollback(&mut self) -> Result<(), EngineError>;
+    fn rollback(&mut self) -> Result<()>;
 
     /// Remove the innermost savepoint and keep what was written since.
     ///
     /// # Errors
     /// `Misuse` when there is none.
-    fn release(&mut self) -> Result<(), EngineError>;
+    fn release(&mut self) -> Result<()>;
 
     /// The transaction, to take, give and move pages. `None` where it has savepoints, or no pages.
     fn pages(&mut self) -> Option<&mut dyn MovesPages> {
@@ -651,7 +638,7 @@ pub trait WriteTxn: Contents + LogBatch {
     ///
     /// # Errors
     /// Any error of the operating system.
-    fn file_size(&self) -> Result<FileSize, EngineError> {
+    fn file_size(&self) -> Result<FileSize> {
         Ok(FileSize::default())
     }
 
@@ -659,7 +646,7 @@ pub trait WriteTxn: Contents + LogBatch {
     ///
     /// # Errors
     /// When they could not be written; then none of them is visible.
-    fn commit(self: Box<Self>) -> Result<(), EngineError>;
+    fn commit(self: Box<Self>) -> Result<()>;
 }
 
 /// What a write transaction does better where a log keeps its changes in memory until the commit.
@@ -689,7 +676,7 @@ pub trait LogBatch {
     ///
     /// # Errors
     /// As `put`.
-    fn take_rows(&mut self, _take: &mut TakeRow<'_>) -> Result<(), EngineError> {
+    fn take_rows(&mut self, _take: &mut TakeRow<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -711,7 +698,7 @@ pub trait LogBatch {
         _key: HashedKey<'_>,
         _parts: [&[u8]; 2],
         _may_replace: fn(&[u8]) -> bool,
-    ) -> Result<Option<bool>, EngineError> {
+    ) -> Result<Option<bool>> {
         Ok(None)
     }
 

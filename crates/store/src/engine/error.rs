@@ -7,6 +7,9 @@ use std::time::Duration;
 use crate::sys::size::Bytes;
 use crate::sys::{memory, os};
 
+/// The result of what an engine is asked to do.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
 /// A lock that was not free in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyLock {

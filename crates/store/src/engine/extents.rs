@@ -7,7 +7,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::engine::{EngineError, Tree};
+use crate::engine::{Result, Tree};
 
 /// The engine's file, in which reserved pages are written and read.
 pub trait Extents: Send + Sync {
@@ -46,35 +46,35 @@ pub trait KeepsPages {
     ///
     /// # Errors
     /// When the engine finds its list damaged.
-    fn reserve(&mut self) -> Result<Vec<Range<u64>>, EngineError>;
+    fn reserve(&mut self) -> Result<Vec<Range<u64>>>;
 
     /// Replace the reserve. The caller has taken what comes in and has used or given what goes out.
     ///
     /// # Errors
     /// When no room is left.
-    fn set_reserve(&mut self, ranges: &[Range<u64>]) -> Result<(), EngineError>;
+    fn set_reserve(&mut self, ranges: &[Range<u64>]) -> Result<()>;
 
     /// Take this many pages, two or more, that no reader can see.
     ///
     /// # Errors
     /// When no room is left.
-    fn take_pages(&mut self, count: u64) -> Result<Range<u64>, EngineError>;
+    fn take_pages(&mut self, count: u64) -> Result<Range<u64>>;
 
     /// Give pages that were taken room on the disk. False if the file system cannot do that.
     ///
     /// # Errors
     /// When no room is left.
-    fn give_room(&mut self, pages: &Range<u64>) -> Result<bool, EngineError>;
+    fn give_room(&mut self, pages: &Range<u64>) -> Result<bool>;
 
     /// Free pages of the reserve. They are used again when no reader has an older version.
     ///
     /// # Errors
     /// `NoMemory`.
-    fn give_pages(&mut self, pages: &Range<u64>) -> Result<(), EngineError>;
+    fn give_pages(&mut self, pages: &Range<u64>) -> Result<()>;
 
     /// Give a key the value that was written to reserved pages from `first` on.
     ///
     /// # Errors
     /// As `WriteTxn::put`.
-    fn put_placed(&mut self, tree: Tree, key: &[u8], first: u64, size: u64) -> Result<(), EngineError>;
+    fn put_placed(&mut self, tree: Tree, key: &[u8], first: u64, size: u64) -> Result<()>;
 }

@@ -18,7 +18,7 @@ use crate::engine::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::engine::row_count::{table_key, with_more_rows};
 use crate::engine::{
     Choice, Choose, CommitFeed, Contents, Cursor, Direction, Engine, EngineError, Entry, EntryResult,
-    HashedKey, LogBatch, ReadTxn, RowAccess, Start, Tree, TryResult, TryRow, Usage, WriteTxn,
+    HashedKey, LogBatch, ReadTxn, Result, RowAccess, Start, Tree, TryResult, TryRow, Usage, WriteTxn,
 };
 use crate::row_key;
 use crate::sys::os::thread_number;
@@ -72,7 +72,7 @@ impl Shared {
 
 impl State {
     /// Change a row in a commit of its own, in place unless a snapshot shares the nodes.
-    fn change_row(&mut self, key: &[u8], choose: &mut Choose<'_>) -> Result<bool, EngineError> {
+    fn change_row(&mut self, key: &[u8], choose: &mut Choose<'_>) -> Result<bool> {
         let rows = tree_of(&self.trees, Tree::Rows);
         let old = rows.get(key).map(AsRef::as_ref);
         self.spare.clear();
@@ -99,7 +99,7 @@ impl State {
     }
 
     /// Add or subtract one in the catalog's row count of the row's table.
-    fn count_row(&mut self, key: &[u8], is_more: bool) -> Result<(), EngineError> {
+    fn count_row(&mut self, key: &[u8], is_more: bool) -> Result<()> {
         let damaged = EngineError::Damaged { what: "a table's entry in the catalog cannot be read", code: 0 };
         let Some((table, _)) = row_key::split(key) else { return Err(damaged) };
         let value = tree_of_mut(&mut self.trees, Tree::Meta).get_mut(&table_key(table)[..]);
@@ -150,13 +150,13 @@ impl Engine for MemoryEngine {
         self.shared.version.load(Ordering::Acquire)
     }
 
-    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>> {
         let state = self.shared.lock();
         let (trees, version, catalog) = (state.trees.clone(), state.version, state.catalog);
         Ok(Box::new(MemoryRead { trees, version, catalog }))
     }
 
-    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>> {
         let mut state = self.shared.lock();
         while state.is_writing {
             state = self.shared.writer_left.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -175,11 +175,11 @@ impl Engine for MemoryEngine {
         }))
     }
 
-    fn sync(&self) -> Result<(), EngineError> {
+    fn sync(&self) -> Result<()> {
         Ok(())
     }
 
-    fn usage(&self) -> Result<Usage, EngineError> {
+    fn usage(&self) -> Result<Usage> {
         let state = self.shared.lock();
         let entries = Tree::ALL.map(|tree| tree_of(&state.trees, tree).len() as u64);
         Ok(Usage { entries, history: state.past.size(), ..Usage::default() })
@@ -217,7 +217,7 @@ impl RowAccess for MemoryEngine {
 }
 
 impl CommitFeed for MemoryEngine {
-    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next, EngineError> {
+    fn next_commits(&self, place: &mut WatchPosition) -> Result<Next> {
         let batch = self.shared.lock().past.next(place);
         match batch {
             Ok(batch) => {
@@ -228,7 +228,7 @@ impl CommitFeed for MemoryEngine {
         }
     }
 
-    fn known_since(&self) -> Result<u64, EngineError> {
+    fn known_since(&self) -> Result<u64> {
         Ok(self.shared.lock().past.since())
     }
 
@@ -262,11 +262,11 @@ struct MemoryRead {
 }
 
 impl Contents for MemoryRead {
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>> {
         Ok(tree_of(&self.trees, tree).get(key).map(AsRef::as_ref))
     }
 
-    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>> {
         Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
     }
 }
@@ -300,7 +300,7 @@ struct MemoryWrite {
 }
 
 impl MemoryWrite {
-    fn checked_key(&self, key: &[u8]) -> Result<Arc<[u8]>, EngineError> {
+    fn checked_key(&self, key: &[u8]) -> Result<Arc<[u8]>> {
         if key.is_empty() || key.len() > self.key_size_max {
             return Err(EngineError::KeySize { size: key.len(), size_max: self.key_size_max });
         }
@@ -313,7 +313,7 @@ impl MemoryWrite {
         self.is_catalog_changed |= tree == Tree::Meta;
     }
 
-    fn replace_if_there(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+    fn replace_if_there(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<()> {
         let map = tree_of_mut(&mut self.trees, tree);
         let value = map.get_mut(key).ok_or(EngineError::Misuse("replace_found without a find"))?;
         *value = parts.concat().into();
@@ -324,11 +324,11 @@ impl MemoryWrite {
 }
 
 impl Contents for MemoryWrite {
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>> {
         Ok(tree_of(&self.trees, tree).get(key).map(AsRef::as_ref))
     }
 
-    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>> {
         Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
     }
 }
@@ -344,29 +344,29 @@ impl WriteTxn for MemoryWrite {
         self.owner == thread_number()
     }
 
-    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>> {
         self.get(tree, key)
     }
 
-    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<()> {
         self.replace_if_there(tree, key, parts)
     }
 
-    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
+    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<()> {
         let removed = tree_of_mut(&mut self.trees, tree).remove_with_key(key);
         let (key, _) = removed.ok_or(EngineError::Misuse("delete_found without a find"))?;
         self.note(tree, DELETED, key, None);
         Ok(())
     }
 
-    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<()> {
         let (key, value) = (self.checked_key(key)?, Arc::from(parts.concat()));
         tree_of_mut(&mut self.trees, tree).insert(Arc::clone(&key), Arc::clone(&value));
         self.note(tree, PUT, key, Some(value));
         Ok(())
     }
 
-    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool> {
         let shared_key = self.checked_key(key)?;
         let map = tree_of_mut(&mut self.trees, tree);
         if map.get_max().is_some_and(|(last, _)| key <= last.as_ref()) {
@@ -378,7 +378,7 @@ impl WriteTxn for MemoryWrite {
         Ok(true)
     }
 
-    fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
+    fn clear(&mut self, tree: Tree) -> Result<()> {
         let old = std::mem::take(tree_of_mut(&mut self.trees, tree));
         if let (Some((first, _)), Some((last, _))) = (old.get_min(), old.get_max()) {
             self.note(tree, CLEARED, Arc::clone(first), Some(Arc::clone(last)));
@@ -387,23 +387,23 @@ impl WriteTxn for MemoryWrite {
         Ok(())
     }
 
-    fn savepoint(&mut self) -> Result<(), EngineError> {
+    fn savepoint(&mut self) -> Result<()> {
         self.savepoints.push((self.trees.clone(), self.ops.count()));
         Ok(())
     }
 
-    fn rollback(&mut self) -> Result<(), EngineError> {
+    fn rollback(&mut self) -> Result<()> {
         let saved = self.savepoints.pop().ok_or(EngineError::Misuse("rollback without a savepoint"))?;
         self.trees = saved.0;
         self.ops.truncate(saved.1);
         Ok(())
     }
 
-    fn release(&mut self) -> Result<(), EngineError> {
+    fn release(&mut self) -> Result<()> {
         self.savepoints.pop().map(|_| ()).ok_or(EngineError::Misuse("release without a savepoint"))
     }
 
-    fn commit(mut self: Box<Self>) -> Result<(), EngineError> {
+    fn commit(mut self: Box<Self>) -> Result<()> {
         if !self.is_owner() {
             return Err(EngineError::WrongThread);
         }
@@ -440,7 +440,7 @@ impl<'t> MemoryCursor<'t> {
 }
 
 impl<'t> Cursor<'t> for MemoryCursor<'t> {
-    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<(), EngineError> {
+    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<()> {
         let bytes = |(key, value): (&'t Arc<[u8]>, &'t Arc<[u8]>)| (key.as_ref(), value.as_ref());
         self.walk = match (start, direction) {
             (Start::Edge, Direction::Forward) => Box::new(self.map.iter().map(bytes)),

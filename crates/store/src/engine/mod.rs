@@ -18,7 +18,7 @@ pub use contract::{
     EntryResult, FileCare, HashedKey, LogBatch, Parked, ReadTxn, RowAccess, Start, TakeRow, Tree, TreeFile,
     TryResult, TryRow, WriteTxn,
 };
-pub use error::{BusyLock, EngineError};
+pub use error::{BusyLock, EngineError, Result};
 pub use extents::{Extents, KeepsPages};
 pub use history::{Commit, Keep, Next, WatchPosition, What, Written};
 pub use moves::{Distant, Fullness, Loose, MovesPages};

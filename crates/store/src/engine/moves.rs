@@ -1,6 +1,6 @@
 //! What an engine offers so that its file can become shorter while it is in use.
 
-use crate::engine::{EngineError, KeepsPages, Tree};
+use crate::engine::{KeepsPages, Result, Tree};
 
 /// An entry that keeps the file long: it, or a page on the way to it, is on this page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub trait MovesPages: KeepsPages {
     ///
     /// # Errors
     /// `NoMemory`, or when the engine finds its list damaged.
-    fn gather_free(&mut self) -> Result<u64, EngineError>;
+    fn gather_free(&mut self) -> Result<u64>;
 
     /// Have free pages at hand that are next to each other, for a transaction that is about to
     /// change `keys` keys: it then writes them to the disk in fewer pieces. All free pages that no
@@ -52,13 +52,13 @@ pub trait MovesPages: KeepsPages {
     ///
     /// # Errors
     /// As `gather_free`.
-    fn take_neighbours(&mut self, keys: u64) -> Result<(), EngineError>;
+    fn take_neighbours(&mut self, keys: u64) -> Result<()>;
 
     /// End the file before the free pages at its end. Returns how many pages that saves.
     ///
     /// # Errors
     /// `Misuse` when the transaction is over.
-    fn cut_end(&mut self) -> Result<u64, EngineError>;
+    fn cut_end(&mut self) -> Result<u64>;
 
     /// Move the page of an entry and those above it, and the entry's large value, to free pages, if
     /// they are not below `from`. Returns false if there is no such entry, or no room for its
@@ -66,7 +66,7 @@ pub trait MovesPages: KeepsPages {
     ///
     /// # Errors
     /// As `WriteTxn::put`.
-    fn move_entry(&mut self, tree: Tree, key: &[u8], from: u64) -> Result<bool, EngineError>;
+    fn move_entry(&mut self, tree: Tree, key: &[u8], from: u64) -> Result<bool>;
 
     /// Put the entries of a loose stretch anew, in key order, so that they fill their leaves. Some
     /// room stays in each, so that the next puts do not split them all. The entries go to the
@@ -75,5 +75,5 @@ pub trait MovesPages: KeepsPages {
     ///
     /// # Errors
     /// As `WriteTxn::put`.
-    fn fill(&mut self, loose: &Loose) -> Result<usize, EngineError>;
+    fn fill(&mut self, loose: &Loose) -> Result<usize>;
 }

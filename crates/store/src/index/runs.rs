@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pellucid_record::Shapes;
 use pellucid_record::key::join_spellings;
 
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::index::{Derive, Derived};
 use crate::row::Row;
 use crate::sort::{self, Entries, Entry, Memory};
@@ -65,7 +65,7 @@ impl Runs {
         row: &Row<'_>,
         derive: &mut dyn Derive,
         shapes: &dyn Shapes,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         self.entries.clear();
         derive.derive(row, shapes, &mut self.entries).map_err(StoreError::Record)?;
         self.entries.sort_and_dedup();

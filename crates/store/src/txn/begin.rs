@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::db::store::Store;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 
@@ -12,7 +12,7 @@ impl Store {
     ///
     /// # Errors
     /// `Closed`, `TooManyReaders`, or when another process damaged the file.
-    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+    pub fn snapshot(&self) -> Result<Snapshot> {
         self.link()?.database.lock().database()?.snapshot()
     }
 
@@ -20,7 +20,7 @@ impl Store {
     ///
     /// # Errors
     /// `ReadOnly`, `Busy` after the timeout, `Closed`, `DiskFull`.
-    pub fn begin(&self, timeout: Duration) -> Result<Transaction, StoreError> {
+    pub fn begin(&self, timeout: Duration) -> Result<Transaction> {
         self.begin_while(timeout, &mut || true)
     }
 
@@ -28,11 +28,7 @@ impl Store {
     ///
     /// # Errors
     /// As `begin`; `Stopped` if `go_on` returned false.
-    pub fn begin_while(
-        &self,
-        timeout: Duration,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Transaction, StoreError> {
+    pub fn begin_while(&self, timeout: Duration, go_on: &mut dyn FnMut() -> bool) -> Result<Transaction> {
         Transaction::begin(self.writable()?, timeout, self.options().durability, go_on)
     }
 
@@ -41,7 +37,7 @@ impl Store {
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, `DiskFull`.
-    pub fn try_begin(&self, timeout: Duration) -> Result<Option<Transaction>, StoreError> {
+    pub fn try_begin(&self, timeout: Duration) -> Result<Option<Transaction>> {
         Transaction::try_begin(self.writable()?, timeout, self.options().durability)
     }
 }

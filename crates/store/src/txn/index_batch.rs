@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::catalog::index_entries::IndexInfo;
-use crate::error::StoreError;
 use crate::error::index::{IndexError, NotUnique};
+use crate::error::{Result, StoreError};
 use crate::index::runs::SortedEntry;
 use crate::row_key::TableId;
 use crate::sort::{Entries, Entry, Merge, Part, Run, Spill};
@@ -226,7 +226,7 @@ impl<'e> Outcomes<'e> {
     }
 }
 
-fn going_on(go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+fn going_on(go_on: &mut dyn FnMut() -> bool) -> Result<()> {
     if go_on() { Ok(()) } else { Err(StoreError::Stopped) }
 }
 
@@ -256,7 +256,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As `get`.
-    pub fn has_refused(&self, refused: &NotUnique) -> Result<bool, StoreError> {
+    pub fn has_refused(&self, refused: &NotUnique) -> Result<bool> {
         match refused.entry() {
             Some((index, code)) => Ok(self.get(index, &code)?.is_some()),
             None => Ok(true),
@@ -267,7 +267,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NotUnique`, `Stopped`; the caller then has to roll back everything since the batch began.
-    pub fn end_batch(&mut self) -> Result<(), StoreError> {
+    pub fn end_batch(&mut self) -> Result<()> {
         // Gathered rows and their entries wait for the commit, unless an entry may be refused.
         let is_left = self.load.is_pending() && !self.load.has_unique && !self.gathered.has_unique();
         let done = if is_left { Ok(()) } else { self.flush_entries() };
@@ -279,7 +279,7 @@ impl Transaction {
     }
 
     /// Write the gathered entries to a file if they take much memory.
-    pub(crate) fn spill_entries(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn spill_entries(&mut self) -> Result<()> {
         let (size, database) = (self.run_size(), &self.database);
         let done = self.gathered.spill(size, || database.folder_for_sorts());
         done.map_err(|source| self.sort_failed("write to", source))
@@ -290,7 +290,7 @@ impl Transaction {
     /// # Errors
     /// As `end_batch`. Entries that were not written stay gathered, so that a caller that goes on
     /// loses nothing.
-    pub fn flush_entries(&mut self) -> Result<(), StoreError> {
+    pub fn flush_entries(&mut self) -> Result<()> {
         // Outside of a batch, half of the entries could not be rolled back, so a commit does not
         // ask.
         let mut asked = if self.gathered.depth > 0 { self.gathered.go_on.take() } else { None };
@@ -302,7 +302,7 @@ impl Transaction {
     }
 
     /// As `flush_entries`; `go_on` is called for each entry.
-    pub(crate) fn flush_entries_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+    pub(crate) fn flush_entries_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         self.merge_rows_while(&mut |_, _| go_on())?;
         if self.gathered.indexes.is_empty() {
             return Ok(());
@@ -317,11 +317,7 @@ impl Transaction {
         done
     }
 
-    fn flush(
-        &mut self,
-        indexes: &mut Vec<OfIndex>,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    fn flush(&mut self, indexes: &mut Vec<OfIndex>, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let written = self.gathered.spill.wait();
         written.map_err(|source| self.sort_failed("write to", source))?;
         for index in indexes.iter_mut() {
@@ -348,7 +344,7 @@ impl Transaction {
         index: &OfIndex,
         is_again: bool,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let id = index.info.id;
         let mut outcomes = Outcomes::of(index).map_err(|source| self.sort_failed("read from", source))?;
         let mut outcome = Outcome::default();
@@ -370,11 +366,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn check_unique_outcomes(
-        &mut self,
-        index: &OfIndex,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    fn check_unique_outcomes(&mut self, index: &OfIndex, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let mut outcomes = Outcomes::of(index).map_err(|source| self.sort_failed("read from", source))?;
         // The outcomes with the same parts.
         let (mut group, mut outcome) = (Vec::<Outcome>::new(), Outcome::default());
@@ -390,7 +382,7 @@ impl Transaction {
     }
 
     /// Refuse outcomes with the same parts after which two rows have them.
-    fn check_unique_group(&self, info: &IndexInfo, group: &[Outcome]) -> Result<(), StoreError> {
+    fn check_unique_group(&self, info: &IndexInfo, group: &[Outcome]) -> Result<()> {
         let clash = |first: &SortedEntry<'_>, second: &Outcome, is_in_batch: bool| {
             let position = Some(second.row);
             let refused = NotUnique { is_in_batch, position, ..self.clash(info, first, &second.entry()) };

@@ -16,8 +16,8 @@ use crate::catalog::index_entries::IndexInfo;
 use crate::db::database::Database;
 use crate::db::store::OpenOptions;
 use crate::engine::Tree;
-use crate::error::StoreError;
 use crate::error::index::{IndexError, NotUnique};
+use crate::error::{Result, StoreError};
 use crate::index::range_of_parts;
 use crate::index::{Derived, IndexSet, Prepared};
 use crate::row::{Range, Row};
@@ -82,7 +82,7 @@ pub(crate) struct OldRow {
 
 impl Transaction {
     /// The indexes of a table, prepared for rows. `None` if it has none.
-    pub(crate) fn index_set(&mut self, table: TableId) -> Result<Option<Arc<IndexSet>>, StoreError> {
+    pub(crate) fn index_set(&mut self, table: TableId) -> Result<Option<Arc<IndexSet>>> {
         if self.has_unflushed_rows() {
             self.flush_rows()?;
         }
@@ -90,17 +90,14 @@ impl Transaction {
     }
 
     /// As `index_set`, before the gathered rows are merged.
-    pub(crate) fn unflushed_index_set(
-        &mut self,
-        table: TableId,
-    ) -> Result<Option<Arc<IndexSet>>, StoreError> {
+    pub(crate) fn unflushed_index_set(&mut self, table: TableId) -> Result<Option<Arc<IndexSet>>> {
         match self.entry(table)?.state.index_serial {
             0 => Ok(None),
             serial => self.index_set_of(table, serial).map(Some),
         }
     }
 
-    fn index_set_of(&mut self, table: TableId, serial: u32) -> Result<Arc<IndexSet>, StoreError> {
+    fn index_set_of(&mut self, table: TableId, serial: u32) -> Result<Arc<IndexSet>> {
         if let Some((_, set)) = self.index_sets.iter().find(|(known, _)| *known == serial) {
             return Ok(Arc::clone(set));
         }
@@ -117,7 +114,7 @@ impl Transaction {
     }
 
     /// A copy of a stored row.
-    pub(crate) fn old_row(&self, table: TableId, key: &[u8]) -> Result<Option<OldRow>, StoreError> {
+    pub(crate) fn old_row(&self, table: TableId, key: &[u8]) -> Result<Option<OldRow>> {
         let cell = self.get(table, key)?;
         Ok(cell.map(|cell| OldRow { record: cell.record.to_vec(), spelling: cell.spelling.to_vec() }))
     }
@@ -132,7 +129,7 @@ impl Transaction {
         table: TableId,
         old: Option<&Row<'_>>,
         new: Option<&Row<'_>>,
-    ) -> Result<Changes, StoreError> {
+    ) -> Result<Changes> {
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
         // An index that is being built is written without knowing its existing entries.
@@ -164,7 +161,7 @@ impl Transaction {
         shapes: &dyn Shapes,
         [before, after]: &mut [Derived; 2],
         changes: &mut Changes,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let Some(row) = new.or(old) else { return Ok(()) };
         before.clear();
         after.clear();
@@ -210,7 +207,7 @@ impl Transaction {
     }
 
     /// Write the changes that `index_changes` has found.
-    pub(crate) fn apply_index_changes(&mut self, key: &[u8], changes: Changes) -> Result<(), StoreError> {
+    pub(crate) fn apply_index_changes(&mut self, key: &[u8], changes: Changes) -> Result<()> {
         let done = self.apply_all(key, &changes);
         // The row is written by now and must not be committed without its entries. In a batch,
         // entries that could not be written stay gathered.
@@ -220,7 +217,7 @@ impl Transaction {
         done
     }
 
-    fn apply_all(&mut self, key: &[u8], changes: &Changes) -> Result<(), StoreError> {
+    fn apply_all(&mut self, key: &[u8], changes: &Changes) -> Result<()> {
         let mut start = 0;
         for change in &changes.list {
             let middle = start + change.code_size;
@@ -256,7 +253,7 @@ impl Transaction {
         code: &[u8],
         spelling: &[u8],
         is_new: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         Self::check_size(code.len() + spelling.len())?;
         let limit = self.database.key_size_max;
         let row_key = RowKey::new(index, code, limit);
@@ -281,7 +278,7 @@ impl Transaction {
         Ok(())
     }
 
-    pub(crate) fn delete_entry(&mut self, index: TableId, code: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn delete_entry(&mut self, index: TableId, code: &[u8]) -> Result<()> {
         let row_key = RowKey::new(index, code, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let found = match self.find(index, code, row_key) {
@@ -302,7 +299,7 @@ impl Transaction {
     }
 
     /// Refuse parts that another row has.
-    fn check_unique(&self, index: &Prepared, parts: (&[u8], &[u8]), row: &Row<'_>) -> Result<(), StoreError> {
+    fn check_unique(&self, index: &Prepared, parts: (&[u8], &[u8]), row: &Row<'_>) -> Result<()> {
         let Some((code, spelling)) = self.first_with(index.info.id, parts.0)? else { return Ok(()) };
         let existing = code.get(parts.0.len()..).unwrap_or_default();
         if existing == row.key {
@@ -326,12 +323,12 @@ impl Transaction {
     }
 
     /// The code and the spelling of the first entry that begins with these parts.
-    pub(crate) fn first_with(&self, index: TableId, parts: &[u8]) -> Result<Option<OwnedEntry>, StoreError> {
+    pub(crate) fn first_with(&self, index: TableId, parts: &[u8]) -> Result<Option<OwnedEntry>> {
         self.with_first(index, &range_of_parts(parts), false, |row| (row.key.to_vec(), row.spelling.to_vec()))
     }
 
     /// All entries of a row, found by reading the whole index.
-    fn find_all_of(&self, index: &Prepared, key: &[u8], found: &mut Derived) -> Result<(), StoreError> {
+    fn find_all_of(&self, index: &Prepared, key: &[u8], found: &mut Derived) -> Result<()> {
         found.clear();
         let range = RowRange::new(index.info.id, &Range::ALL, false, self.database.key_size_max);
         let mut scan = DirtyScan::new(range);
@@ -390,7 +387,7 @@ impl Database {
     }
 
     /// Prepare an index for rows.
-    pub(crate) fn prepare(&self, info: IndexInfo) -> Result<Prepared, StoreError> {
+    pub(crate) fn prepare(&self, info: IndexInfo) -> Result<Prepared> {
         let Some(deriver) = self.deriver.get() else {
             return Err(StoreError::of_index(IndexError::NoDeriver));
         };

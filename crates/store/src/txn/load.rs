@@ -14,7 +14,7 @@ use std::path::Path;
 
 use super::transaction::Transaction;
 use crate::engine::{EngineError, Tree};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::row_key::{RowKey, TableId, is_long, split};
 use crate::sort::{Entries, Entry, Merge, Run, Spill};
 use crate::sys::steps::{Step, reached};
@@ -187,7 +187,7 @@ impl Transaction {
         spelling: &[u8],
         record: &[u8],
         blobs: &[u64],
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let size = key.len() + spelling.len() + record.len();
         Self::check_size(size)?;
         self.load.is_used = true;
@@ -220,7 +220,7 @@ impl Transaction {
     }
 
     /// Whether a row is to be gathered. Begins to gather rows where it is time.
-    fn gathers(&mut self, table: TableId, size: usize) -> Result<bool, StoreError> {
+    fn gathers(&mut self, table: TableId, size: usize) -> Result<bool> {
         let is_begun = self.load.is_begun() || self.load.ascending.is_some();
         if !is_begun {
             const ENTRY_SIZE_MAX: usize = 64;
@@ -247,7 +247,7 @@ impl Transaction {
     }
 
     /// Begin to gather rows with those of the write batch, so that they are merged with the others.
-    fn begin_load(&mut self) -> Result<(), StoreError> {
+    fn begin_load(&mut self) -> Result<()> {
         let mut load = std::mem::take(&mut self.load);
         let taken = self.writer()?.take_rows(&mut |row_key, cell| match cell {
             Some(cell) => load.push(row_key, Kind::Cell, 0, [&[], &[], cell]),
@@ -270,7 +270,7 @@ impl Transaction {
         (self.database.index_memory() / MEMORY_SHARE).min(RUN_SIZE_MAX)
     }
 
-    fn write_run(&mut self) -> Result<(), StoreError> {
+    fn write_run(&mut self) -> Result<()> {
         let folder = self.database.folder_for_sorts();
         self.load.write_run(&folder).map_err(|source| self.sort_failed("write to", source))
     }
@@ -293,7 +293,7 @@ impl Transaction {
     }
 
     /// Write the gathered rows into their tables.
-    fn merge_rows(&mut self) -> Result<(), StoreError> {
+    fn merge_rows(&mut self) -> Result<()> {
         self.merge_rows_while(&mut |_, _| true)
     }
 
@@ -302,7 +302,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As `put`; `DiskFull`.
-    pub fn flush_rows(&mut self) -> Result<(), StoreError> {
+    pub fn flush_rows(&mut self) -> Result<()> {
         self.flush_rows_while(&mut |_, _| true)
     }
 
@@ -310,14 +310,14 @@ impl Transaction {
     ///
     /// # Errors
     /// As `flush_rows`; `Stopped`, and then it goes on at the next call.
-    pub fn flush_rows_while(&mut self, go_on: MergeOn<'_>) -> Result<(), StoreError> {
+    pub fn flush_rows_while(&mut self, go_on: MergeOn<'_>) -> Result<()> {
         let total = self.load.count;
         self.merge_rows_while(go_on)?;
         if self.gathered.depth > 0 { Ok(()) } else { self.flush_entries_while(&mut || go_on(total, total)) }
     }
 
     /// As `merge_rows`. If `go_on` returned false, the rows stay gathered.
-    pub(crate) fn merge_rows_while(&mut self, go_on: MergeOn<'_>) -> Result<(), StoreError> {
+    pub(crate) fn merge_rows_while(&mut self, go_on: MergeOn<'_>) -> Result<()> {
         self.put_waiting()?;
         if !self.load.is_begun() {
             return Ok(());
@@ -339,7 +339,7 @@ impl Transaction {
         merged
     }
 
-    fn merge_levels(&mut self, load: &mut Load, go_on: MergeOn<'_>) -> Result<(), StoreError> {
+    fn merge_levels(&mut self, load: &mut Load, go_on: MergeOn<'_>) -> Result<()> {
         load.spill.wait().map_err(|source| self.sort_failed("write to", source))?;
         let total = load.count;
         reached(Step::RowsMerge);
@@ -363,11 +363,7 @@ impl Transaction {
         }
     }
 
-    fn merge_level(
-        &mut self,
-        level: &mut Level,
-        go_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<(), StoreError> {
+    fn merge_level(&mut self, level: &mut Level, go_on: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         level.filling.sort();
         let read = "read from";
         let merge = Merge::new(&level.runs, [&level.filling]);
@@ -383,7 +379,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn put_gathered(&mut self, entry: &Entry<'_>) -> Result<(), StoreError> {
+    fn put_gathered(&mut self, entry: &Entry<'_>) -> Result<()> {
         let damaged =
             || StoreError::from_io("read", "a sort".to_owned(), std::io::ErrorKind::InvalidData.into());
         let row = Gathered::of(entry).ok_or_else(damaged)?;
@@ -402,7 +398,7 @@ impl Transaction {
     }
 
     /// Set a savepoint among gathered rows. False if none are gathered, or are about to be.
-    pub(crate) fn savepoint_of_load(&mut self) -> Result<bool, StoreError> {
+    pub(crate) fn savepoint_of_load(&mut self) -> Result<bool> {
         self.put_waiting()?;
         if !self.load.is_begun() {
             let is_near = self.saved.is_empty()
@@ -422,7 +418,7 @@ impl Transaction {
     }
 
     /// Release a savepoint that the engine does not know. False if it knows the last one.
-    pub(crate) fn release_of_load(&mut self) -> Result<bool, StoreError> {
+    pub(crate) fn release_of_load(&mut self) -> Result<bool> {
         let folder = self.database.folder_for_sorts();
         let released = self.load.release(&folder).map_err(|source| self.sort_failed("write to", source))?;
         if released && self.load.top().filling.size() > self.run_size() {

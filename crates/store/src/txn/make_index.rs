@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 use crate::catalog::index_entries;
 use crate::catalog::index_entries::{Building, IndexInfo, Reached, indexes_of};
 use crate::catalog::{self, FORMAT_WITH_INDEXES, Header, TABLE_NAME_SIZE_MAX, TableState};
-use crate::error::StoreError;
 use crate::error::index::{IndexError, NotUnique};
+use crate::error::{Result, StoreError};
 use crate::index::PART;
 use crate::index::runs::SortedEntry;
 use crate::index::runs::{Clock, Merge, Runs, STEP};
@@ -24,7 +24,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
+    pub fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>> {
         self.check_usable()?;
         indexes_of(self.read_txn(), table).map_err(|error| self.database().catalog_error(error))
     }
@@ -33,7 +33,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn index(&self, table: TableId, name: &str) -> Result<Option<IndexInfo>, StoreError> {
+    pub fn index(&self, table: TableId, name: &str) -> Result<Option<IndexInfo>> {
         self.check_usable()?;
         index_entries::index_of(self.read_txn(), table, name)
             .map_err(|error| self.database().catalog_error(error))
@@ -43,7 +43,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn known(&self, table: TableId) -> Result<KnownTable, StoreError> {
+    pub fn known(&self, table: TableId) -> Result<KnownTable> {
         let state = catalog::table_state(self.read_txn(), table);
         let state = state.map_err(|error| self.database().catalog_error(error))?;
         let is_indexed = state.is_some_and(|state| state.index_serial != 0);
@@ -56,7 +56,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
+    pub fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>> {
         indexes_of(self.reader()?, table).map_err(|error| self.database.catalog_error(error))
     }
 
@@ -64,7 +64,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `Missing`.
-    pub fn index(&self, table: TableId, name: &str) -> Result<IndexInfo, StoreError> {
+    pub fn index(&self, table: TableId, name: &str) -> Result<IndexInfo> {
         let found = index_entries::index_of(self.reader()?, table, name);
         let found = found.map_err(|error| self.database.catalog_error(error))?;
         found.ok_or_else(|| {
@@ -90,7 +90,7 @@ impl Transaction {
         definition: &str,
         is_unique: bool,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         if let Some(info) = self.index_to_make(table, name, definition, is_unique)? {
             return if info.building.is_some() { self.rebuild_index(table, name, go_on) } else { Ok(()) };
         }
@@ -101,10 +101,7 @@ impl Transaction {
     }
 
     /// Run `work`, and roll back to the state before if it fails.
-    pub(crate) fn or_nothing(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn or_nothing(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let savepoint = self.savepoint()?;
         // A savepoint may begin to gather rows, those of the write batch included. `work` reads.
         match self.flush_rows().and_then(|()| work(self)) {
@@ -123,7 +120,7 @@ impl Transaction {
         name: &str,
         definition: &str,
         is_unique: bool,
-    ) -> Result<Option<IndexInfo>, StoreError> {
+    ) -> Result<Option<IndexInfo>> {
         let bad = |what: String| StoreError::of_index(IndexError::Bad { index: name.to_owned(), what });
         if name.is_empty() || name.len() > TABLE_NAME_SIZE_MAX {
             return Err(bad(format!(
@@ -156,7 +153,7 @@ impl Transaction {
         definition: &str,
         is_unique: bool,
         is_building: bool,
-    ) -> Result<IndexInfo, StoreError> {
+    ) -> Result<IndexInfo> {
         let mut info = IndexInfo {
             id: table,
             table,
@@ -180,7 +177,7 @@ impl Transaction {
     }
 
     /// A new id for a table or an index, with a row count.
-    fn new_id(&mut self) -> Result<TableId, StoreError> {
+    fn new_id(&mut self) -> Result<TableId> {
         let id = TableId(self.counters.next_table);
         let state = TableState::default();
         self.put_entries(&[state.entry(id)])?;
@@ -190,7 +187,7 @@ impl Transaction {
     }
 
     /// Raise the database's format, so that releases which do not know it refuse the file.
-    pub(crate) fn raise_format(&mut self, format: u16) -> Result<(), StoreError> {
+    pub(crate) fn raise_format(&mut self, format: u16) -> Result<()> {
         let header = catalog::header(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
         match header {
             Some(header) if header.oldest_reader < format => {
@@ -203,12 +200,12 @@ impl Transaction {
 
     /// Write the catalog entry of an index, and change the table's serial so that all processes
     /// notice.
-    pub(crate) fn put_index(&mut self, info: &IndexInfo) -> Result<(), StoreError> {
+    pub(crate) fn put_index(&mut self, info: &IndexInfo) -> Result<()> {
         self.put_entries(&[info.entry()])?;
         self.change_serial(info.table, true)
     }
 
-    fn change_serial(&mut self, table: TableId, has_indexes: bool) -> Result<(), StoreError> {
+    fn change_serial(&mut self, table: TableId, has_indexes: bool) -> Result<()> {
         let serial = self.counters.next_table;
         self.counters.next_table += 1;
         let entry = self.entry(table)?;
@@ -221,12 +218,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `Missing`; `Stopped`, and then nothing is deleted.
-    pub fn drop_index(
-        &mut self,
-        table: TableId,
-        name: &str,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    pub fn drop_index(&mut self, table: TableId, name: &str, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         self.flush_entries()?;
         let info = self.index(table, name)?;
         self.or_nothing(|transaction| {
@@ -238,11 +230,7 @@ impl Transaction {
     }
 
     /// Delete an index's entries and notes, with their counts.
-    pub(crate) fn drop_entries(
-        &mut self,
-        info: &IndexInfo,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn drop_entries(&mut self, info: &IndexInfo, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let notes = info.building.as_ref().map(|building| building.notes);
         for id in [Some(info.id), notes].into_iter().flatten() {
             self.drop_rows(id, go_on)?;
@@ -259,7 +247,7 @@ impl Transaction {
         table: TableId,
         name: &str,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let old = self.index(table, name)?;
         self.flush_rows()?;
         let total = self.count(table)?;
@@ -274,11 +262,7 @@ impl Transaction {
 
     /// Derive the entries of all rows of the table, and put them in order: as many at a time as fit
     /// into memory.
-    fn fill_index(
-        &mut self,
-        info: &IndexInfo,
-        go_on: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<(), StoreError> {
+    fn fill_index(&mut self, info: &IndexInfo, go_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         let memory = self.database.index_memory();
         let total = self.count(info.table)?;
         let prepared = self.database.prepare(info.clone())?;
@@ -322,7 +306,7 @@ impl Transaction {
         runs: &Runs,
         is_first: bool,
         go_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let mut merge = Merge::new([runs]);
         let mut last: Option<SortedEntry<'_>> = None;
         let mut put = 0;
@@ -378,11 +362,7 @@ impl Transaction {
     }
 
     /// Delete the catalog entries of all indexes of a table, with their index entries.
-    pub(crate) fn drop_indexes(
-        &mut self,
-        table: TableId,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn drop_indexes(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         for info in self.indexes(table)? {
             self.drop_entries(&info, go_on)?;
             self.delete_meta(&index_entries::key_of(table, &info.name))?;

@@ -15,7 +15,7 @@ use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
 
 use crate::catalog::{self, Header};
 use crate::db::floors::Floors;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::row::{Range, Row};
 use crate::row_key::TableId;
 use crate::txn::single::CachedDatabase;
@@ -99,8 +99,8 @@ fn row_behind(row: Row<'_>) -> Option<i64> {
 /// The next int of a table with this mark. `first` returns the int after the first row of a walk.
 fn next_int(
     mark: i64,
-    mut first: impl FnMut(&Range, bool) -> Result<Option<Option<i64>>, StoreError>,
-) -> Result<Option<i64>, StoreError> {
+    mut first: impl FnMut(&Range, bool) -> Result<Option<Option<i64>>>,
+) -> Result<Option<i64>> {
     // Checked first: the rows below the mark may be many deleted ones that are still in the tree.
     if mark > 0 && first(&numbers_from(mark), false)?.is_none() {
         return Ok(Some(mark));
@@ -114,12 +114,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog or the row with the greatest number is damaged.
-    pub fn next_int(&self, table: TableId) -> Result<Option<i64>, StoreError> {
+    pub fn next_int(&self, table: TableId) -> Result<Option<i64>> {
         let mark = self.int_mark(table)?;
         next_int(mark, |range, reverse| self.with_first(table, range, reverse, row_behind))
     }
 
-    fn int_mark(&self, table: TableId) -> Result<i64, StoreError> {
+    fn int_mark(&self, table: TableId) -> Result<i64> {
         let header =
             catalog::header(self.read_txn()).map_err(|error| self.database().catalog_error(error))?;
         Ok(header.map_or(0, |header| mark_of(&header.marks, table)))
@@ -129,7 +129,7 @@ impl Snapshot {
 impl CachedDatabase {
     /// Whether a row can be deleted without writing the next int: its key is no number, or one that
     /// does not determine the next int.
-    pub(crate) fn keeps_next_int(&self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
+    pub(crate) fn keeps_next_int(&self, table: TableId, key: &[u8]) -> Result<bool> {
         // A number that is more than its code, such as a float with a fraction, is left to a
         // transaction in any case.
         let Some(behind) = int_after(key, &[]).filter(|behind| *behind > 0) else { return Ok(true) };
@@ -149,7 +149,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When the catalog or the row with the greatest number is damaged.
-    pub fn next_int(&mut self, table: TableId) -> Result<Option<i64>, StoreError> {
+    pub fn next_int(&mut self, table: TableId) -> Result<Option<i64>> {
         if self.has_unflushed_rows() {
             self.flush_rows()?;
         }
@@ -157,33 +157,28 @@ impl Transaction {
         next_int(mark, |range, reverse| self.with_first(table, range, reverse, row_behind))
     }
 
-    fn int_mark(&mut self, table: TableId) -> Result<i64, StoreError> {
+    fn int_mark(&mut self, table: TableId) -> Result<i64> {
         if self.next_ints.marks.is_none() {
             self.next_ints.marks = Some(self.header()?.marks);
         }
         Ok(self.next_ints.marks.as_ref().map_or(0, |marks| mark_of(marks, table)))
     }
 
-    fn header(&self) -> Result<Header, StoreError> {
+    fn header(&self) -> Result<Header> {
         let header = catalog::header(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
         header.ok_or_else(|| self.database.corrupt("its catalog", "the header is missing"))
     }
 
     /// Called after a row was deleted: if it had the greatest number, store the next int.
     #[inline]
-    pub(crate) fn keep_next_int(
-        &mut self,
-        table: TableId,
-        key: &[u8],
-        spelling: &[u8],
-    ) -> Result<(), StoreError> {
+    pub(crate) fn keep_next_int(&mut self, table: TableId, key: &[u8], spelling: &[u8]) -> Result<()> {
         match int_after(key, spelling) {
             Some(behind) if behind > 0 => self.keep_next_int_after(table, key, behind),
             _ => Ok(()),
         }
     }
 
-    fn keep_next_int_after(&mut self, table: TableId, key: &[u8], behind: i64) -> Result<(), StoreError> {
+    fn keep_next_int_after(&mut self, table: TableId, key: &[u8], behind: i64) -> Result<()> {
         if self.next_ints.floor(table) > behind
             || self.database.int_floors.of(table) > behind
             || self.int_mark(table)? >= behind
@@ -203,7 +198,7 @@ impl Transaction {
     }
 
     /// Called before all rows of a table are deleted: store the next int.
-    pub(crate) fn keep_next_int_of_all(&mut self, table: TableId) -> Result<(), StoreError> {
+    pub(crate) fn keep_next_int_of_all(&mut self, table: TableId) -> Result<()> {
         let all = numbers_with_next(Bound::Included(vec![NUMBERS.start]));
         match self.with_first(table, &all, true, row_behind)?.flatten() {
             Some(next) if next > self.int_mark(table)? => self.put_int_mark(table, next),
@@ -211,7 +206,7 @@ impl Transaction {
         }
     }
 
-    fn put_int_mark(&mut self, table: TableId, next: i64) -> Result<(), StoreError> {
+    fn put_int_mark(&mut self, table: TableId, next: i64) -> Result<()> {
         self.change_marks(|marks| match marks.iter_mut().find(|(of, _)| *of == table) {
             Some((_, mark)) => *mark = next,
             None => marks.push((table, next)),
@@ -221,7 +216,7 @@ impl Transaction {
     }
 
     /// Forget the next int of a dropped table, or of all.
-    pub(crate) fn forget_next_int(&mut self, table: Option<TableId>) -> Result<(), StoreError> {
+    pub(crate) fn forget_next_int(&mut self, table: Option<TableId>) -> Result<()> {
         let is_of = |of: &TableId| table.is_none_or(|table| *of == table);
         self.next_ints.floors.retain(|(of, _)| !is_of(of));
         if self.header()?.marks.iter().any(|(of, _)| is_of(of)) {
@@ -230,7 +225,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn change_marks(&mut self, change: impl FnOnce(&mut Vec<(TableId, i64)>)) -> Result<(), StoreError> {
+    fn change_marks(&mut self, change: impl FnOnce(&mut Vec<(TableId, i64)>)) -> Result<()> {
         let mut header = self.header()?;
         change(&mut header.marks);
         self.put_entries(&[header.entry()])?;

@@ -17,7 +17,7 @@ use pellucid_record::{Admission, Corrupt, Dictionary, Shape, ShapeDecision, Shap
 use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, check_of, write_head};
 use crate::catalog::shapes::TransactionShapes;
 use crate::engine::Tree;
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::index::IndexSet;
 use crate::pack::opening::Source;
 use crate::row::Row;
@@ -80,7 +80,7 @@ impl Transaction {
         path: &[Step<'_>],
         change: Change<'_>,
         blobs: &[u64],
-    ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
+    ) -> Result<Option<Result<Patched, PatchError>>> {
         let mut record = Vec::new();
         let set = if self.is_here(table)? { self.index_set(table)? } else { None };
         let mut head = std::mem::take(&mut self.head);
@@ -124,7 +124,7 @@ impl Transaction {
         key: &[u8],
         room: usize,
         work: impl FnOnce(&mut [u8], &TransactionShapes) -> Result<bool, E>,
-    ) -> Result<Option<(Vec<u8>, Result<bool, E>)>, StoreError> {
+    ) -> Result<Option<(Vec<u8>, Result<bool, E>)>> {
         let mut record = Vec::new();
         let outcome = self.rewrite_within(table, key, room, &mut record, work)?;
         Ok(outcome.map(|outcome| (record, outcome)))
@@ -142,7 +142,7 @@ impl Transaction {
         room: usize,
         record: &mut Vec<u8>,
         work: impl FnOnce(&mut [u8], &TransactionShapes) -> Result<bool, E>,
-    ) -> Result<Option<Result<bool, E>>, StoreError> {
+    ) -> Result<Option<Result<bool, E>>> {
         record.clear();
         let set = if self.is_here(table)? { self.index_set(table)? } else { None };
         let mut head = std::mem::take(&mut self.head);
@@ -168,7 +168,7 @@ impl Transaction {
         room: usize,
         head: &mut Vec<u8>,
         record: &mut Vec<u8>,
-    ) -> Result<Option<Copied>, StoreError> {
+    ) -> Result<Option<Copied>> {
         let (writer, database) = self.writer_and_database()?;
         let found = writer.find(Tree::Rows, row_key);
         let Some(bytes) = found.map_err(|error| database.error(error))? else { return Ok(None) };
@@ -190,7 +190,7 @@ impl Transaction {
 
     /// Open a copy of a packed cell.
     #[cold]
-    fn open_copy(&self, row_key: &[u8], bytes: &[u8], record: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn open_copy(&self, row_key: &[u8], bytes: &[u8], record: &mut Vec<u8>) -> Result<()> {
         let source = Source::Running(self.reader()?);
         self.database.open_packed(source, row_key, bytes, record).map(|_| ())
     }
@@ -206,7 +206,7 @@ impl Transaction {
         (path, change): (&[Step<'_>], Change<'_>),
         (old_blobs, new_blobs): (&[u64], &[u64]),
         indexed: &Indexed,
-    ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
+    ) -> Result<Option<Result<Patched, PatchError>>> {
         match overwrite(&mut record, self.shapes(), path, change) {
             Ok(true) => {
                 self.replace_indexed(table, key, row_key, head, &record, indexed)?;
@@ -246,7 +246,7 @@ impl Transaction {
     }
 
     /// Whether the table exists. A missing table is no error here: its rows do not exist either.
-    fn is_here(&mut self, table: TableId) -> Result<bool, StoreError> {
+    fn is_here(&mut self, table: TableId) -> Result<bool> {
         match self.entry(table) {
             Ok(_) => Ok(true),
             Err(StoreError::NoSuchTable { .. }) => Ok(false),
@@ -262,7 +262,7 @@ impl Transaction {
         head: &[u8],
         record: &[u8],
         indexed: &Indexed,
-    ) -> Result<Option<Changes>, StoreError> {
+    ) -> Result<Option<Changes>> {
         let Some((set, old)) = indexed else { return Ok(None) };
         let spelling = Cell::parse_head(head).unwrap_or_default();
         let (old, new) = (Row { key, spelling, record: old }, Row { key, spelling, record });
@@ -277,7 +277,7 @@ impl Transaction {
         head: &[u8],
         record: &[u8],
         indexed: &Indexed,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let changes = self.changes_of_patch(table, key, head, record, indexed)?;
         self.replace_found(row_key, head, record)?;
         match changes {
@@ -286,7 +286,7 @@ impl Transaction {
         }
     }
 
-    fn replace_found(&mut self, row_key: &[u8], head: &[u8], record: &[u8]) -> Result<(), StoreError> {
+    fn replace_found(&mut self, row_key: &[u8], head: &[u8], record: &[u8]) -> Result<()> {
         Self::check_size(row_key.len() + head.len() + record.len())?;
         let check = check_of(row_key, head, record).to_le_bytes();
         let done = self.writer()?.replace_found(Tree::Rows, row_key, &[head, record, &check]);
@@ -299,7 +299,7 @@ impl Transaction {
         record: &[u8],
         path: &[Step<'_>],
         change: Change<'_>,
-    ) -> Result<Result<Patched, PatchError>, StoreError> {
+    ) -> Result<Result<Patched, PatchError>> {
         let database = Arc::clone(&self.database);
         let shapes = Arc::clone(self.shapes());
         let mut admission = database.admission.lock().unwrap_or_else(PoisonError::into_inner);

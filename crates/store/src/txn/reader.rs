@@ -7,7 +7,7 @@ use pellucid_record::{Dictionary, Shapes};
 use crate::catalog::cell::FoundRow;
 use crate::catalog::index_entries::IndexInfo;
 use crate::catalog::shapes::TransactionShapes;
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::row::{Range, Row};
 use crate::row_key::TableId;
 use crate::txn::lookahead::Lookahead;
@@ -32,14 +32,14 @@ pub trait Reader: Large + Sized {
     ///
     /// # Errors
     /// As [`Snapshot::get`].
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>, StoreError>;
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>>;
 
     /// The row at which a list of keys stands, found together with those after it where that is of
     /// use.
     ///
     /// # Errors
     /// As `get`.
-    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>, StoreError>;
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>>;
 
     /// What `work` makes of the first row of a walk, without making one; `None` where there is
     /// none.
@@ -52,23 +52,19 @@ pub trait Reader: Large + Sized {
         range: &Range,
         reverse: bool,
         work: impl FnOnce(Row<'_>) -> T,
-    ) -> Result<Option<T>, StoreError>;
+    ) -> Result<Option<T>>;
 
     /// A walk over the rows of a table, or part of them.
     ///
     /// # Errors
     /// As [`Snapshot::scan`].
-    fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Self::Scan, StoreError>;
+    fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Self::Scan>;
 
     /// Gives the next row of a walk to `use_row`; `None` at the end.
     ///
     /// # Errors
     /// As [`Scan::next`].
-    fn next<T>(
-        &self,
-        scan: &mut Self::Scan,
-        use_row: impl FnOnce(Row<'_>) -> T,
-    ) -> Result<Option<T>, StoreError>;
+    fn next<T>(&self, scan: &mut Self::Scan, use_row: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>>;
 
     /// Gives the next rows to `visit`, until it breaks. Returns what it said last; `None` at the
     /// end of the walk.
@@ -79,7 +75,7 @@ pub trait Reader: Large + Sized {
         &self,
         scan: &mut Self::Scan,
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError>;
+    ) -> Result<Option<ControlFlow<B>>>;
 
     /// The same walk over a snapshot, which several threads can share; what it is else.
     ///
@@ -91,19 +87,19 @@ pub trait Reader: Large + Sized {
     ///
     /// # Errors
     /// As [`Snapshot::count`].
-    fn count(&self, table: TableId) -> Result<u64, StoreError>;
+    fn count(&self, table: TableId) -> Result<u64>;
 
     /// What is committed: itself, or what the transaction began with.
     ///
     /// # Errors
     /// When there is no room for one more reader.
-    fn committed(&self) -> Result<Snapshot, StoreError>;
+    fn committed(&self) -> Result<Snapshot>;
 
     /// How many rows are in a range, roughly. In a transaction: of those committed before it.
     ///
     /// # Errors
     /// As [`Snapshot::estimate`].
-    fn estimate(&self, table: TableId, range: &Range) -> Result<u64, StoreError> {
+    fn estimate(&self, table: TableId, range: &Range) -> Result<u64> {
         match self.committed()?.estimate(table, range) {
             // Made by this transaction: there are no pages to estimate from.
             Err(StoreError::NoSuchTable { .. }) => Ok(self.count(table)?.div_ceil(3)),
@@ -115,7 +111,7 @@ pub trait Reader: Large + Sized {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError>;
+    fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>>;
 
     /// The shapes that its records name, and its large values.
     fn whole(&self) -> Whole<'_, Self::Shapes, Self>;
@@ -125,7 +121,7 @@ pub trait Reader: Large + Sized {
 macro_rules! own_methods {
     ($own:ident) => {
         #[inline]
-        fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>, StoreError> {
+        fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>> {
             $own::get(self, table, key)
         }
 
@@ -135,19 +131,19 @@ macro_rules! own_methods {
             range: &Range,
             reverse: bool,
             work: impl FnOnce(Row<'_>) -> T,
-        ) -> Result<Option<T>, StoreError> {
+        ) -> Result<Option<T>> {
             $own::with_first(self, table, range, reverse, work)
         }
 
-        fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Self::Scan, StoreError> {
+        fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Self::Scan> {
             $own::scan(self, table, range, reverse)
         }
 
-        fn count(&self, table: TableId) -> Result<u64, StoreError> {
+        fn count(&self, table: TableId) -> Result<u64> {
             $own::count(self, table)
         }
 
-        fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
+        fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>> {
             $own::indexes(self, table)
         }
 
@@ -164,12 +160,12 @@ impl Reader for Snapshot {
 
     own_methods!(Snapshot);
 
-    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>, StoreError> {
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>> {
         Snapshot::get_next(self, rows)
     }
 
     #[inline]
-    fn next<T>(&self, scan: &mut Scan, use_row: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>, StoreError> {
+    fn next<T>(&self, scan: &mut Scan, use_row: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>> {
         Ok(scan.next()?.map(use_row))
     }
 
@@ -178,7 +174,7 @@ impl Reader for Snapshot {
         &self,
         scan: &mut Scan,
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+    ) -> Result<Option<ControlFlow<B>>> {
         scan.next_rows(visit)
     }
 
@@ -186,7 +182,7 @@ impl Reader for Snapshot {
         Ok(scan)
     }
 
-    fn committed(&self) -> Result<Snapshot, StoreError> {
+    fn committed(&self) -> Result<Snapshot> {
         Ok(self.clone())
     }
 }
@@ -198,18 +194,14 @@ impl Reader for Transaction {
 
     own_methods!(Transaction);
 
-    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>, StoreError> {
+    fn get_next(&self, rows: &mut Lookahead) -> Result<Option<FoundRow<'_>>> {
         match rows.current() {
             Some((_, key, _)) => self.get(rows.table(), key),
             None => Ok(None),
         }
     }
 
-    fn next<T>(
-        &self,
-        scan: &mut TransactionScan,
-        use_row: impl FnOnce(Row<'_>) -> T,
-    ) -> Result<Option<T>, StoreError> {
+    fn next<T>(&self, scan: &mut TransactionScan, use_row: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>> {
         scan.next(self, use_row)
     }
 
@@ -217,7 +209,7 @@ impl Reader for Transaction {
         &self,
         scan: &mut TransactionScan,
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+    ) -> Result<Option<ControlFlow<B>>> {
         scan.next_rows(self, visit)
     }
 
@@ -228,7 +220,7 @@ impl Reader for Transaction {
         }
     }
 
-    fn committed(&self) -> Result<Snapshot, StoreError> {
+    fn committed(&self) -> Result<Snapshot> {
         // Nobody else commits meanwhile, so the newest version is the one that this builds on.
         self.database.snapshot()
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::catalog::cell::Cell;
 use crate::db::database::Database;
 use crate::engine::{Direction, Entry, Start, Tree};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::pack::opening::Source;
 use crate::row::{Range, Row, RowName};
 use crate::row_key::{Prefix, TableId, run_size, split, successor};
@@ -126,7 +126,7 @@ impl RowRange {
         source: Source<'_>,
         entry: Entry<'a>,
         record: &'a mut Vec<u8>,
-    ) -> Result<Row<'a>, StoreError> {
+    ) -> Result<Row<'a>> {
         let packed = database.open_packed(source, entry.0, entry.1, record)?;
         let key = self.key_in(entry.0, &packed.outside);
         let damaged = || {
@@ -182,18 +182,13 @@ pub struct Scan {
 }
 
 impl Scan {
-    pub(crate) fn new(
-        snapshot: Snapshot,
-        table: TableId,
-        range: &Range,
-        reverse: bool,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn new(snapshot: Snapshot, table: TableId, range: &Range, reverse: bool) -> Result<Self> {
         let database = Arc::clone(snapshot.database());
         let range = RowRange::new(table, range, reverse, database.key_size_max);
         Self::over(snapshot, table, range)
     }
 
-    fn over(snapshot: Snapshot, table: TableId, range: RowRange) -> Result<Self, StoreError> {
+    fn over(snapshot: Snapshot, table: TableId, range: RowRange) -> Result<Self> {
         let database = Arc::clone(snapshot.database());
         let mut walk = PinnedWalk::new(snapshot, Tree::Rows).map_err(|error| database.error(error))?;
         walk.start(range.first(), range.direction).map_err(|error| database.error(error))?;
@@ -227,7 +222,7 @@ impl Scan {
     ///
     /// # Errors
     /// As [`Snapshot::estimate`].
-    pub fn estimate(&self) -> Result<u64, StoreError> {
+    pub fn estimate(&self) -> Result<u64> {
         self.snapshot().estimate(self.table, &self.range.whole)
     }
 
@@ -237,7 +232,7 @@ impl Scan {
     ///
     /// # Errors
     /// When the engine's pages are damaged.
-    pub fn parts(&self, count: usize) -> Result<Vec<Self>, StoreError> {
+    pub fn parts(&self, count: usize) -> Result<Vec<Self>> {
         let (snapshot, range) = (self.snapshot(), &self.range);
         let mut cuts = Vec::new();
         if range.direction == Direction::Forward {
@@ -262,7 +257,7 @@ impl Scan {
     /// cell.
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "it lends what it owns, which an Iterator cannot")]
-    pub fn next(&mut self) -> Result<Option<Row<'_>>, StoreError> {
+    pub fn next(&mut self) -> Result<Option<Row<'_>>> {
         Ok(self.next_in_place()?.map(|(row, _)| row))
     }
 
@@ -273,7 +268,7 @@ impl Scan {
     /// # Errors
     /// As `next`.
     #[inline]
-    pub fn next_in_place(&mut self) -> Result<Option<(Row<'_>, bool)>, StoreError> {
+    pub fn next_in_place(&mut self) -> Result<Option<(Row<'_>, bool)>> {
         if self.index >= self.end && !self.refill()? {
             return Ok(None);
         }
@@ -285,13 +280,13 @@ impl Scan {
     ///
     /// # Errors
     /// When its cell or its packed record is damaged.
-    pub fn last_row(&mut self) -> Result<Option<Row<'_>>, StoreError> {
+    pub fn last_row(&mut self) -> Result<Option<Row<'_>>> {
         Ok(self.last_in_place()?.map(|(row, _)| row))
     }
 
     /// As `last_row`, and whether its bytes stay in place.
     #[inline]
-    fn last_in_place(&mut self) -> Result<Option<(Row<'_>, bool)>, StoreError> {
+    fn last_in_place(&mut self) -> Result<Option<(Row<'_>, bool)>> {
         let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
         let entry = self.index.checked_sub(1).and_then(|index| entries.get(index));
         let Some(entry) = entry else { return Ok(None) };
@@ -309,7 +304,7 @@ impl Scan {
     /// # Errors
     /// As `next`, but not for a packed record that is damaged.
     #[inline]
-    pub fn next_name(&mut self) -> Result<Option<RowName<'_>>, StoreError> {
+    pub fn next_name(&mut self) -> Result<Option<RowName<'_>>> {
         if self.index >= self.end && !self.refill()? {
             return Ok(None);
         }
@@ -362,7 +357,7 @@ impl Scan {
     pub fn next_rows<B>(
         &mut self,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+    ) -> Result<Option<ControlFlow<B>>> {
         if self.index >= self.end && !self.refill()? {
             return Ok(None);
         }
@@ -390,10 +385,7 @@ impl Scan {
     /// # Errors
     /// As `next`.
     #[inline]
-    pub fn seek<B>(
-        &mut self,
-        mut test: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<B>, StoreError> {
+    pub fn seek<B>(&mut self, mut test: impl FnMut(Row<'_>) -> ControlFlow<B>) -> Result<Option<B>> {
         loop {
             let flow = self.next_rows(&mut test)?;
             match flow {
@@ -408,7 +400,7 @@ impl Scan {
     }
 
     /// Find the next rows to return. False at the end of the walk.
-    fn refill(&mut self) -> Result<bool, StoreError> {
+    fn refill(&mut self) -> Result<bool> {
         loop {
             if self.batch_index < self.batch_count {
                 self.take_from_batch()?;
@@ -421,7 +413,7 @@ impl Scan {
         }
     }
 
-    fn next_batch(&mut self) -> Result<bool, StoreError> {
+    fn next_batch(&mut self) -> Result<bool> {
         (self.batch_index, self.batch_count) = (0, 0);
         if self.is_last_batch {
             return Ok(false);
@@ -436,7 +428,7 @@ impl Scan {
 
     /// Take the next rows of the batch: those before the first that might be of a run, or all rows
     /// of a run.
-    fn take_from_batch(&mut self) -> Result<(), StoreError> {
+    fn take_from_batch(&mut self) -> Result<()> {
         let entries = self.walk.entries().get(self.batch_index..self.batch_count).unwrap_or_default();
         let short = entries.iter().take_while(|entry| self.range.run_of(entry.0).is_none()).count();
         if short > 0 {

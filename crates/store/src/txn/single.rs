@@ -10,7 +10,7 @@ use crate::catalog::cell::{Cell, check_alone};
 use crate::db::database::Database;
 use crate::db::store::{Durability, Mode, Store};
 use crate::engine::{Choice, HashedKey, TryResult};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::row_key::{RowKey, TableId, is_long};
 use crate::sys::os;
 use crate::sys::short;
@@ -40,7 +40,7 @@ impl Store {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn cached_database(&self) -> Result<CachedDatabase, StoreError> {
+    pub fn cached_database(&self) -> Result<CachedDatabase> {
         let (database, options) = (self.database()?, self.options());
         let is_slow = database.read_only.is_some()
             || options.durability == Durability::Full
@@ -63,7 +63,7 @@ impl CachedDatabase {
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
-    pub fn put(&self, known: KnownTable, key: &[u8], record: &[u8]) -> Result<TryResult<bool>, StoreError> {
+    pub fn put(&self, known: KnownTable, key: &[u8], record: &[u8]) -> Result<TryResult<bool>> {
         self.alter(known, key, false, |key, old, out| {
             push_cell(key, record, out);
             Some((Choice::Put, old.is_some()))
@@ -82,7 +82,7 @@ impl CachedDatabase {
         key: &[u8],
         record: &[u8],
         version: u64,
-    ) -> Result<TryResult<()>, StoreError> {
+    ) -> Result<TryResult<()>> {
         self.alter(known, key, false, |key, old, out| {
             if old.is_some() || self.database.engine.version() != version {
                 return None;
@@ -104,7 +104,7 @@ impl CachedDatabase {
         known: KnownTable,
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Option<R>,
-    ) -> Result<TryResult<R>, StoreError> {
+    ) -> Result<TryResult<R>> {
         self.alter(known, key, true, |key, old, out| {
             // A new check must not hide that the old one is wrong.
             let is_intact = old.is_none_or(|cell| cell.is_intact_alone(key.hash));
@@ -121,7 +121,7 @@ impl CachedDatabase {
     ///
     /// # Errors
     /// As [`crate::Transaction::delete`] and its commit.
-    pub fn delete(&self, known: KnownTable, key: &[u8]) -> Result<TryResult<()>, StoreError> {
+    pub fn delete(&self, known: KnownTable, key: &[u8]) -> Result<TryResult<()>> {
         if known.is_indexed || self.is_slow || !self.keeps_next_int(known.table, key)? {
             return Ok(TryResult::UseTransaction);
         }
@@ -137,7 +137,7 @@ impl CachedDatabase {
         key: &[u8],
         reads: bool,
         mut change: impl FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
-    ) -> Result<TryResult<R>, StoreError> {
+    ) -> Result<TryResult<R>> {
         let database = &*self.database;
         let row_key = RowKey::new(known.table, key, database.key_size_max);
         let row_key = row_key.as_bytes();
@@ -204,7 +204,7 @@ impl CachedDatabase {
         known: KnownTable,
         key: &[u8],
         mut show: impl FnMut(&[u8]),
-    ) -> Result<TryResult<bool>, StoreError> {
+    ) -> Result<TryResult<bool>> {
         let database = &*self.database;
         let row_key = RowKey::new(known.table, key, database.key_size_max);
         let row_key = row_key.as_bytes();

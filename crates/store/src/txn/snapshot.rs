@@ -15,7 +15,7 @@ use crate::catalog::pack_entries;
 use crate::db::database::{Database, OpenVersion};
 use crate::engine::lmdb::estimate::in_share;
 use crate::engine::{Direction, ReadTxn, Start, Tree, TreeFile};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::error::index::NotUnique;
 use crate::index::{is_of_parts, range_of_parts};
 use crate::pack::opening::Source;
@@ -33,20 +33,20 @@ pub struct Snapshot {
 impl Database {
     /// A snapshot of the newest version for a caller that may keep it, shared with other users of
     /// that version.
-    pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+    pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot> {
         self.newest_if(|engine| engine.tree_file().map_or(Ok(()), TreeFile::check_reader_room))
             .map(|inner| Snapshot { inner })
     }
 
     /// As `snapshot`, for a caller that drops it soon: it gets one also where kept snapshots have
     /// taken all that they may.
-    pub(crate) fn brief_snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+    pub(crate) fn brief_snapshot(self: &Arc<Self>) -> Result<Snapshot> {
         self.newest_if(|_| Ok(())).map(|inner| Snapshot { inner })
     }
 
     /// A snapshot that reads the newest pages. Others share those of an older snapshot if no entry
     /// has changed since, as in an online compaction.
-    pub(crate) fn snapshot_of_newest_pages(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+    pub(crate) fn snapshot_of_newest_pages(self: &Arc<Self>) -> Result<Snapshot> {
         if let Some(care) = self.engine.file_care() {
             care.forget_pages();
         }
@@ -97,7 +97,7 @@ impl Snapshot {
     /// # Errors
     /// `Forked`.
     #[inline]
-    pub fn check_usable(&self) -> Result<(), StoreError> {
+    pub fn check_usable(&self) -> Result<()> {
         self.inner.database.check_generation("snapshot")
     }
 
@@ -105,7 +105,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn tables(&self) -> Result<Vec<(String, TableId)>, StoreError> {
+    pub fn tables(&self) -> Result<Vec<(String, TableId)>> {
         self.check_usable()?;
         catalog::tables(self.read_txn()).map_err(|error| self.inner.database.catalog_error(error))
     }
@@ -114,7 +114,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn table(&self, name: &str) -> Result<Option<TableId>, StoreError> {
+    pub fn table(&self, name: &str) -> Result<Option<TableId>> {
         self.check_usable()?;
         catalog::table_id(self.read_txn(), name).map_err(|error| self.inner.database.catalog_error(error))
     }
@@ -123,7 +123,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn is_compressed(&self, table: TableId) -> Result<bool, StoreError> {
+    pub fn is_compressed(&self, table: TableId) -> Result<bool> {
         self.check_usable()?;
         let is_compressed = pack_entries::is_compressed(self.read_txn(), table);
         is_compressed.map_err(|error| self.inner.database.catalog_error(error))
@@ -133,7 +133,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// `NoSuchTable` when it was dropped; when the catalog is damaged.
-    pub fn count(&self, table: TableId) -> Result<u64, StoreError> {
+    pub fn count(&self, table: TableId) -> Result<u64> {
         self.check_usable()?;
         let state = catalog::table_state(self.read_txn(), table);
         match state.map_err(|error| self.inner.database.catalog_error(error))? {
@@ -148,7 +148,7 @@ impl Snapshot {
     /// # Errors
     /// When the engine's pages or the row's cell are damaged.
     #[inline]
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>, StoreError> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>> {
         self.check_usable()?;
         let database = &self.inner.database;
         let row_key = RowKey::new(table, key, database.key_size_max);
@@ -163,7 +163,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As `get`.
-    pub(crate) fn get_next<'s>(&'s self, rows: &mut Lookahead) -> Result<Option<FoundRow<'s>>, StoreError> {
+    pub(crate) fn get_next<'s>(&'s self, rows: &mut Lookahead) -> Result<Option<FoundRow<'s>>> {
         self.check_usable()?;
         let database = &self.inner.database;
         rows.find(&*self.inner.txn, database.key_size_max);
@@ -182,7 +182,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As `get`.
-    pub fn has_refused(&self, refused: &NotUnique) -> Result<bool, StoreError> {
+    pub fn has_refused(&self, refused: &NotUnique) -> Result<bool> {
         match refused.entry() {
             Some((index, code)) => Ok(self.get(index, &code)?.is_some()),
             None => Ok(true),
@@ -193,7 +193,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the engine's pages are damaged.
-    pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Scan, StoreError> {
+    pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Scan> {
         self.check_usable()?;
         Scan::new(self.clone(), table, range, reverse)
     }
@@ -203,7 +203,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As `scan` and `count`.
-    pub fn estimate(&self, table: TableId, range: &Range) -> Result<u64, StoreError> {
+    pub fn estimate(&self, table: TableId, range: &Range) -> Result<u64> {
         // Counting `COUNT_FEW` rows takes some microseconds. Count more only if the tree gives no
         // answer.
         const COUNT_FEW: u64 = 128;
@@ -232,14 +232,14 @@ impl Snapshot {
         Ok(if is_all { many } else { (total / 2).max(many) })
     }
 
-    fn entries_between(&self, table: TableId, range: &Range) -> Result<Option<u64>, StoreError> {
+    fn entries_between(&self, table: TableId, range: &Range) -> Result<Option<u64>> {
         let range = RowRange::new(table, range, false, self.inner.database.key_size_max);
         let found = self.read_txn().entries_between(Tree::Rows, &range.start, range.end.as_deref());
         found.map_err(|error| self.inner.database.error(error))
     }
 
     /// How many rows are in a range, at most `limit`, and whether these are all.
-    fn counted_up_to(&self, table: TableId, range: &Range, limit: u64) -> Result<(u64, bool), StoreError> {
+    fn counted_up_to(&self, table: TableId, range: &Range, limit: u64) -> Result<(u64, bool)> {
         let mut scan = self.scan(table, range, false)?;
         let mut count = 0;
         while count < limit {
@@ -261,7 +261,7 @@ impl Snapshot {
         range: &Range,
         reverse: bool,
         work: impl FnOnce(Row<'_>) -> R,
-    ) -> Result<Option<R>, StoreError> {
+    ) -> Result<Option<R>> {
         self.check_usable()?;
         let database = &self.inner.database;
         let rows = RowRange::new(table, range, reverse, database.key_size_max);
@@ -286,7 +286,7 @@ impl Snapshot {
         index: TableId,
         parts: &[u8],
         work: impl FnOnce(Row<'_>) -> R,
-    ) -> Result<Option<R>, StoreError> {
+    ) -> Result<Option<R>> {
         self.check_usable()?;
         let (database, prefix_size) = (&self.inner.database, Prefix::of(index).size());
         let run_size = run_size(database.key_size_max);
@@ -313,7 +313,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// `NoSuchBlob` when the row that had it was changed or deleted in this version.
-    pub fn blob(&self, id: u64) -> Result<&[u8], StoreError> {
+    pub fn blob(&self, id: u64) -> Result<&[u8]> {
         self.check_usable()?;
         let found = self.read_txn().get(Tree::Blobs, &id.to_be_bytes());
         let bytes = found.map_err(|error| self.inner.database.error(error))?;

@@ -20,7 +20,7 @@ use crate::db::database::{Begun, Database};
 use crate::db::store::Durability;
 use crate::db::writer_queue::WriterTurn;
 use crate::engine::{EngineError, Tree, WriteTxn};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::index::IndexSet;
 use crate::pack::opening::Source;
 use crate::row::{Range, Row};
@@ -118,7 +118,7 @@ impl Transaction {
         timeout: Duration,
         durability: Durability,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let (write, turn) = writer_lock::acquire(&database, timeout, go_on)?;
         Self::over(database, write, turn, durability)
     }
@@ -128,7 +128,7 @@ impl Transaction {
         database: Arc<Database>,
         timeout: Duration,
         durability: Durability,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> Result<Option<Self>> {
         let acquired = writer_lock::try_acquire(&database, timeout)?;
         acquired.map(|(write, turn)| Self::over(database, write, turn, durability)).transpose()
     }
@@ -138,7 +138,7 @@ impl Transaction {
         write: Box<dyn WriteTxn>,
         turn: WriterTurn,
         durability: Durability,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let Begun { version: catalog_version, mut counters, plain } =
             database.catch_up_to_writer(&*write, write.catalog_version())?;
         counters.next_blob = counters.next_blob.max(database.blob_floor.load(Ordering::Relaxed));
@@ -172,7 +172,7 @@ impl Transaction {
         })
     }
 
-    pub(crate) fn reader(&self) -> Result<&dyn WriteTxn, StoreError> {
+    pub(crate) fn reader(&self) -> Result<&dyn WriteTxn> {
         // Not `ok_or`, here and below: it would make an error and drop it each time, 80
         // instructions for each row.
         let Some(write) = self.write.as_deref() else {
@@ -186,7 +186,7 @@ impl Transaction {
     }
 
     /// The engine's transaction, about to be changed.
-    pub(crate) fn writer(&mut self) -> Result<&mut dyn WriteTxn, StoreError> {
+    pub(crate) fn writer(&mut self) -> Result<&mut dyn WriteTxn> {
         if self.load.is_pending() {
             self.flush_rows()?;
         }
@@ -194,7 +194,7 @@ impl Transaction {
     }
 
     /// As `writer`, before the gathered rows are merged.
-    pub(crate) fn unflushed_writer(&mut self) -> Result<&mut dyn WriteTxn, StoreError> {
+    pub(crate) fn unflushed_writer(&mut self) -> Result<&mut dyn WriteTxn> {
         self.reader()?;
         if self.is_failed {
             return Err(StoreError::TransactionFailed);
@@ -211,7 +211,7 @@ impl Transaction {
 
     /// As `writer`, together with the database: cloning the `Arc` for each row would cost two
     /// atomic operations.
-    pub(crate) fn writer_and_database(&mut self) -> Result<(&mut dyn WriteTxn, &Database), StoreError> {
+    pub(crate) fn writer_and_database(&mut self) -> Result<(&mut dyn WriteTxn, &Database)> {
         self.writer()?;
         match &mut self.write {
             Some(write) => Ok((&mut **write, &self.database)),
@@ -220,7 +220,7 @@ impl Transaction {
     }
 
     /// The engine's transaction, to read rows. The caller has flushed them (`flush_rows`).
-    fn rows(&self) -> Result<&dyn WriteTxn, StoreError> {
+    fn rows(&self) -> Result<&dyn WriteTxn> {
         let write = self.reader()?;
         if self.load.is_pending() {
             return Err(self.database.error(EngineError::Misuse("rows are gathered and not merged")));
@@ -236,7 +236,7 @@ impl Transaction {
     }
 
     /// Make open walks copy the rest of their rows, since they see the state at their start.
-    fn finish_scans(&mut self) -> Result<(), StoreError> {
+    fn finish_scans(&mut self) -> Result<()> {
         let scans = std::mem::take(self.scans.get_mut().unwrap_or_else(PoisonError::into_inner));
         for scan in scans.iter().filter_map(Weak::upgrade) {
             let mut scan = scan.lock().unwrap_or_else(PoisonError::into_inner);
@@ -255,7 +255,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `Shape` when the names can be no shape, or no id is left.
-    pub fn admit(&mut self, table: TableId, names: &[&str]) -> Result<u32, StoreError> {
+    pub fn admit(&mut self, table: TableId, names: &[&str]) -> Result<u32> {
         self.reader()?;
         let (id, is_new) = self.shapes.find_or_add(names)?;
         if is_new {
@@ -265,7 +265,7 @@ impl Transaction {
     }
 
     /// Count new shapes for a table: there is a limit for each table.
-    pub(crate) fn note_admitted(&mut self, table: TableId, count: u32) -> Result<(), StoreError> {
+    pub(crate) fn note_admitted(&mut self, table: TableId, count: u32) -> Result<()> {
         if count > 0 {
             let entry = self.entry(table)?;
             entry.state.shapes_admitted += count;
@@ -285,7 +285,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`crate::Snapshot::tables`].
-    pub fn tables(&self) -> Result<Vec<(String, TableId)>, StoreError> {
+    pub fn tables(&self) -> Result<Vec<(String, TableId)>> {
         catalog::tables(self.reader()?).map_err(|error| self.database.catalog_error(error))
     }
 
@@ -293,7 +293,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`crate::Snapshot::table`].
-    pub fn table(&self, name: &str) -> Result<Option<TableId>, StoreError> {
+    pub fn table(&self, name: &str) -> Result<Option<TableId>> {
         catalog::table_id(self.reader()?, name).map_err(|error| self.database.catalog_error(error))
     }
 
@@ -316,7 +316,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn known(&self, table: TableId) -> Result<Option<KnownTable>, StoreError> {
+    pub fn known(&self, table: TableId) -> Result<Option<KnownTable>> {
         let Some(version) = self.catalog_version else { return Ok(None) };
         let state = catalog::table_state(self.reader()?, table);
         let state = state.map_err(|error| self.database.catalog_error(error))?;
@@ -332,7 +332,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchTable` when it was dropped, `Forked` in a child process.
-    pub fn count(&self, table: TableId) -> Result<u64, StoreError> {
+    pub fn count(&self, table: TableId) -> Result<u64> {
         // The count is at hand, but a forked child must not read its parent's transaction.
         self.rows()?;
         if let Some(entry) = self.tables.iter().rfind(|entry| entry.table == table) {
@@ -345,7 +345,7 @@ impl Transaction {
         Ok(entry.state.row_count)
     }
 
-    fn read_entry(&self, table: TableId) -> Result<TableEntry, StoreError> {
+    fn read_entry(&self, table: TableId) -> Result<TableEntry> {
         let state = catalog::table_state(self.reader()?, table);
         let state = state.map_err(|error| self.database.catalog_error(error))?;
         match state {
@@ -358,7 +358,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`crate::Snapshot::get`].
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>, StoreError> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<FoundRow<'_>>> {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let rows = self.rows()?;
         match rows.get(Tree::Rows, row_key.as_bytes()).map_err(|error| self.database.error(error))? {
@@ -371,7 +371,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`crate::Snapshot::blob`].
-    pub fn blob(&self, id: u64) -> Result<&[u8], StoreError> {
+    pub fn blob(&self, id: u64) -> Result<&[u8]> {
         let found = self.reader()?.get(Tree::Blobs, &id.to_be_bytes());
         self.database.blob_body(id, found.map_err(|error| self.database.error(error))?)
     }
@@ -380,7 +380,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`crate::Snapshot::scan`].
-    pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<TransactionScan, StoreError> {
+    pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<TransactionScan> {
         self.rows()?;
         if !self.is_changed {
             // No other transaction commits meanwhile, so the newest version is the one that this
@@ -406,7 +406,7 @@ impl Transaction {
         range: &Range,
         reverse: bool,
         work: impl FnOnce(Row<'_>) -> R,
-    ) -> Result<Option<R>, StoreError> {
+    ) -> Result<Option<R>> {
         let rows = RowRange::new(table, range, reverse, self.database.key_size_max);
         let entry = self.rows()?.first_from(Tree::Rows, rows.first(), rows.direction);
         let entry = entry.map_err(|error| self.database.error(error))?;
@@ -422,11 +422,11 @@ impl Transaction {
     }
 
     /// The engine's transaction, for walks.
-    pub(crate) fn scan_source(&self) -> Result<&dyn WriteTxn, StoreError> {
+    pub(crate) fn scan_source(&self) -> Result<&dyn WriteTxn> {
         self.reader()
     }
 
-    pub(crate) fn entry(&mut self, table: TableId) -> Result<&mut TableEntry, StoreError> {
+    pub(crate) fn entry(&mut self, table: TableId) -> Result<&mut TableEntry> {
         let known = self.tables.iter().rposition(|entry| entry.table == table);
         let index = if let Some(index) = known {
             index
@@ -448,7 +448,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When memory is short.
-    pub fn savepoint(&mut self) -> Result<Savepoint, StoreError> {
+    pub fn savepoint(&mut self) -> Result<Savepoint> {
         if !self.savepoint_of_load()? {
             self.flush_entries()?;
             let done = self.writer()?.savepoint();
@@ -472,7 +472,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchSavepoint`; when the engine fails.
-    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.check_savepoint(savepoint)?;
         while self.saved.len() >= savepoint.0 {
             // Ids of tables, blobs and shapes made since then are not used again; the shapes
@@ -505,7 +505,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchSavepoint`.
-    pub fn release(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
         self.check_savepoint(savepoint)?;
         while self.saved.len() >= savepoint.0 {
             if !self.release_of_load()? {
@@ -517,7 +517,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn check_savepoint(&self, savepoint: Savepoint) -> Result<(), StoreError> {
+    fn check_savepoint(&self, savepoint: Savepoint) -> Result<()> {
         self.reader()?;
         if savepoint.0 == 0 || savepoint.0 > self.saved.len() {
             return Err(StoreError::NoSuchSavepoint);
@@ -530,7 +530,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When the changes could not be written; then none is visible.
-    pub fn commit(&mut self) -> Result<(), StoreError> {
+    pub fn commit(&mut self) -> Result<()> {
         self.publish()?;
         self.sync()
     }
@@ -539,7 +539,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As `commit`.
-    pub fn publish(&mut self) -> Result<(), StoreError> {
+    pub fn publish(&mut self) -> Result<()> {
         self.reader()?;
         if !self.is_changed {
             self.abort();
@@ -580,7 +580,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
+    pub fn sync(&mut self) -> Result<()> {
         if std::mem::take(&mut self.needs_sync) {
             self.database.sync()?;
         }
@@ -589,7 +589,7 @@ impl Transaction {
 
     /// Write what was kept in memory: counts, counters, shapes. Transactions that only change rows
     /// skip this if the commit counts the rows.
-    fn write_catalog(&mut self) -> Result<(), StoreError> {
+    fn write_catalog(&mut self) -> Result<()> {
         let loose = std::mem::take(&mut self.loose_blobs);
         self.delete_blobs(&loose)?;
         let are_rows_all = self.counters == self.begun
@@ -615,7 +615,7 @@ impl Transaction {
         self.put_entries(&entries)
     }
 
-    fn commit_engine(&mut self) -> Result<(), StoreError> {
+    fn commit_engine(&mut self) -> Result<()> {
         let write = self.write.take().ok_or(StoreError::Closed { what: "transaction" })?;
         let own = self.shapes.own();
         if own.is_empty() {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::catalog::cell::Cell;
 use crate::db::database::Database;
 use crate::engine::{Batch, Cursor, Direction, Entry, Start, Tree, WriteTxn};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::pack::opening::Source;
 use crate::row::Row;
 use crate::txn::scan::{RowRange, Scan};
@@ -40,7 +40,7 @@ impl TransactionScan {
         &mut self,
         transaction: &Transaction,
         use_row: impl FnOnce(Row<'_>) -> T,
-    ) -> Result<Option<T>, StoreError> {
+    ) -> Result<Option<T>> {
         self.next_with(transaction, |row, _| use_row(row))
     }
 
@@ -53,7 +53,7 @@ impl TransactionScan {
         &mut self,
         transaction: &Transaction,
         use_row: impl FnOnce(Row<'_>, bool) -> T,
-    ) -> Result<Option<T>, StoreError> {
+    ) -> Result<Option<T>> {
         match self {
             Self::Clean(scan) => Ok(scan.next()?.map(|row| use_row(row, true))),
             Self::Dirty(scan) => {
@@ -77,7 +77,7 @@ impl TransactionScan {
         &mut self,
         transaction: &Transaction,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+    ) -> Result<Option<ControlFlow<B>>> {
         let scan = match self {
             Self::Clean(scan) => return scan.next_rows(visit),
             Self::Dirty(scan) => scan,
@@ -129,12 +129,7 @@ impl DirtyScan {
     }
 
     /// Copy at least `count` more rows, or all that are left.
-    pub(crate) fn take(
-        &mut self,
-        source: &dyn WriteTxn,
-        database: &Database,
-        count: usize,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn take(&mut self, source: &dyn WriteTxn, database: &Database, count: usize) -> Result<()> {
         if self.is_over {
             return Ok(());
         }
@@ -193,7 +188,7 @@ impl DirtyScan {
         source: &dyn WriteTxn,
         database: &Database,
         visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+    ) -> Result<Option<ControlFlow<B>>> {
         let mut cursor = source.cursor(Tree::Rows).map_err(|error| database.error(error))?;
         self.start(&mut *cursor, database)?;
         let mut batch = Batch::default();
@@ -228,7 +223,7 @@ impl DirtyScan {
     }
 
     /// Place the cursor where the walk goes on.
-    fn start(&self, cursor: &mut dyn Cursor<'_>, database: &Database) -> Result<(), StoreError> {
+    fn start(&self, cursor: &mut dyn Cursor<'_>, database: &Database) -> Result<()> {
         let behind;
         let start = match (&self.position, self.range.direction) {
             (None, _) => self.range.first(),
@@ -241,12 +236,7 @@ impl DirtyScan {
         cursor.start(start, self.range.direction).map_err(|error| database.error(error))
     }
 
-    fn copy(
-        &mut self,
-        entries: &[Entry<'_>],
-        source: &dyn WriteTxn,
-        database: &Database,
-    ) -> Result<(), StoreError> {
+    fn copy(&mut self, entries: &[Entry<'_>], source: &dyn WriteTxn, database: &Database) -> Result<()> {
         let mut opened = Vec::new();
         for entry in entries {
             let row = match self.range.row(*entry) {

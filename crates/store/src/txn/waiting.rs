@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::transaction::Transaction;
 use crate::engine::Tree;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::row_key::{Prefix, RowKey, TableId, is_long};
 
 /// Rows that are looked up together.
@@ -76,12 +76,7 @@ impl Transaction {
     /// Let a row wait, or put it, if it is a record alone in a table without indexes. Returns
     /// false, and does nothing, if it is more than that. The row has room in the log beside those
     /// that wait.
-    pub(crate) fn put_with_others(
-        &mut self,
-        table: TableId,
-        key: &[u8],
-        record: &[u8],
-    ) -> Result<bool, StoreError> {
+    pub(crate) fn put_with_others(&mut self, table: TableId, key: &[u8], record: &[u8]) -> Result<bool> {
         let limit = self.database.key_size_max;
         let row_key = RowKey::new(table, key, limit);
         if is_long(row_key.as_bytes(), limit) || !self.is_plain(table)? {
@@ -102,7 +97,7 @@ impl Transaction {
     }
 
     /// Put the rows that wait.
-    pub(crate) fn put_waiting(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn put_waiting(&mut self) -> Result<()> {
         if self.load.waiting.is_empty() {
             return Ok(());
         }
@@ -122,7 +117,7 @@ impl Transaction {
         done
     }
 
-    fn put_each(&mut self, waiting: &Waiting) -> Result<(), StoreError> {
+    fn put_each(&mut self, waiting: &Waiting) -> Result<()> {
         let mut keys = [&[][..]; COUNT];
         for (key, row) in keys.iter_mut().zip(&waiting.rows) {
             *key = waiting.row(row).map_or(&[], |(row_key, _)| row_key);

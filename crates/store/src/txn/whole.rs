@@ -8,7 +8,7 @@ use pellucid_record::shape::Shape;
 use pellucid_record::{Corrupt, Damage, Dictionary, Shapes};
 
 use crate::catalog::shapes::TransactionShapes;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 
@@ -18,23 +18,23 @@ pub trait Large {
     ///
     /// # Errors
     /// It is not there, or cannot be read.
-    fn large(&self, id: u64) -> Result<&[u8], StoreError>;
+    fn large(&self, id: u64) -> Result<&[u8]>;
 }
 
 impl Large for Snapshot {
-    fn large(&self, id: u64) -> Result<&[u8], StoreError> {
+    fn large(&self, id: u64) -> Result<&[u8]> {
         self.blob(id)
     }
 }
 
 impl Large for Transaction {
-    fn large(&self, id: u64) -> Result<&[u8], StoreError> {
+    fn large(&self, id: u64) -> Result<&[u8]> {
         self.blob(id)
     }
 }
 
 impl<L: Large + ?Sized> Large for &L {
-    fn large(&self, id: u64) -> Result<&[u8], StoreError> {
+    fn large(&self, id: u64) -> Result<&[u8]> {
         (**self).large(id)
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::db::database::Database;
 use crate::db::writer_queue::{LOOK, Refused, WriterTurn};
 use crate::engine::{BusyLock, FileCare, WriteTxn};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 
 /// The engine's transaction, and this process's turn.
 type Acquired = (Box<dyn WriteTxn>, WriterTurn);
@@ -18,7 +18,7 @@ pub(crate) fn acquire(
     database: &Database,
     timeout: Duration,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Acquired, StoreError> {
+) -> Result<Acquired> {
     let begin = Instant::now();
     let deadline =
         begin.checked_add(timeout).unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
@@ -55,7 +55,7 @@ pub(crate) fn acquire(
 }
 
 /// The same, without waiting: `None` if it would have to wait.
-pub(crate) fn try_acquire(database: &Database, timeout: Duration) -> Result<Option<Acquired>, StoreError> {
+pub(crate) fn try_acquire(database: &Database, timeout: Duration) -> Result<Option<Acquired>> {
     let Some(turn) = database.writer_queue.try_enter() else { return Ok(None) };
     let Some(care) = database.engine.file_care() else { return Ok(None) };
     database.mark()?;

@@ -20,7 +20,7 @@ use crate::db::database::Database;
 use crate::db::store::Store;
 use crate::engine::history::{Commit, Next, WatchPosition, What, Written};
 use crate::engine::{CommitFeed, EngineError, Tree};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::row::Range;
 use crate::row_key::{TableId, is_long, split};
 
@@ -131,7 +131,7 @@ impl Store {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn version(&self) -> Result<u64, StoreError> {
+    pub fn version(&self) -> Result<u64> {
         self.with_database(|database| database.engine.version())
     }
 
@@ -139,7 +139,7 @@ impl Store {
     ///
     /// # Errors
     /// `HistoryGone` when that is too far back; `VersionAhead`; `Unsupported`; `Closed`.
-    pub fn watch(&self, since: Option<u64>, mut watched: Watched) -> Result<Watch, StoreError> {
+    pub fn watch(&self, since: Option<u64>, mut watched: Watched) -> Result<Watch> {
         let snapshot = self.snapshot()?;
         let version = snapshot.version();
         let since = since.unwrap_or(version);
@@ -182,7 +182,7 @@ impl Store {
     }
 }
 
-fn next_of(database: &Database, place: &mut WatchPosition) -> Result<Next, StoreError> {
+fn next_of(database: &Database, place: &mut WatchPosition) -> Result<Next> {
     feed(database).and_then(|feed| feed.next_commits(place)).map_err(|error| database.error(error))
 }
 
@@ -260,7 +260,7 @@ impl Watch {
     ///
     /// # Errors
     /// `HistoryGone` when the next commits are no longer kept; `Closed`; when the file is damaged.
-    pub fn next(&mut self, store: &Store) -> Result<WatchStep, StoreError> {
+    pub fn next(&mut self, store: &Store) -> Result<WatchStep> {
         loop {
             if self.is_over {
                 return Ok(WatchStep::Over);
@@ -296,7 +296,7 @@ impl Watch {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn wait(&mut self, store: &Store, patience: Duration) -> Result<bool, StoreError> {
+    pub fn wait(&mut self, store: &Store, patience: Duration) -> Result<bool> {
         const SHORTEST: Duration = Duration::from_micros(50);
         const LONGEST: Duration = Duration::from_millis(10);
         const SHARE: u32 = 32;

@@ -12,7 +12,7 @@ use std::ptr;
 use pellucid_lmdb_sys as ffi;
 
 use crate::engine::lmdb::{Environment, check, error_of};
-use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, EntryResult, Start};
+use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, EntryResult, Result, Start};
 
 pub(crate) fn value_of(bytes: &[u8]) -> ffi::MDB_val {
     // LMDB does not write through the pointers that it is given for reading.
@@ -59,7 +59,7 @@ impl<'t> LmdbCursor<'t> {
         txn: *mut ffi::MDB_txn,
         handle: ffi::MDB_dbi,
         environment: &'t Environment,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self> {
         let mut raw = ptr::null_mut();
         // SAFETY: the transaction is live, `raw` ours to fill.
         check(unsafe { ffi::mdb_cursor_open(txn, handle, &raw mut raw) })?;
@@ -96,7 +96,7 @@ impl Drop for LmdbCursor<'_> {
 }
 
 impl<'t> Cursor<'t> for LmdbCursor<'t> {
-    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<(), EngineError> {
+    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<()> {
         self.direction = direction;
         self.pending = match (start, direction) {
             (Start::Edge, Direction::Forward) => self.go(ffi::MDB_FIRST, &[])?,
@@ -130,7 +130,7 @@ impl<'t> Cursor<'t> for LmdbCursor<'t> {
         Ok(entry)
     }
 
-    fn fill(&mut self, batch: &mut Batch<'t>) -> Result<(), EngineError> {
+    fn fill(&mut self, batch: &mut Batch<'t>) -> Result<()> {
         const STEPS: usize = 32;
         batch.entries.clear();
         while batch.entries.len() < STEPS {

@@ -21,7 +21,7 @@ use crate::engine::lmdb::format::free_list;
 use crate::engine::lmdb::page::{PAGE_HEAD_SIZE, PAGE_OVERFLOW, read_u64};
 use crate::engine::lmdb::txn::LmdbWrite;
 use crate::engine::lmdb::{Environment, check};
-use crate::engine::{EngineError, Tree};
+use crate::engine::{EngineError, Result, Tree};
 use crate::sys::os;
 
 /// The file of an environment, for values on reserved pages.
@@ -155,7 +155,7 @@ fn ranges_of(numbers: &[u8]) -> Option<Vec<Range<u64>>> {
 }
 
 impl KeepsPages for LmdbWrite {
-    fn reserve(&mut self) -> Result<Vec<Range<u64>>, EngineError> {
+    fn reserve(&mut self) -> Result<Vec<Range<u64>>> {
         let mut list = EMPTY;
         // SAFETY: the transaction is live and the value ours to fill.
         match unsafe { ffi::pellucid_get_reserve(self.txn()?, &raw mut list) } {
@@ -167,7 +167,7 @@ impl KeepsPages for LmdbWrite {
         }
     }
 
-    fn set_reserve(&mut self, ranges: &[Range<u64>]) -> Result<(), EngineError> {
+    fn set_reserve(&mut self, ranges: &[Range<u64>]) -> Result<()> {
         self.add_set_aside()?;
         self.close_cursors();
         let count: u64 = ranges.iter().map(|range| range.end - range.start).sum();
@@ -179,7 +179,7 @@ impl KeepsPages for LmdbWrite {
         self.environment().check(code)
     }
 
-    fn take_pages(&mut self, count: u64) -> Result<Range<u64>, EngineError> {
+    fn take_pages(&mut self, count: u64) -> Result<Range<u64>> {
         let number = c_uint::try_from(count).map_err(|_| EngineError::Misuse("too many pages at once"))?;
         self.add_set_aside()?;
         let mut first = 0;
@@ -190,19 +190,19 @@ impl KeepsPages for LmdbWrite {
         Ok(first as u64..first as u64 + count)
     }
 
-    fn give_room(&mut self, pages: &Range<u64>) -> Result<bool, EngineError> {
+    fn give_room(&mut self, pages: &Range<u64>) -> Result<bool> {
         let (size, count) = (self.environment().page_size() as u64, pages.end - pages.start);
         let file = self.environment().file()?;
         os::reserve(&file, pages.start * size, count * size).map_err(EngineError::of_system)
     }
 
-    fn give_pages(&mut self, pages: &Range<u64>) -> Result<(), EngineError> {
+    fn give_pages(&mut self, pages: &Range<u64>) -> Result<()> {
         let (first, count) = (pages.start as usize, (pages.end - pages.start) as c_uint);
         // SAFETY: the transaction is live.
         check(unsafe { ffi::pellucid_give_pages(self.txn()?, first, count) })
     }
 
-    fn put_placed(&mut self, tree: Tree, key: &[u8], first: u64, size: u64) -> Result<(), EngineError> {
+    fn put_placed(&mut self, tree: Tree, key: &[u8], first: u64, size: u64) -> Result<()> {
         self.check_key(key)?;
         self.set_found(tree, false);
         let cursor = self.write_cursor(tree)?;

@@ -6,7 +6,7 @@
 use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, Pages};
 use crate::engine::moves::{Fullness, Loose};
-use crate::engine::{EngineError, Entry, Tree};
+use crate::engine::{Entry, Result, Tree};
 
 /// Leaves that are looked at together.
 const STRETCH: usize = 16;
@@ -47,7 +47,7 @@ fn child_of(pages: Pages<'_>, number: u64, choose: impl FnOnce(usize) -> usize) 
 }
 
 /// How full the pages of a tree are; small trees count as full.
-pub(crate) fn fullness(pages: Pages<'_>, head: &TreeHead) -> Result<Fullness, EngineError> {
+pub(crate) fn fullness(pages: Pages<'_>, head: &TreeHead) -> Result<Fullness> {
     let (leaf_pages, large_pages) = (head.leaf_pages, head.overflow_pages);
     if leaf_pages < SAMPLES || head.depth > DEPTH_MAX {
         return Ok(Fullness { leaf_pages, large_pages, unfilled: 0 });
@@ -74,11 +74,7 @@ fn free_entries(leaf: &Leaf<'_>) -> usize {
 }
 
 /// The loose stretches of a tree, in key order.
-pub(crate) fn loose(
-    pages: Pages<'_>,
-    (tree, head): (Tree, &TreeHead),
-    most: usize,
-) -> Result<Vec<Loose>, EngineError> {
+pub(crate) fn loose(pages: Pages<'_>, (tree, head): (Tree, &TreeHead), most: usize) -> Result<Vec<Loose>> {
     let left = head.branch_pages.saturating_add(head.leaf_pages);
     let mut search = Search { pages, tree, most, left, found: Vec::new(), stretch: Stretch::default() };
     if !head.is_empty() {

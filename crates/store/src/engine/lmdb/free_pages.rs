@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pellucid_lmdb_sys as ffi;
 
-use crate::engine::EngineError;
+use crate::engine::Result;
 use crate::engine::lmdb::Environment;
 use crate::engine::lmdb::free_pages::reuse::WrittenPages;
 use crate::engine::lmdb::txn::LmdbWrite;
@@ -67,7 +67,7 @@ pub(super) struct SetAside {
 impl Environment {
     /// Let a transaction that has just begun use the pages that no reader needs. Returns false if
     /// it has to be begun again without that.
-    pub(super) fn prepare_free_pages(&self, txn: *mut ffi::MDB_txn) -> Result<bool, EngineError> {
+    pub(super) fn prepare_free_pages(&self, txn: *mut ffi::MDB_txn) -> Result<bool> {
         if self.free_pages.is_left_to_lmdb() { Ok(true) } else { self.reuse_pages(txn) }
     }
 
@@ -91,13 +91,13 @@ impl Environment {
 
 impl LmdbWrite {
     /// Load free pages that are next to each other, for a transaction that changes `keys` keys.
-    pub(super) fn prepare_contiguous_pages(&mut self, keys: u64) -> Result<(), EngineError> {
+    pub(super) fn prepare_contiguous_pages(&mut self, keys: u64) -> Result<()> {
         if self.environment().free_pages.is_left_to_lmdb() { Ok(()) } else { self.set_sparse_aside(keys) }
     }
 
     /// Make sure that there are pages at hand for an entry of this size. One that gets pages of its
     /// own needs them side by side, and they may be anywhere.
-    pub(super) fn supply_for(&mut self, size: usize) -> Result<(), EngineError> {
+    pub(super) fn supply_for(&mut self, size: usize) -> Result<()> {
         /// LMDB leaves less than half of a page to an entry: heads of page and entry come off.
         const HEADS: usize = 32;
         if !self.set_aside.pages.is_empty() && size + HEADS > self.environment().page_size() / 2 {
@@ -109,12 +109,12 @@ impl LmdbWrite {
 
     /// Make sure that there are pages at hand for one change.
     #[inline]
-    pub(super) fn supply(&mut self) -> Result<(), EngineError> {
+    pub(super) fn supply(&mut self) -> Result<()> {
         if self.set_aside.pages.is_empty() || self.has_enough()? { Ok(()) } else { self.add_set_aside() }
     }
 
     /// Add all pages that are set aside.
-    pub(super) fn add_set_aside(&mut self) -> Result<(), EngineError> {
+    pub(super) fn add_set_aside(&mut self) -> Result<()> {
         let SetAside { pages, .. } = std::mem::take(&mut self.set_aside);
         if pages.is_empty() {
             return Ok(());

@@ -64,7 +64,8 @@ pub use crate::engine::lmdb::free_pages::PageChoice;
 use crate::engine::lmdb::page::MapBounds;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
 use crate::engine::{
-    Change, Engine, EngineError, Extents, OldestReader, ReadTxn, RowAccess, Tree, TreeFile, Usage, WriteTxn,
+    Change, Engine, EngineError, Extents, OldestReader, ReadTxn, Result, RowAccess, Tree, TreeFile, Usage,
+    WriteTxn,
 };
 use crate::sys::os;
 use crate::sys::own_file::OwnFile;
@@ -172,7 +173,7 @@ impl LmdbEngine {
     ///
     /// # Errors
     /// When the file is not LMDB's, lacks our trees, or the operating system refuses.
-    pub fn open(path: &Path, options: LmdbOptions) -> Result<Self, EngineError> {
+    pub fn open(path: &Path, options: LmdbOptions) -> Result<Self> {
         Self::open_with(path, options, &mut |_, _| Vec::new())
     }
 
@@ -186,7 +187,7 @@ impl LmdbEngine {
         path: &Path,
         options: LmdbOptions,
         entries: &mut dyn FnMut(u64, usize) -> FirstEntries,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self> {
         Self::open_with(path, LmdbOptions { creates_trees: true, ..options }, entries)
     }
 
@@ -194,7 +195,7 @@ impl LmdbEngine {
         path: &Path,
         options: LmdbOptions,
         entries: &mut dyn FnMut(u64, usize) -> FirstEntries,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self> {
         os::watch_forks();
         live_writes::watch_forks();
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
@@ -246,7 +247,7 @@ pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
 }
 
 /// Open or create the lock file. `None` for a read-only environment on a read-only file system.
-fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, EngineError> {
+fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>> {
     let database = path.metadata().ok();
     match side_file::open_or_create(&lock_path_of(path), database.as_ref(), options.is_read_only) {
         Err(error) if options.is_read_only && error.raw_os_error() == Some(libc::EROFS) => Ok(None),
@@ -263,7 +264,7 @@ fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, 
 /// better: freeing the blocks at the last close takes milliseconds on some disks. Then only the
 /// first page is written, which LMDB touches next. Touching a hole makes the system read all that
 /// lies after it, a tenth of a millisecond of zeros.
-fn reserve_lock_file(file: &File, is_new: bool) -> Result<(), EngineError> {
+fn reserve_lock_file(file: &File, is_new: bool) -> Result<()> {
     if !is_room_short(file) && !os::has_holes_that_take_room(file).unwrap_or(false) {
         if is_new {
             // If this fails, LMDB reports the reason.
@@ -283,7 +284,7 @@ fn open_environment(
     path: &CStr,
     options: LmdbOptions,
     lock: Option<&OwnFile>,
-) -> Result<(*mut ffi::MDB_env, *mut ffi::pellucid_context), EngineError> {
+) -> Result<(*mut ffi::MDB_env, *mut ffi::pellucid_context)> {
     let mut flags = ffi::MDB_NOSUBDIR | ffi::MDB_NOTLS;
     if options.is_read_only {
         flags |= ffi::MDB_RDONLY;
@@ -367,7 +368,7 @@ fn open_trees(
     env: *mut ffi::MDB_env,
     options: LmdbOptions,
     entries: &mut dyn FnMut(u64) -> FirstEntries,
-) -> Result<[ffi::MDB_dbi; 3], EngineError> {
+) -> Result<[ffi::MDB_dbi; 3]> {
     let creates = options.creates_trees && !options.is_read_only;
     let mut txn = ptr::null_mut();
     // For this transaction alone: the next one syncs the whole file before its meta page.
@@ -434,14 +435,14 @@ impl Environment {
     }
 
     /// See [`Engine::write_again`].
-    fn write_again(&self) -> Result<(), EngineError> {
+    fn write_again(&self) -> Result<()> {
         self.check_usable()?;
         // The file is read and written through the same page cache that LMDB has mapped.
         os::write_again(&*self.file()?).map_err(EngineError::of_system)
     }
 
     /// LMDB's own descriptor, for use while this is borrowed.
-    pub(crate) fn file(&self) -> Result<ManuallyDrop<File>, EngineError> {
+    pub(crate) fn file(&self) -> Result<ManuallyDrop<File>> {
         let mut descriptor = -1;
         // SAFETY: the environment is open, and the number ours to fill.
         check(unsafe { ffi::mdb_env_get_fd(self.raw, &raw mut descriptor) })?;
@@ -475,7 +476,7 @@ impl Environment {
 
     /// The pages of the newest version, in the file. The caller has LMDB's writer lock, so no other
     /// process writes.
-    fn newest<'f>(&self, file: &'f File) -> Result<(PageFile<'f>, Meta), EngineError> {
+    fn newest<'f>(&self, file: &'f File) -> Result<(PageFile<'f>, Meta)> {
         let (metas, size) = PageFile::metas(file)
             .and_then(|metas| Ok((metas, file.metadata()?.len())))
             .map_err(EngineError::Io)?;
@@ -517,7 +518,7 @@ impl Environment {
         self.generation == os::generation()
     }
 
-    pub(crate) fn check_usable(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_usable(&self) -> Result<()> {
         if !self.is_ours() {
             return Err(EngineError::Forked);
         }
@@ -533,7 +534,7 @@ impl Environment {
     }
 
     /// As [`check`], for a code that a write transaction got.
-    pub(crate) fn check(&self, code: c_int) -> Result<(), EngineError> {
+    pub(crate) fn check(&self, code: c_int) -> Result<()> {
         if matches!(code, ffi::MDB_MAP_FULL | libc::ENOSPC | libc::EDQUOT | libc::EFBIG) {
             *self.full_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
@@ -623,21 +624,21 @@ impl Engine for LmdbEngine {
         self.environment.info().me_last_txnid as u64
     }
 
-    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>> {
         Ok(Box::new(LmdbRead::begin(Arc::clone(&self.environment))?))
     }
 
-    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>> {
         Ok(Box::new(LmdbWrite::begin(Arc::clone(&self.environment))?))
     }
 
-    fn sync(&self) -> Result<(), EngineError> {
+    fn sync(&self) -> Result<()> {
         self.environment.check_usable()?;
         // SAFETY: the environment is open.
         check(unsafe { ffi::mdb_env_sync(self.environment.raw, 1) })
     }
 
-    fn usage(&self) -> Result<Usage, EngineError> {
+    fn usage(&self) -> Result<Usage> {
         let read = LmdbRead::begin(Arc::clone(&self.environment))?;
         let info = self.environment.info();
         let (readers, newest) = (self.environment.readers()?, self.version());
@@ -668,11 +669,11 @@ impl Engine for LmdbEngine {
 impl RowAccess for LmdbEngine {}
 
 impl TreeFile for LmdbEngine {
-    fn check_reader_room(&self) -> Result<(), EngineError> {
+    fn check_reader_room(&self) -> Result<()> {
         self.environment.check_reader_room()
     }
 
-    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
+    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<()> {
         self.environment.check_usable()?;
         let file = self.environment.file()?;
         let (pages, meta) = self.environment.newest(&file)?;
@@ -685,11 +686,11 @@ impl TreeFile for LmdbEngine {
         is_known_order.then(|| Arc::new(FileExtents::new(&self.environment)) as Arc<dyn Extents>)
     }
 
-    fn write_again(&self) -> Result<(), EngineError> {
+    fn write_again(&self) -> Result<()> {
         self.environment.write_again()
     }
 
-    fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
+    fn oldest_reader(&self) -> Result<OldestReader> {
         self.environment.check_usable()?;
         Ok(self.environment.readers()?.oldest_under(self.version()))
     }
@@ -714,7 +715,7 @@ pub(crate) fn empty_stat() -> ffi::MDB_stat {
 }
 
 /// `Ok` for 0, else the error of the code.
-pub(crate) fn check(code: c_int) -> Result<(), EngineError> {
+pub(crate) fn check(code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(error_of(code)) }
 }
 

@@ -17,7 +17,7 @@ use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{PAGE_BRANCH, Pages};
 use crate::engine::lmdb::txn::{LmdbWrite, get, room_for, write_parts};
 use crate::engine::moves::{Distant, Loose, MovesPages};
-use crate::engine::{Contents as _, Direction, EngineError, Start, Tree, WriteTxn as _};
+use crate::engine::{Contents as _, Direction, EngineError, Result, Start, Tree, WriteTxn as _};
 
 /// The entries of a tree that are not below a page, or are reached through one that is not: the
 /// first entry of each such page, and each large value. Those on the last pages come first, and no
@@ -27,7 +27,7 @@ pub(crate) fn distant(
     (tree, head): (Tree, &TreeHead),
     from: u64,
     most: usize,
-) -> Result<Vec<Distant>, EngineError> {
+) -> Result<Vec<Distant>> {
     let left = head.branch_pages.saturating_add(head.leaf_pages);
     let has_large = head.overflow_pages > 0;
     let mut search = Search { pages, tree, from, most, has_large, left, found: Vec::new() };
@@ -107,7 +107,7 @@ impl Search<'_> {
 
 impl LmdbWrite {
     /// Move a value that has pages of its own, from the page `first` on, to free pages before them.
-    fn move_large(&mut self, tree: Tree, key: &[u8], first: u64) -> Result<bool, EngineError> {
+    fn move_large(&mut self, tree: Tree, key: &[u8], first: u64) -> Result<bool> {
         let txn = self.txn()?;
         // SAFETY: the transaction is live. Nothing is written to the value's pages, nor are they
         // freed, before `put` has a copy, or `put_placed` is called and the value is not used any
@@ -134,13 +134,7 @@ impl LmdbWrite {
 
     /// Put an entry whose key is greater than that of the last one put, so that `room` bytes stay
     /// free in each leaf that these fill.
-    fn put_ascending(
-        &mut self,
-        tree: Tree,
-        key: &[u8],
-        value: &[u8],
-        room: usize,
-    ) -> Result<(), EngineError> {
+    fn put_ascending(&mut self, tree: Tree, key: &[u8], value: &[u8], room: usize) -> Result<()> {
         self.check_key(key)?;
         self.set_found(tree, false);
         let cursor = self.write_cursor(tree)?;
@@ -159,7 +153,7 @@ impl LmdbWrite {
 }
 
 impl MovesPages for LmdbWrite {
-    fn gather_free(&mut self) -> Result<u64, EngineError> {
+    fn gather_free(&mut self) -> Result<u64> {
         self.add_set_aside()?;
         let mut count = 0;
         // SAFETY: the transaction is live, the number ours to fill.
@@ -167,16 +161,16 @@ impl MovesPages for LmdbWrite {
         self.environment().check(code).map(|()| count as u64)
     }
 
-    fn take_neighbours(&mut self, keys: u64) -> Result<(), EngineError> {
+    fn take_neighbours(&mut self, keys: u64) -> Result<()> {
         self.prepare_contiguous_pages(keys)
     }
 
-    fn cut_end(&mut self) -> Result<u64, EngineError> {
+    fn cut_end(&mut self) -> Result<u64> {
         // SAFETY: the transaction is live.
         Ok(unsafe { ffi::pellucid_cut_free(self.txn()?) } as u64)
     }
 
-    fn move_entry(&mut self, tree: Tree, key: &[u8], from: u64) -> Result<bool, EngineError> {
+    fn move_entry(&mut self, tree: Tree, key: &[u8], from: u64) -> Result<bool> {
         self.check_key(key)?;
         self.set_found(tree, false);
         let cursor = self.write_cursor(tree)?;
@@ -191,7 +185,7 @@ impl MovesPages for LmdbWrite {
         }
     }
 
-    fn fill(&mut self, loose: &Loose) -> Result<usize, EngineError> {
+    fn fill(&mut self, loose: &Loose) -> Result<usize> {
         let Loose { tree, first, entries } = loose;
         let mut kept = Vec::with_capacity(*entries);
         {

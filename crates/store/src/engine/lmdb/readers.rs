@@ -10,7 +10,7 @@ use std::time::Duration;
 use pellucid_lmdb_sys as ffi;
 
 use crate::engine::lmdb::{Environment, Heads, IdleReader, READERS_MAX, check};
-use crate::engine::{EngineError, OldestReader};
+use crate::engine::{EngineError, OldestReader, Result};
 use crate::sys::os;
 
 /// A process may have this many read transactions whatever the others have.
@@ -22,13 +22,13 @@ const SLOTS_ASIDE: u32 = 256;
 impl Environment {
     /// See [`TreeFile::check_reader_room`](crate::engine::TreeFile::check_reader_room).
     #[inline]
-    pub(super) fn check_reader_room(&self) -> Result<(), EngineError> {
+    pub(super) fn check_reader_room(&self) -> Result<()> {
         let own = self.reader_count.load(Ordering::Relaxed);
         if own <= OWN_READERS_FREE { Ok(()) } else { self.check_slots() }
     }
 
     #[cold]
-    fn check_slots(&self) -> Result<(), EngineError> {
+    fn check_slots(&self) -> Result<()> {
         self.check_usable()?;
         if self.info().me_numreaders < READERS_MAX - SLOTS_ASIDE || self.has_slots() {
             return Ok(());
@@ -57,13 +57,13 @@ impl Environment {
     }
 
     /// A read transaction of the newest version, and the heads of that version if they are at hand.
-    pub(crate) fn take_reader(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>), EngineError> {
+    pub(crate) fn take_reader(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>)> {
         let taken = self.take_slot()?;
         self.reader_count.fetch_add(1, Ordering::Relaxed);
         Ok(taken)
     }
 
-    fn take_slot(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>), EngineError> {
+    fn take_slot(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>)> {
         self.check_usable()?;
         let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(IdleReader(txn, heads)) = idle {
@@ -84,7 +84,7 @@ impl Environment {
         Ok((self.begin_reader()?, None))
     }
 
-    fn begin_reader(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+    fn begin_reader(&self) -> Result<*mut ffi::MDB_txn> {
         let mut is_second_try = false;
         loop {
             let mut txn = ptr::null_mut();
@@ -106,7 +106,7 @@ impl Environment {
     }
 
     /// Free the reader places of dead processes: until then, the pages of their snapshots are kept.
-    pub(crate) fn free_dead_readers(&self) -> Result<(), EngineError> {
+    pub(crate) fn free_dead_readers(&self) -> Result<()> {
         // SAFETY: the environment is open; the count of dead readers is not asked for.
         check(unsafe { ffi::mdb_reader_check(self.raw, ptr::null_mut()) })
     }
@@ -150,7 +150,7 @@ impl Environment {
     }
 
     /// The read transactions of all processes.
-    pub(super) fn readers(&self) -> Result<Readers, EngineError> {
+    pub(super) fn readers(&self) -> Result<Readers> {
         self.free_dead_readers()?;
         let (mut version, mut process, mut begun) = (0, 0, 0);
         // SAFETY: the environment is open, and the call fills the three numbers.

@@ -31,7 +31,7 @@ use crate::engine::lmdb::{
 };
 use crate::engine::{
     Contents, Cursor, Direction, Distant, EngineError, EntryPlace, EntryResult, FileSize, Fullness, LogBatch,
-    Loose, MovesPages, Parked, ReadTxn, Start, Tree, WriteTxn,
+    Loose, MovesPages, Parked, ReadTxn, Result, Start, Tree, WriteTxn,
 };
 
 /// LMDB's handle of the tree that lists free pages.
@@ -45,7 +45,7 @@ pub(super) unsafe fn get<'t>(
     txn: *mut ffi::MDB_txn,
     handle: ffi::MDB_dbi,
     key: &[u8],
-) -> Result<Option<&'t [u8]>, EngineError> {
+) -> Result<Option<&'t [u8]>> {
     let mut key = value_of(key);
     let mut data = EMPTY;
     // SAFETY: the transaction is live, both values are ours.
@@ -76,14 +76,14 @@ unsafe impl Send for LmdbRead {}
 unsafe impl Sync for LmdbRead {}
 
 impl LmdbRead {
-    pub(crate) fn begin(environment: Arc<Environment>) -> Result<Self, EngineError> {
+    pub(crate) fn begin(environment: Arc<Environment>) -> Result<Self> {
         let (txn, heads) = environment.take_reader()?;
         let heads = heads.map_or_else(OnceLock::new, |heads| OnceLock::from(Some(heads)));
         Ok(Self { txn, environment, is_warm: Default::default(), warming: Mutex::new(()), heads })
     }
 
     #[inline]
-    fn warm(&self, tree: Tree) -> Result<ffi::MDB_dbi, EngineError> {
+    fn warm(&self, tree: Tree) -> Result<ffi::MDB_dbi> {
         let handle = self.environment.handle(tree);
         let is_warm = self.is_warm.get(tree.index());
         if is_warm.is_some_and(|flag| flag.load(Ordering::Acquire)) {
@@ -100,12 +100,12 @@ impl LmdbRead {
         Ok(handle)
     }
 
-    fn check_ours(&self) -> Result<(), EngineError> {
+    fn check_ours(&self) -> Result<()> {
         if self.environment.is_ours() { Ok(()) } else { Err(EngineError::Forked) }
     }
 
     /// Entries in each tree.
-    pub(crate) fn entry_counts(&self) -> Result<[u64; 3], EngineError> {
+    pub(crate) fn entry_counts(&self) -> Result<[u64; 3]> {
         let mut counts = [0; 3];
         for (tree, count) in Tree::ALL.into_iter().zip(&mut counts) {
             *count = self.stat(tree)?.ms_entries as u64;
@@ -114,7 +114,7 @@ impl LmdbRead {
     }
 
     /// The statistics in a tree's head.
-    fn stat(&self, tree: Tree) -> Result<ffi::MDB_stat, EngineError> {
+    fn stat(&self, tree: Tree) -> Result<ffi::MDB_stat> {
         let handle = self.warm(tree)?;
         let mut stat = empty_stat();
         // SAFETY: the transaction is live.
@@ -123,7 +123,7 @@ impl LmdbRead {
     }
 
     /// The head of a tree, and the map with its pages. `None` if the pages cannot be read directly.
-    fn head_of(&self, tree: Tree) -> Result<Option<(TreeHead, MapBounds)>, EngineError> {
+    fn head_of(&self, tree: Tree) -> Result<Option<(TreeHead, MapBounds)>> {
         self.check_ours()?;
         // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
         let Some(head) = (unsafe { get(self.txn, MAIN_TREE, tree.name().as_bytes()) })? else {
@@ -173,7 +173,7 @@ impl LmdbRead {
 
     /// The number of free pages, and of those among them that a reader of an older version than the
     /// newest one needs.
-    pub(crate) fn free_pages(&self, newest: u64) -> Result<(u64, u64), EngineError> {
+    pub(crate) fn free_pages(&self, newest: u64) -> Result<(u64, u64)> {
         let mut readers = self.environment.reader_versions();
         readers.retain(|reader| *reader < newest);
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
@@ -199,7 +199,7 @@ impl Drop for LmdbRead {
 }
 
 impl Contents for LmdbRead {
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>> {
         if let Some((head, pages)) = self.searched(tree, key) {
             return search::get(pages, head, key).or_else(|Unsure| walk::get(pages, head, key));
         }
@@ -223,12 +223,12 @@ impl Contents for LmdbRead {
     }
 
     #[inline]
-    fn get_at(&self, tree: Tree, key: &[u8], place: EntryPlace) -> Result<Option<&[u8]>, EngineError> {
+    fn get_at(&self, tree: Tree, key: &[u8], place: EntryPlace) -> Result<Option<&[u8]>> {
         let found = self.pages_of(tree).and_then(|(_, pages)| search_many::get_at(pages, key, place));
         if found.is_some() { Ok(found) } else { self.get(tree, key) }
     }
 
-    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>> {
         self.check_ours()?;
         if let Some((head, pages)) = self.pages_of(tree) {
             return Ok(Box::new(PageCursor::new(pages, head)));
@@ -261,45 +261,34 @@ impl ReadTxn for LmdbRead {
 
     /// By the tree's head alone: this is called when a file is opened, before any page with rows
     /// was verified.
-    fn is_empty(&self, tree: Tree) -> Result<bool, EngineError> {
+    fn is_empty(&self, tree: Tree) -> Result<bool> {
         Ok(self.stat(tree)?.ms_entries == 0)
     }
 
-    fn separators(
-        &self,
-        tree: Tree,
-        start: &[u8],
-        end: Option<&[u8]>,
-        count: usize,
-    ) -> Result<Vec<Vec<u8>>, EngineError> {
+    fn separators(&self, tree: Tree, start: &[u8], end: Option<&[u8]>, count: usize) -> Result<Vec<Vec<u8>>> {
         self.check_ours()?;
         let pages = self.pages_of(tree);
         Ok(pages.map_or_else(Vec::new, |(head, pages)| parts::separators(pages, head, start, end, count)))
     }
 
-    fn distant(&self, tree: Tree, from: u64, most: usize) -> Result<Vec<Distant>, EngineError> {
+    fn distant(&self, tree: Tree, from: u64, most: usize) -> Result<Vec<Distant>> {
         self.check_ours()?;
         let pages = self.pages_of(tree);
         pages.map_or(Ok(Vec::new()), |(head, pages)| moves::distant(pages, (tree, head), from, most))
     }
 
-    fn fullness(&self, tree: Tree) -> Result<Fullness, EngineError> {
+    fn fullness(&self, tree: Tree) -> Result<Fullness> {
         self.check_ours()?;
         self.pages_of(tree).map_or(Ok(Fullness::default()), |(head, pages)| fill::fullness(pages, head))
     }
 
-    fn loose(&self, tree: Tree, most: usize) -> Result<Vec<Loose>, EngineError> {
+    fn loose(&self, tree: Tree, most: usize) -> Result<Vec<Loose>> {
         self.check_ours()?;
         let pages = self.pages_of(tree);
         pages.map_or(Ok(Vec::new()), |(head, pages)| fill::loose(pages, (tree, head), most))
     }
 
-    fn entries_between(
-        &self,
-        tree: Tree,
-        start: &[u8],
-        end: Option<&[u8]>,
-    ) -> Result<Option<u64>, EngineError> {
+    fn entries_between(&self, tree: Tree, start: &[u8], end: Option<&[u8]>) -> Result<Option<u64>> {
         self.check_ours()?;
         let pages = self.pages_of(tree);
         Ok(pages.and_then(|(head, pages)| estimate::entries_between(pages, head, start, end)))
@@ -400,7 +389,7 @@ pub(crate) struct LmdbWrite {
     environment: Arc<Environment>,
 }
 
-fn begin_outermost(environment: &Environment) -> Result<*mut ffi::MDB_txn, EngineError> {
+fn begin_outermost(environment: &Environment) -> Result<*mut ffi::MDB_txn> {
     let mut txn = ptr::null_mut();
     // SAFETY: the environment is open, `txn` ours to fill.
     match unsafe { ffi::mdb_txn_begin(environment.raw(), ptr::null_mut(), 0, &raw mut txn) } {
@@ -420,7 +409,7 @@ unsafe impl Send for LmdbWrite {}
 unsafe impl Sync for LmdbWrite {}
 
 impl LmdbWrite {
-    pub(crate) fn begin(environment: Arc<Environment>) -> Result<Self, EngineError> {
+    pub(crate) fn begin(environment: Arc<Environment>) -> Result<Self> {
         environment.check_usable()?;
         let owner = current_thread();
         abort_writes_of(owner, |live| live.is_dropped);
@@ -463,7 +452,7 @@ impl LmdbWrite {
 
     /// The current transaction, if this thread may use it.
     #[inline]
-    pub(super) fn txn(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+    pub(super) fn txn(&self) -> Result<*mut ffi::MDB_txn> {
         if self.owner != current_thread() {
             return Err(EngineError::WrongThread);
         }
@@ -477,7 +466,7 @@ impl LmdbWrite {
     }
 
     #[inline]
-    pub(super) fn write_cursor(&mut self, tree: Tree) -> Result<*mut ffi::MDB_cursor, EngineError> {
+    pub(super) fn write_cursor(&mut self, tree: Tree) -> Result<*mut ffi::MDB_cursor> {
         self.supply()?;
         let txn = self.txn()?;
         let handle = self.environment.handle(tree);
@@ -506,7 +495,7 @@ impl LmdbWrite {
         self.is_found = [false; 3];
     }
 
-    pub(super) fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
+    pub(super) fn check_key(&self, key: &[u8]) -> Result<()> {
         let size_max = self.environment.key_size_max();
         if key.is_empty() || key.len() > size_max {
             return Err(EngineError::KeySize { size: key.len(), size_max });
@@ -520,7 +509,7 @@ impl LmdbWrite {
         }
     }
 
-    fn take_found(&mut self, tree: Tree) -> Result<(), EngineError> {
+    fn take_found(&mut self, tree: Tree) -> Result<()> {
         let is_found = self.is_found.get_mut(tree.index()).is_some_and(std::mem::take);
         if is_found { Ok(()) } else { Err(EngineError::Misuse("replace or delete without a find")) }
     }
@@ -534,7 +523,7 @@ impl LmdbWrite {
         key: &[u8],
         parts: &[&[u8]],
         flags: c_uint,
-    ) -> Result<c_int, EngineError> {
+    ) -> Result<c_int> {
         let (mut key, mut data) = (value_of(key), room_for(parts));
         self.supply_for(key.mv_size + data.mv_size)?;
         let cursor = self.write_cursor(tree)?;
@@ -556,13 +545,13 @@ impl LmdbWrite {
 }
 
 impl Contents for LmdbWrite {
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>> {
         let txn = self.txn()?;
         // SAFETY: the transaction is live, and while `self` is borrowed nothing is written in it.
         unsafe { get(txn, self.environment.handle(tree), key) }
     }
 
-    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>> {
         // Changed pages are outside the map.
         Ok(Box::new(LmdbCursor::open(self.txn()?, self.environment.handle(tree), &self.environment)?))
     }
@@ -580,7 +569,7 @@ impl WriteTxn for LmdbWrite {
         self.owner == current_thread()
     }
 
-    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>> {
         let cursor = self.write_cursor(tree)?;
         let mut key = value_of(key);
         let mut data = EMPTY;
@@ -595,13 +584,13 @@ impl WriteTxn for LmdbWrite {
         }
     }
 
-    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<()> {
         self.take_found(tree)?;
         let code = self.put_with(tree, key, parts, ffi::MDB_CURRENT)?;
         self.environment.check(code)
     }
 
-    fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<(), EngineError> {
+    fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<()> {
         let cursor = self.write_cursor(tree)?;
         self.take_found(tree)?;
         let none = ptr::null_mut();
@@ -612,7 +601,7 @@ impl WriteTxn for LmdbWrite {
         self.environment.check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
     }
 
-    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<()> {
         self.check_key(key)?;
         self.set_found(tree, false);
         let cursor = self.write_cursor(tree)?;
@@ -626,7 +615,7 @@ impl WriteTxn for LmdbWrite {
     }
 
     #[inline]
-    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool> {
         self.check_key(key)?;
         let cursor = self.write_cursor(tree)?;
         self.set_found(tree, false);
@@ -646,7 +635,7 @@ impl WriteTxn for LmdbWrite {
         }
     }
 
-    fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
+    fn clear(&mut self, tree: Tree) -> Result<()> {
         let txn = self.txn()?;
         self.close_cursors();
         // SAFETY: the transaction is live and has no cursors; the handle stays valid (0: do not
@@ -654,7 +643,7 @@ impl WriteTxn for LmdbWrite {
         self.environment.check(unsafe { ffi::mdb_drop(txn, self.environment.handle(tree), 0) })
     }
 
-    fn savepoint(&mut self) -> Result<(), EngineError> {
+    fn savepoint(&mut self) -> Result<()> {
         self.add_set_aside()?;
         let parent = self.txn()?;
         self.close_cursors();
@@ -666,7 +655,7 @@ impl WriteTxn for LmdbWrite {
         Ok(())
     }
 
-    fn rollback(&mut self) -> Result<(), EngineError> {
+    fn rollback(&mut self) -> Result<()> {
         let child = self.txn()?;
         if self.txns.len() < 2 {
             return Err(EngineError::Misuse("rollback without a savepoint"));
@@ -678,7 +667,7 @@ impl WriteTxn for LmdbWrite {
         Ok(())
     }
 
-    fn release(&mut self) -> Result<(), EngineError> {
+    fn release(&mut self) -> Result<()> {
         let child = self.txn()?;
         if self.txns.len() < 2 {
             return Err(EngineError::Misuse("release without a savepoint"));
@@ -693,7 +682,7 @@ impl WriteTxn for LmdbWrite {
         (self.txns.len() == 1).then_some(self as &mut dyn MovesPages)
     }
 
-    fn file_size(&self) -> Result<FileSize, EngineError> {
+    fn file_size(&self) -> Result<FileSize> {
         self.txn()?;
         let Some(outermost) = self.txns.first() else { return Ok(FileSize::default()) };
         // SAFETY: the transaction is live, and this thread does not change it meanwhile.
@@ -702,7 +691,7 @@ impl WriteTxn for LmdbWrite {
         Ok(FileSize { now, after: (pages * self.environment.page_size() as u64).max(now) })
     }
 
-    fn commit(mut self: Box<Self>) -> Result<(), EngineError> {
+    fn commit(mut self: Box<Self>) -> Result<()> {
         self.add_set_aside()?;
         self.txn()?;
         self.close_cursors();

@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{Leaf, PAGE_BRANCH, Pages};
 use crate::engine::lmdb::search::Nodes;
-use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, EntryResult, Start};
+use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, EntryResult, Result, Start};
 use crate::sys::os::prefetch;
 
 /// A branch page on the way to a leaf, and which of its children the way leads to.
@@ -47,11 +47,7 @@ impl From<Fault> for EngineError {
 }
 
 /// The value of a key, where a search was unsure.
-pub(crate) fn get<'t>(
-    pages: Pages<'t>,
-    tree: &'t TreeHead,
-    key: &[u8],
-) -> Result<Option<&'t [u8]>, EngineError> {
+pub(crate) fn get<'t>(pages: Pages<'t>, tree: &'t TreeHead, key: &[u8]) -> Result<Option<&'t [u8]>> {
     let found = first_from(pages, tree, Start::At(key), Direction::Forward)?;
     Ok(found.filter(|(own, _)| *own == key).map(|(_, value)| value))
 }
@@ -172,7 +168,7 @@ impl<'t> PageCursor<'t> {
     }
 
     /// Have a leaf that has entries to give, unless the walk is over.
-    fn leaf(&mut self) -> Result<Option<Leaf<'t>>, EngineError> {
+    fn leaf(&mut self) -> Result<Option<Leaf<'t>>> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone().into());
         }
@@ -236,7 +232,7 @@ fn first_where(range: Range<usize>, holds: impl Fn(usize) -> Option<bool>) -> Op
 }
 
 impl<'t> Cursor<'t> for PageCursor<'t> {
-    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<(), EngineError> {
+    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<()> {
         self.direction = direction;
         self.way.clear();
         (self.leaf, self.rest, self.last_key, self.fault) = (None, 0..0, None, None);
@@ -254,7 +250,7 @@ impl<'t> Cursor<'t> for PageCursor<'t> {
         Ok(Some(entry))
     }
 
-    fn fill(&mut self, batch: &mut Batch<'t>) -> Result<(), EngineError> {
+    fn fill(&mut self, batch: &mut Batch<'t>) -> Result<()> {
         batch.entries.clear();
         let Some(leaf) = self.leaf()? else { return Ok(()) };
         let rest = std::mem::replace(&mut self.rest, 0..0);

@@ -11,7 +11,7 @@ use crate::catalog::blob;
 use crate::catalog::cell::{CHECK_SIZE, Cell, check_alone, check_of, write_head};
 use crate::catalog::index_entries::all_indexes;
 use crate::engine::{Direction, HashedKey, Start, Tree};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::row::Row;
 use crate::row_key::{Prefix, RowKey, TableId, is_long};
 
@@ -36,7 +36,7 @@ impl Transaction {
         spelling: &[u8],
         record: &[u8],
         blobs: &[u64],
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         Self::check_size(key.len() + spelling.len() + record.len())?;
         if spelling.is_empty()
             && blobs.is_empty()
@@ -69,7 +69,7 @@ impl Transaction {
     /// As `put`, for nearly all rows: a record alone, under a key that is just its code, in a table
     /// without indexes. `None`, and nothing is done, if the row or the one that it replaces is more
     /// than that.
-    fn put_plain(&mut self, table: TableId, key: &[u8], record: &[u8]) -> Result<Option<bool>, StoreError> {
+    fn put_plain(&mut self, table: TableId, key: &[u8], record: &[u8]) -> Result<Option<bool>> {
         if !self.is_plain(table)? {
             return Ok(None);
         }
@@ -92,7 +92,7 @@ impl Transaction {
     /// Whether a table exists and has no indexes. It is nearly always the same table as the last
     /// time, across transactions.
     #[inline]
-    pub(crate) fn is_plain(&mut self, table: TableId) -> Result<bool, StoreError> {
+    pub(crate) fn is_plain(&mut self, table: TableId) -> Result<bool> {
         if self.plain == Some(table) {
             return Ok(true);
         }
@@ -106,7 +106,7 @@ impl Transaction {
 
     /// Count a row that was added or deleted. The table's row count is only read if this
     /// transaction needs it anyway.
-    fn count_row(&mut self, table: TableId, more: i64) -> Result<(), StoreError> {
+    fn count_row(&mut self, table: TableId, more: i64) -> Result<()> {
         if self.plain != Some(table) || self.tables.iter().any(|entry| entry.table == table) {
             self.entry(table)?.count(more);
         } else if let Some((_, rows)) = self.more_rows.iter_mut().find(|(of, _)| *of == table) {
@@ -118,7 +118,7 @@ impl Transaction {
     }
 
     /// As `put_row`, for a row that is known not to be there, under a key that is not long.
-    fn put_new_row(&mut self, table: TableId, row: Row<'_>, blobs: &[u64]) -> Result<(), StoreError> {
+    fn put_new_row(&mut self, table: TableId, row: Row<'_>, blobs: &[u64]) -> Result<()> {
         let row_key = RowKey::new(table, row.key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         self.attach(blobs, &[])?;
@@ -133,7 +133,7 @@ impl Transaction {
         self.count_row(table, 1)
     }
 
-    fn put_row(&mut self, table: TableId, row: Row<'_>, blobs: &[u64]) -> Result<bool, StoreError> {
+    fn put_row(&mut self, table: TableId, row: Row<'_>, blobs: &[u64]) -> Result<bool> {
         let row_key = RowKey::new(table, row.key, self.database.key_size_max);
         let was_there = self.put_cell(table, row, row_key.as_bytes(), blobs)?;
         if !was_there {
@@ -142,7 +142,7 @@ impl Transaction {
         Ok(was_there)
     }
 
-    pub(crate) fn check_size(size: usize) -> Result<(), StoreError> {
+    pub(crate) fn check_size(size: usize) -> Result<()> {
         const OVERHEAD: u64 = 64;
         if size as u64 + OVERHEAD > u64::from(u32::MAX) {
             return Err(StoreError::TooLarge { size: size as u64 });
@@ -150,13 +150,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn put_cell(
-        &mut self,
-        table: TableId,
-        row: Row<'_>,
-        row_key: &[u8],
-        blobs: &[u64],
-    ) -> Result<bool, StoreError> {
+    fn put_cell(&mut self, table: TableId, row: Row<'_>, row_key: &[u8], blobs: &[u64]) -> Result<bool> {
         let mut head = std::mem::take(&mut self.head);
         if self.is_above_tail(row_key)? {
             self.attach(blobs, &[])?;
@@ -205,12 +199,7 @@ impl Transaction {
     }
 
     /// Look a row up and keep the position. Returns its head, if it is there.
-    pub(crate) fn find(
-        &mut self,
-        table: TableId,
-        key: &[u8],
-        row_key: &[u8],
-    ) -> Result<Option<RowHead>, StoreError> {
+    pub(crate) fn find(&mut self, table: TableId, key: &[u8], row_key: &[u8]) -> Result<Option<RowHead>> {
         let (writer, database) = self.writer_and_database()?;
         let found = match writer.find(Tree::Rows, row_key) {
             Ok(found) => found,
@@ -236,7 +225,7 @@ impl Transaction {
 
     /// Append a row above all others. False, and nothing is written, if it is not above them, or if
     /// appending is no cheaper.
-    pub(crate) fn append_row(&mut self, row_key: &[u8], parts: &[&[u8]]) -> Result<bool, StoreError> {
+    pub(crate) fn append_row(&mut self, row_key: &[u8], parts: &[&[u8]]) -> Result<bool> {
         if !self.is_above_tail(row_key)? {
             return Ok(false);
         }
@@ -257,7 +246,7 @@ impl Transaction {
     }
 
     /// Whether a row key is above all row keys of the tree.
-    fn is_above_tail(&mut self, row_key: &[u8]) -> Result<bool, StoreError> {
+    fn is_above_tail(&mut self, row_key: &[u8]) -> Result<bool> {
         if !self.reader()?.prefers_append() {
             return Ok(false);
         }
@@ -278,7 +267,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchTable`, or when no room is left to copy a page.
-    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool> {
         let Some(set) = self.index_set(table)? else {
             let Some(spelling) = self.delete_row(table, key)? else { return Ok(false) };
             self.keep_next_int(table, key, &spelling)?;
@@ -294,7 +283,7 @@ impl Transaction {
     }
 
     /// Delete a row. Returns the spelling of its key, if it was there.
-    fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let found = match self.find(table, key, row_key) {
@@ -319,12 +308,7 @@ impl Transaction {
 
     /// Write an empty row under a key that is about to be deleted, if the row key alone does not
     /// identify the key: watchers could not learn the key from the delete.
-    pub(super) fn say_key(
-        &mut self,
-        row_key: &[u8],
-        spelling: &[u8],
-        whole_key: &[u8],
-    ) -> Result<(), StoreError> {
+    pub(super) fn say_key(&mut self, row_key: &[u8], spelling: &[u8], whole_key: &[u8]) -> Result<()> {
         if spelling.is_empty() && whole_key.is_empty() {
             return Ok(());
         }
@@ -340,7 +324,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `TooLarge`, or when no room is left.
-    pub fn put_blob(&mut self, payload: &[u8]) -> Result<u64, StoreError> {
+    pub fn put_blob(&mut self, payload: &[u8]) -> Result<u64> {
         Self::check_size(payload.len())?;
         let id = self.counters.next_blob;
         let check = blob::check_of(id, payload).to_le_bytes();
@@ -358,7 +342,7 @@ impl Transaction {
     }
 
     /// Give blobs to a row: new ones, or those that it had.
-    pub(crate) fn attach(&mut self, blobs: &[u64], old: &[u64]) -> Result<(), StoreError> {
+    pub(crate) fn attach(&mut self, blobs: &[u64], old: &[u64]) -> Result<()> {
         for id in blobs {
             if let Some(index) = self.loose_blobs.iter().position(|loose| loose == id) {
                 self.loose_blobs.swap_remove(index);
@@ -369,7 +353,7 @@ impl Transaction {
         Ok(())
     }
 
-    pub(crate) fn delete_blobs(&mut self, blobs: &[u64]) -> Result<(), StoreError> {
+    pub(crate) fn delete_blobs(&mut self, blobs: &[u64]) -> Result<()> {
         for id in blobs {
             let deleted = self.writer()?.delete(Tree::Blobs, &id.to_be_bytes());
             deleted.map_err(|error| self.failed(error))?;

@@ -11,7 +11,7 @@ use crate::catalog::pack_entries::{self, SETTING};
 use crate::catalog::{self, FORMAT_WITH_COMPRESSION, TABLE_NAME_SIZE_MAX, TableState};
 use crate::engine::history::Keep;
 use crate::engine::{Direction, Start, Tree};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::pack::is_all;
 use crate::row::Range;
 use crate::row_key::{Prefix, TableId, split, successor};
@@ -24,7 +24,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `TableExists`, or `TableName` when the name is empty or too long.
-    pub fn create_table(&mut self, name: &str) -> Result<TableId, StoreError> {
+    pub fn create_table(&mut self, name: &str) -> Result<TableId> {
         self.create_table_as(name, is_all())
     }
 
@@ -32,7 +32,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As `create_table`.
-    pub fn create_table_as(&mut self, name: &str, is_compressed: bool) -> Result<TableId, StoreError> {
+    pub fn create_table_as(&mut self, name: &str, is_compressed: bool) -> Result<TableId> {
         self.check_name(name)?;
         let table = TableId(self.counters.next_table);
         let state = TableState::default();
@@ -50,11 +50,11 @@ impl Transaction {
     ///
     /// # Errors
     /// When the catalog is damaged.
-    pub fn is_compressed(&self, table: TableId) -> Result<bool, StoreError> {
+    pub fn is_compressed(&self, table: TableId) -> Result<bool> {
         pack_entries::is_compressed(self.reader()?, table).map_err(|error| self.database.catalog_error(error))
     }
 
-    fn check_name(&self, name: &str) -> Result<(), StoreError> {
+    fn check_name(&self, name: &str) -> Result<()> {
         if name.is_empty() || name.len() > TABLE_NAME_SIZE_MAX {
             return Err(StoreError::TableName { size: name.len(), size_max: TABLE_NAME_SIZE_MAX });
         }
@@ -65,7 +65,7 @@ impl Transaction {
     }
 
     /// Put entries into the catalog.
-    pub(crate) fn put_entries(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
+    pub(crate) fn put_entries(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         self.catalog_changed();
         for (key, value) in entries {
             let put = self.writer()?.put(Tree::Meta, key, &[value]);
@@ -74,14 +74,14 @@ impl Transaction {
         Ok(())
     }
 
-    pub(crate) fn delete_meta(&mut self, key: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn delete_meta(&mut self, key: &[u8]) -> Result<()> {
         self.catalog_changed();
         let deleted = self.writer()?.delete(Tree::Meta, key);
         deleted.map(|_| ()).map_err(|error| self.failed(error))
     }
 
     /// The table with this name, or an error.
-    fn named(&self, name: &str) -> Result<TableId, StoreError> {
+    fn named(&self, name: &str) -> Result<TableId> {
         if let Some(table) = self.table(name)? {
             return Ok(table);
         }
@@ -93,7 +93,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchTable`.
-    pub fn drop_table(&mut self, name: &str) -> Result<(), StoreError> {
+    pub fn drop_table(&mut self, name: &str) -> Result<()> {
         self.drop_table_while(name, &mut || true)
     }
 
@@ -101,11 +101,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchTable`; `Stopped`, and then nothing is deleted.
-    pub fn drop_table_while(
-        &mut self,
-        name: &str,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    pub fn drop_table_while(&mut self, name: &str, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let table = self.named(name)?;
         self.or_nothing(|transaction| {
             transaction.clear_rows(table, go_on)?;
@@ -119,7 +115,7 @@ impl Transaction {
     }
 
     /// Delete what makes a table compressed. Its dictionaries go when the tree gets this change.
-    fn forget_setting(&mut self, table: TableId) -> Result<(), StoreError> {
+    fn forget_setting(&mut self, table: TableId) -> Result<()> {
         let key = pack_entries::key_of(SETTING, table);
         let found = self.reader()?.get(Tree::Meta, &key).map_err(|error| self.database.error(error))?;
         if found.is_some() { self.delete_meta(&key) } else { Ok(()) }
@@ -129,7 +125,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchTable`, `TableExists`, `TableName`.
-    pub fn rename_table(&mut self, name: &str, new_name: &str) -> Result<(), StoreError> {
+    pub fn rename_table(&mut self, name: &str, new_name: &str) -> Result<()> {
         let table = self.named(name)?;
         if name != new_name {
             self.check_name(new_name)?;
@@ -143,7 +139,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When no room is left.
-    pub fn set_keep(&mut self, keep: Keep) -> Result<(), StoreError> {
+    pub fn set_keep(&mut self, keep: Keep) -> Result<()> {
         self.put_entries(&[catalog::keep_entry(keep)])
     }
 
@@ -151,7 +147,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchTable`, or when no room is left to copy pages.
-    pub fn clear(&mut self, table: TableId) -> Result<(), StoreError> {
+    pub fn clear(&mut self, table: TableId) -> Result<()> {
         self.clear_while(table, &mut || true)
     }
 
@@ -159,7 +155,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As `clear`; `Stopped`, and then nothing is deleted.
-    pub fn clear_while(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+    pub fn clear_while(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         self.flush_rows()?;
         if self.count(table)? <= CLEAR_CHUNK as u64 {
             // Too quick to stop, unless an index has many entries for each row.
@@ -172,7 +168,7 @@ impl Transaction {
         })
     }
 
-    fn clear_rows(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+    fn clear_rows(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         self.entry(table)?;
         self.flush_entries()?;
         self.tail = None;
@@ -208,7 +204,7 @@ impl Transaction {
     }
 
     /// Delete rows as `delete` does, which records each of them for an index build.
-    fn delete_each(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+    fn delete_each(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         loop {
             let mut scan = self.scan(table, &Range::ALL, false)?;
             let mut keys = Vec::new();
@@ -230,7 +226,7 @@ impl Transaction {
         }
     }
 
-    fn clear_chunks(&mut self, id: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+    fn clear_chunks(&mut self, id: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         while self.clear_chunk(id)? {
             if !go_on() {
                 return Err(StoreError::Stopped);
@@ -240,18 +236,14 @@ impl Transaction {
     }
 
     /// Delete the entries of an index and their count.
-    pub(crate) fn drop_rows(
-        &mut self,
-        id: TableId,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn drop_rows(&mut self, id: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         self.tail = None;
         self.clear_chunks(id, go_on)?;
         self.forget_rows(id)
     }
 
     /// Delete the count of a table or index that has no rows.
-    pub(crate) fn forget_rows(&mut self, id: TableId) -> Result<(), StoreError> {
+    pub(crate) fn forget_rows(&mut self, id: TableId) -> Result<()> {
         self.delete_meta(&catalog::table_key(id))?;
         self.tables.retain(|entry| entry.table != id);
         Ok(())
@@ -262,7 +254,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When no room is left to copy pages.
-    pub fn clear_everything(&mut self) -> Result<(), StoreError> {
+    pub fn clear_everything(&mut self) -> Result<()> {
         self.gathered.forget();
         let indexes = all_indexes(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
         for (name, table) in self.tables()? {
@@ -291,7 +283,7 @@ impl Transaction {
     }
 
     /// Delete the history of changes, and the setting to keep one.
-    fn forget_history(&mut self) -> Result<(), StoreError> {
+    fn forget_history(&mut self) -> Result<()> {
         let mut keys = Vec::new();
         {
             let database = &self.database;
@@ -312,7 +304,7 @@ impl Transaction {
     }
 
     /// Whether every row in the tree belongs to one of these tables and indexes.
-    fn are_only_tables(&self, ids: &[TableId]) -> Result<bool, StoreError> {
+    fn are_only_tables(&self, ids: &[TableId]) -> Result<bool> {
         let database = &self.database;
         let mut cursor = self.rows()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
         let mut behind: Option<Vec<u8>> = None;
@@ -331,7 +323,7 @@ impl Transaction {
     }
 
     /// Delete some rows of a table. False when there was none.
-    fn clear_chunk(&mut self, table: TableId) -> Result<bool, StoreError> {
+    fn clear_chunk(&mut self, table: TableId) -> Result<bool> {
         let prefix = Prefix::of(table);
         let end = successor(prefix.as_bytes().to_vec());
         let (mut row_keys, mut blobs) = (Vec::new(), Vec::new());

@@ -21,7 +21,7 @@ use pellucid_lmdb_sys as ffi;
 use crate::engine::lmdb::free_pages::SetAside;
 use crate::engine::lmdb::txn::LmdbWrite;
 use crate::engine::lmdb::{check, empty_stat};
-use crate::engine::{EngineError, MovesPages as _, Tree};
+use crate::engine::{EngineError, MovesPages as _, Result, Tree};
 use crate::sys::{memory, os};
 
 /// Pages of a part of the file.
@@ -81,7 +81,7 @@ fn pages_changed_by(keys: u64, in_use: u64) -> usize {
 
 impl LmdbWrite {
     /// The free pages that are at hand, descending.
-    fn loaded(&self) -> Result<&[usize], EngineError> {
+    fn loaded(&self) -> Result<&[usize]> {
         // SAFETY: the transaction is live. The list begins with its length, and stays as it is
         // while `self` is borrowed.
         Ok(unsafe {
@@ -91,13 +91,13 @@ impl LmdbWrite {
     }
 
     /// How many pages the file has as the transaction leaves it.
-    fn pages(&self) -> Result<usize, EngineError> {
+    fn pages(&self) -> Result<usize> {
         // SAFETY: the transaction is live.
         Ok(unsafe { ffi::pellucid_txn_pages(self.txn()?) })
     }
 
     /// How many pages the trees have.
-    fn pages_in_use(&self) -> Result<u64, EngineError> {
+    fn pages_in_use(&self) -> Result<u64> {
         let mut in_use: u64 = 0;
         for tree in Tree::ALL {
             let mut stat = empty_stat();
@@ -109,7 +109,7 @@ impl LmdbWrite {
     }
 
     /// How many pages the file may have before the transaction takes scattered ones.
-    fn longest(&self, in_use: u64, keys: u64) -> Result<usize, EngineError> {
+    fn longest(&self, in_use: u64, keys: u64) -> Result<usize> {
         if in_use < LARGE_TREE || keys < KEYS_MANY || !self.environment().may_grow() {
             return Ok(0);
         }
@@ -126,7 +126,7 @@ impl LmdbWrite {
     }
 
     /// Load free pages that are next to each other, for a transaction that changes `keys` keys.
-    pub(super) fn set_sparse_aside(&mut self, keys: u64) -> Result<(), EngineError> {
+    pub(super) fn set_sparse_aside(&mut self, keys: u64) -> Result<()> {
         let in_use = self.pages_in_use()?;
         if (self.pages()? as u64).saturating_sub(in_use) > FREE_MAX {
             return Ok(());
@@ -156,7 +156,7 @@ impl LmdbWrite {
     }
 
     /// Whether pages are at hand for one change, or the file may grow for it.
-    pub(super) fn has_enough(&self) -> Result<bool, EngineError> {
+    pub(super) fn has_enough(&self) -> Result<bool> {
         Ok(self.loaded()?.len() >= LEFT_MIN || self.pages()? < self.set_aside.longest)
     }
 }

@@ -35,10 +35,10 @@ use std::collections::HashMap;
 
 use pellucid_lmdb_sys as ffi;
 
-use crate::engine::EngineError;
 use crate::engine::lmdb::cursor::{EMPTY, bytes_of};
 use crate::engine::lmdb::format::free_list;
 use crate::engine::lmdb::{Environment, check};
+use crate::engine::{EngineError, Result};
 use crate::sys::os;
 
 /// Pages that are remembered together.
@@ -179,7 +179,7 @@ fn value_of_list(list: &[u64]) -> ffi::MDB_val {
 impl Environment {
     /// Let a transaction that has just begun use the pages that no reader needs. Returns false if
     /// it has to be begun again without that.
-    pub(super) fn reuse_pages(&self, txn: *mut ffi::MDB_txn) -> Result<bool, EngineError> {
+    pub(super) fn reuse_pages(&self, txn: *mut ffi::MDB_txn) -> Result<bool> {
         let written = &mut *self.free_pages.written();
         let mut count = 0;
         // SAFETY: the transaction is live, and the number ours to fill.
@@ -234,7 +234,7 @@ fn choose(
     txn: *mut ffi::MDB_txn,
     readers: &[u64],
     (oldest, end): (u64, u64),
-) -> Result<Choice, EngineError> {
+) -> Result<Choice> {
     let mut choice = Choice::default();
     let mut from = written.unseen_from(readers, oldest);
     while choice.pages.len() < REUSED_MAX {
@@ -266,7 +266,7 @@ fn choose(
 }
 
 /// Have the transaction take what was chosen. Returns false if it has to be begun again.
-fn take(txn: *mut ffi::MDB_txn, oldest: u64, choice: &Choice) -> Result<bool, EngineError> {
+fn take(txn: *mut ffi::MDB_txn, oldest: u64, choice: &Choice) -> Result<bool> {
     let pages = list_of(&choice.pages);
     let kept: Vec<Vec<u64>> = choice.kept.iter().map(|pages| list_of(pages)).collect();
     let lists: Vec<ffi::MDB_val> = kept.iter().map(|list| value_of_list(list)).collect();
