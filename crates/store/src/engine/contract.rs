@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::engine::error::Result;
 use crate::engine::extents::Extents;
 use crate::engine::history::{Keep, Next, WatchPosition};
-use crate::engine::moves::{Distant, Fullness, Loose, MovesPages};
+use crate::engine::moves::{Fullness, MovesPages, TailEntry, Underfilled};
 use crate::engine::usage::{FileSize, OldestReader, Usage};
 use crate::row_key::TableId;
 use crate::sys::reclaim::Reclaimer;
@@ -472,7 +472,7 @@ pub trait ReadTxn: Contents {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn distant(&self, _tree: Tree, _from: u64, _most: usize) -> Result<Vec<Distant>> {
+    fn tail_entries(&self, _tree: Tree, _from: u64, _most: usize) -> Result<Vec<TailEntry>> {
         Ok(Vec::new())
     }
 
@@ -489,7 +489,7 @@ pub trait ReadTxn: Contents {
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
-    fn loose(&self, _tree: Tree, _most: usize) -> Result<Vec<Loose>> {
+    fn underfilled(&self, _tree: Tree, _most: usize) -> Result<Vec<Underfilled>> {
         Ok(Vec::new())
     }
 

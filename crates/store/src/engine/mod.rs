@@ -21,5 +21,5 @@ pub use contract::{
 pub use error::{BusyLock, EngineError, Result};
 pub use extents::{Extents, KeepsPages};
 pub use history::{Commit, Keep, Next, WatchPosition, What, Written};
-pub use moves::{Distant, Fullness, Loose, MovesPages};
+pub use moves::{Fullness, MovesPages, TailEntry, Underfilled};
 pub use usage::{FileSize, OldestReader, Usage};

@@ -4,7 +4,7 @@ use crate::engine::{KeepsPages, Result, Tree};
 
 /// An entry that keeps the file long: it, or a page on the way to it, is on this page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Distant {
+pub struct TailEntry {
     /// The last such page.
     pub page: u64,
     /// Whether the page is the first of a value that has pages of its own.
@@ -28,7 +28,7 @@ pub struct Fullness {
 
 /// Neighbouring leaves whose entries fit into fewer leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loose {
+pub struct Underfilled {
     /// The tree that has them.
     pub tree: Tree,
     /// The key of the first entry.
@@ -68,12 +68,12 @@ pub trait MovesPages: KeepsPages {
     /// As `WriteTxn::put`.
     fn move_entry(&mut self, tree: Tree, key: &[u8], from: u64) -> Result<bool>;
 
-    /// Put the entries of a loose stretch anew, in key order, so that they fill their leaves. Some
-    /// room stays in each, so that the next puts do not split them all. The entries go to the
-    /// engine as they are: what else is done for a write, as packing a row or forgetting the
+    /// Put the entries of an underfilled stretch anew, in key order, so that they fill their
+    /// leaves. Some room stays in each, so that the next puts do not split them all. The entries go
+    /// to the engine as they are: what else is done for a write, as packing a row or forgetting the
     /// dictionaries of a dropped table, is not done for these. Returns how many there are.
     ///
     /// # Errors
     /// As `WriteTxn::put`.
-    fn fill(&mut self, loose: &Loose) -> Result<usize>;
+    fn fill(&mut self, underfilled: &Underfilled) -> Result<usize>;
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::engine::moves::{Distant, Fullness, Loose};
+use crate::engine::moves::{Fullness, TailEntry, Underfilled};
 use crate::engine::{BusyLock, EngineError, Tree, WriteTxn};
 use crate::sys::steps::{Step, reached};
 use crate::wal::checkpoint::{Done, in_a_while};
@@ -130,9 +130,9 @@ impl Shared {
         }
         for tree in Tree::ALL {
             let read = self.tree.begin_read()?;
-            let loose = read.loose(tree, ROUND_STRETCHES)?;
+            let underfilled = read.underfilled(tree, ROUND_STRETCHES)?;
             drop(read);
-            for step in loose.chunks(STEP_STRETCHES) {
+            for step in underfilled.chunks(STEP_STRETCHES) {
                 match self.readers_follow(READER_LAG_MAX, go_on)? {
                     Some(true) => {}
                     Some(false) => return Ok(true),
@@ -234,17 +234,17 @@ impl Shared {
         if usage.pages <= wanted {
             return Ok(Round::ShortEnough);
         }
-        let mut distant = Vec::new();
+        let mut tail = Vec::new();
         {
             let read = self.tree.begin_read()?;
             for tree in Tree::ALL {
-                distant.extend(read.distant(tree, wanted, ROUND_PAGES)?);
+                tail.extend(read.tail_entries(tree, wanted, ROUND_PAGES)?);
             }
         }
         // Large values first: they need free pages side by side, which single pages would take.
-        distant.sort_unstable_by_key(|distant| std::cmp::Reverse((distant.is_large, distant.page)));
-        distant.truncate(ROUND_PAGES);
-        for step in distant.chunks(STEP_PAGES) {
+        tail.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.is_large, entry.page)));
+        tail.truncate(ROUND_PAGES);
+        for step in tail.chunks(STEP_PAGES) {
             if self.compact_step(step, wanted, patience)? == 0 {
                 break;
             }
@@ -264,12 +264,12 @@ impl Shared {
     /// were moved.
     fn compact_step(
         self: &Arc<Self>,
-        step: &[Distant],
+        step: &[TailEntry],
         wanted: u64,
         patience: Duration,
     ) -> Result<usize, EngineError> {
         if self.is_unproven.load(Ordering::Relaxed) {
-            let mut changes = step.iter().map(|distant| (distant.tree, &distant.key[..], false));
+            let mut changes = step.iter().map(|entry| (entry.tree, &entry.key[..], false));
             self.prove_pages(&mut changes)?;
         }
         self.step(patience, &mut |txn| move_pages(txn, step, wanted))
@@ -311,12 +311,12 @@ impl Shared {
     }
 }
 
-/// Fill the leaves of loose stretches. Returns how many entries were moved.
-fn fill(txn: &mut dyn WriteTxn, step: &[Loose]) -> Result<usize, EngineError> {
+/// Fill the leaves of underfilled stretches. Returns how many entries were moved.
+fn fill(txn: &mut dyn WriteTxn, step: &[Underfilled]) -> Result<usize, EngineError> {
     let Some(pages) = txn.pages() else { return Ok(0) };
     let mut moved = 0;
-    for loose in step {
-        moved += pages.fill(loose)?;
+    for underfilled in step {
+        moved += pages.fill(underfilled)?;
     }
     reached(Step::LeavesFilled);
     Ok(moved)
@@ -324,17 +324,17 @@ fn fill(txn: &mut dyn WriteTxn, step: &[Loose]) -> Result<usize, EngineError> {
 
 /// Move some pages in a transaction, and have the file end before the free pages at its end.
 /// Returns how many entries were moved.
-fn move_pages(txn: &mut dyn WriteTxn, step: &[Distant], wanted: u64) -> Result<usize, EngineError> {
+fn move_pages(txn: &mut dyn WriteTxn, step: &[TailEntry], wanted: u64) -> Result<usize, EngineError> {
     /// A way to an entry has a page on each level, and the list of free pages needs some.
     const WAY: u64 = 8;
     let Some(pages) = txn.pages() else { return Ok(0) };
     let (mut left, mut moved) = (pages.gather_free()?, 0);
     pages.cut_end()?;
-    for distant in step {
+    for entry in step {
         if left < WAY {
             break;
         }
-        if pages.move_entry(distant.tree, &distant.key, wanted)? {
+        if pages.move_entry(entry.tree, &entry.key, wanted)? {
             moved += 1;
             left -= 1;
         }

@@ -5,7 +5,7 @@
 
 use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, Pages};
-use crate::engine::moves::{Fullness, Loose};
+use crate::engine::moves::{Fullness, Underfilled};
 use crate::engine::{Entry, Result, Tree};
 
 /// Leaves that are looked at together.
@@ -73,8 +73,12 @@ fn free_entries(leaf: &Leaf<'_>) -> usize {
     leaf.room() / mean * mean
 }
 
-/// The loose stretches of a tree, in key order.
-pub(crate) fn loose(pages: Pages<'_>, (tree, head): (Tree, &TreeHead), most: usize) -> Result<Vec<Loose>> {
+/// The underfilled stretches of a tree, in key order.
+pub(crate) fn underfilled(
+    pages: Pages<'_>,
+    (tree, head): (Tree, &TreeHead),
+    most: usize,
+) -> Result<Vec<Underfilled>> {
     let left = head.branch_pages.saturating_add(head.leaf_pages);
     let mut search = Search { pages, tree, most, left, found: Vec::new(), stretch: Stretch::default() };
     if !head.is_empty() {
@@ -98,7 +102,7 @@ struct Search<'m> {
     most: usize,
     /// How many pages the tree has that were not seen yet.
     left: u64,
-    found: Vec<Loose>,
+    found: Vec<Underfilled>,
     stretch: Stretch,
 }
 
@@ -154,7 +158,7 @@ impl Search<'_> {
             let entry = leaf.entry(0);
             let (key, _) = entry.ok_or_else(|| fault(stretch.first, "an entry of it does not lie in it"))?;
             let entries = stretch.entry_sizes.len();
-            self.found.push(Loose { tree: self.tree, first: key.to_vec(), entries });
+            self.found.push(Underfilled { tree: self.tree, first: key.to_vec(), entries });
         }
         Ok(())
     }
@@ -181,7 +185,7 @@ mod tests {
 
     use crate::engine::lmdb::lock_path_of;
     use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
-    use crate::engine::{Direction, Engine, Loose, Start, Tree};
+    use crate::engine::{Direction, Engine, Start, Tree, Underfilled};
 
     /// Numbers that look random, each once.
     fn mixed(number: u64) -> u64 {
@@ -216,8 +220,8 @@ mod tests {
             all
         }
 
-        fn loose(&self) -> Vec<Loose> {
-            self.engine.begin_read().unwrap().loose(Tree::Rows, 1 << 16).unwrap()
+        fn underfilled(&self) -> Vec<Underfilled> {
+            self.engine.begin_read().unwrap().underfilled(Tree::Rows, 1 << 16).unwrap()
         }
 
         fn leaves(&self) -> u64 {
@@ -230,9 +234,9 @@ mod tests {
             fullness.unfilled * 100 / (fullness.leaf_pages * 4096)
         }
 
-        fn fill(&self, loose: &[Loose]) {
+        fn fill(&self, underfilled: &[Underfilled]) {
             let mut txn = self.engine.begin_write().unwrap();
-            for one in loose {
+            for one in underfilled {
                 assert_eq!(txn.pages().unwrap().fill(one).unwrap(), one.entries);
             }
             txn.commit().unwrap();
@@ -258,14 +262,14 @@ mod tests {
         for (name, size_of) in sizes {
             let mut rows = Rows::new(name, 20_000, size_of);
             let (before, unfilled) = (rows.leaves(), rows.unfilled());
-            let loose = rows.loose();
-            rows.fill(&loose);
+            let underfilled = rows.underfilled();
+            rows.fill(&underfilled);
             rows.verify();
             let after = rows.leaves();
             assert!(after < before * 9 / 10 && rows.unfilled() < unfilled, "{name}: {before}, {after}");
             // To fill them once more is of no use.
-            let left = rows.loose();
-            assert!(left.len() * 10 <= loose.len(), "{name}: {} of {}", left.len(), loose.len());
+            let left = rows.underfilled();
+            assert!(left.len() * 10 <= underfilled.len(), "{name}: {} of {}", left.len(), underfilled.len());
             assert!(rows.unfilled() < 20, "{name}: {}", rows.unfilled());
             if name == "small" {
                 // A few more rows do not split most leaves.

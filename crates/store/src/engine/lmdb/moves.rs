@@ -16,18 +16,18 @@ use crate::engine::lmdb::fill::{size_in_leaf, spare_room};
 use crate::engine::lmdb::format::{DEPTH_MAX, Fault, TreeHead};
 use crate::engine::lmdb::page::{PAGE_BRANCH, Pages};
 use crate::engine::lmdb::txn::{LmdbWrite, get, room_for, write_parts};
-use crate::engine::moves::{Distant, Loose, MovesPages};
+use crate::engine::moves::{MovesPages, TailEntry, Underfilled};
 use crate::engine::{Contents as _, Direction, EngineError, Result, Start, Tree, WriteTxn as _};
 
 /// The entries of a tree that are not below a page, or are reached through one that is not: the
 /// first entry of each such page, and each large value. Those on the last pages come first, and no
 /// more than `most` are given.
-pub(crate) fn distant(
+pub(crate) fn tail_entries(
     pages: Pages<'_>,
     (tree, head): (Tree, &TreeHead),
     from: u64,
     most: usize,
-) -> Result<Vec<Distant>> {
+) -> Result<Vec<TailEntry>> {
     let left = head.branch_pages.saturating_add(head.leaf_pages);
     let has_large = head.overflow_pages > 0;
     let mut search = Search { pages, tree, from, most, has_large, left, found: Vec::new() };
@@ -47,7 +47,7 @@ struct Search<'m> {
     has_large: bool,
     /// How many pages the tree has that were not seen yet.
     left: u64,
-    found: Vec<Distant>,
+    found: Vec<TailEntry>,
 }
 
 impl Search<'_> {
@@ -90,7 +90,7 @@ impl Search<'_> {
             if let Some(page) = large.max(own.filter(|_| index == 0)) {
                 let (key, _) = leaf.entry(index).ok_or_else(outside)?;
                 let (tree, is_large) = (self.tree, large.is_some());
-                self.found.push(Distant { page, is_large, tree, key: key.to_vec() });
+                self.found.push(TailEntry { page, is_large, tree, key: key.to_vec() });
             }
         }
         if self.found.len() > self.most.saturating_mul(2) {
@@ -100,7 +100,7 @@ impl Search<'_> {
     }
 
     fn keep_last(&mut self) {
-        self.found.sort_unstable_by_key(|distant| Reverse(distant.page));
+        self.found.sort_unstable_by_key(|entry| Reverse(entry.page));
         self.found.truncate(self.most);
     }
 }
@@ -185,8 +185,8 @@ impl MovesPages for LmdbWrite {
         }
     }
 
-    fn fill(&mut self, loose: &Loose) -> Result<usize> {
-        let Loose { tree, first, entries } = loose;
+    fn fill(&mut self, underfilled: &Underfilled) -> Result<usize> {
+        let Underfilled { tree, first, entries } = underfilled;
         let mut kept = Vec::with_capacity(*entries);
         {
             let mut cursor = self.cursor(*tree)?;

@@ -30,8 +30,8 @@ use crate::engine::lmdb::{
     Environment, Heads, check, empty_stat, error_of, estimate, extents, fill, moves, parts,
 };
 use crate::engine::{
-    Contents, Cursor, Direction, Distant, EngineError, EntryPlace, EntryResult, FileSize, Fullness, LogBatch,
-    Loose, MovesPages, Parked, ReadTxn, Result, Start, Tree, WriteTxn,
+    Contents, Cursor, Direction, EngineError, EntryPlace, EntryResult, FileSize, Fullness, LogBatch,
+    MovesPages, Parked, ReadTxn, Result, Start, TailEntry, Tree, Underfilled, WriteTxn,
 };
 
 /// LMDB's handle of the tree that lists free pages.
@@ -271,10 +271,10 @@ impl ReadTxn for LmdbRead {
         Ok(pages.map_or_else(Vec::new, |(head, pages)| parts::separators(pages, head, start, end, count)))
     }
 
-    fn distant(&self, tree: Tree, from: u64, most: usize) -> Result<Vec<Distant>> {
+    fn tail_entries(&self, tree: Tree, from: u64, most: usize) -> Result<Vec<TailEntry>> {
         self.check_ours()?;
         let pages = self.pages_of(tree);
-        pages.map_or(Ok(Vec::new()), |(head, pages)| moves::distant(pages, (tree, head), from, most))
+        pages.map_or(Ok(Vec::new()), |(head, pages)| moves::tail_entries(pages, (tree, head), from, most))
     }
 
     fn fullness(&self, tree: Tree) -> Result<Fullness> {
@@ -282,10 +282,10 @@ impl ReadTxn for LmdbRead {
         self.pages_of(tree).map_or(Ok(Fullness::default()), |(head, pages)| fill::fullness(pages, head))
     }
 
-    fn loose(&self, tree: Tree, most: usize) -> Result<Vec<Loose>> {
+    fn underfilled(&self, tree: Tree, most: usize) -> Result<Vec<Underfilled>> {
         self.check_ours()?;
         let pages = self.pages_of(tree);
-        pages.map_or(Ok(Vec::new()), |(head, pages)| fill::loose(pages, (tree, head), most))
+        pages.map_or(Ok(Vec::new()), |(head, pages)| fill::underfilled(pages, (tree, head), most))
     }
 
     fn entries_between(&self, tree: Tree, start: &[u8], end: Option<&[u8]>) -> Result<Option<u64>> {
