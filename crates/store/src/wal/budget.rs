@@ -235,8 +235,8 @@ impl Segments {
     /// Give back the room that neither segment needs at the present limit, which a snapshot may
     /// have made smaller. The caller has sealed a segment of `used` bytes; the other one is empty.
     pub(crate) fn shrink_to_limit(&self, held: &Held, used: u64) {
-        const PIECE: u64 = 64 << 10;
-        let size = words_for(0) as u64 * 8 + 2 * (used.max(self.room()).next_multiple_of(PIECE) + PIECE);
+        const CHUNK: u64 = 64 << 10;
+        let size = words_for(0) as u64 * 8 + 2 * (used.max(self.room()).next_multiple_of(CHUNK) + CHUNK);
         if self.space().size() > size + size / 4 {
             // Room that stays is given back at rest.
             let _ = self.shrink(held, size);
@@ -394,7 +394,7 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let whole = log_at(&path, u64::MAX);
         whole.create(0, 0, 0).unwrap();
-        // The map ends in the middle of a piece.
+        // The map ends in the middle of a chunk.
         let short = log_at(&path, 40_960 + 100_000 / 4096 * 4096);
         assert!(short.words_mapped() < whole.words_mapped() && short.capacity() == whole.capacity());
         let head = whole.head(0).unwrap();
@@ -444,7 +444,7 @@ mod tests {
             beside.space().punch(words_for(0) + (1 << 13)..writer.space().capacity()).unwrap();
             assert!(size() < before / 2, "round {round}: {} of {before}", size());
             for segments in [writer, beside] {
-                assert!(!segments.prepare(), "it is not known which piece comes next");
+                assert!(!segments.prepare(), "it is not known which chunk comes next");
             }
             assert!(size() < before / 2, "round {round}: it is not taken again without a commit");
             if round == 1 {

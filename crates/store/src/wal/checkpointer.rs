@@ -10,7 +10,7 @@
 //!   written.
 //! - It makes the file shorter when much of it is free and little is written (`compaction.rs`).
 //! - It takes pages for large values ahead, and gives them back (`refill.rs`).
-//! - It prepares the log's next pieces, which took an eighth of the time of ten thousand puts.
+//! - It prepares the log's next chunks, which took an eighth of the time of ten thousand puts.
 //!
 //! It waits for no writer, and a writer waits for it only if the log is full. A large checkpoint
 //! has a thread of its own, so that the others are done meanwhile.
@@ -408,8 +408,8 @@ mod tests {
         assert_eq!(kept.get(Tree::Rows, b"key").unwrap(), Some(&b"value"[..]));
     }
 
-    /// Put rows, each half as long as a piece of the log, through an engine whose space records
-    /// which pieces were prepared.
+    /// Put rows, each half as long as a chunk of the log, through an engine whose space records
+    /// which chunks were prepared.
     fn prepared_by(puts: u32, syncs: bool, awaited: Option<usize>) -> Vec<usize> {
         const SEGMENT_SIZE: usize = 64 << 16;
         let asked = Asked::default();
@@ -420,7 +420,7 @@ mod tests {
         let prepared = || {
             let asked = asked.lock().unwrap();
             let words = asked.iter().filter(|(what, _)| *what == "prepare").map(|(_, words)| words.start);
-            // Piece numbers, of both segments in turn.
+            // Chunk numbers, of both segments in turn.
             words.map(|start| (start - words_for(0)) / (1 << 13)).collect::<Vec<_>>()
         };
         for number in 0..puts {
@@ -442,12 +442,12 @@ mod tests {
     }
 
     #[test]
-    fn the_pieces_that_are_written_to_next_are_made_ready() {
+    fn the_chunks_that_are_written_to_next_are_made_ready() {
         let prepared = prepared_by(12, false, Some(12));
-        // Six pieces are in use; the other segment's pieces lie between.
-        assert!(prepared.iter().all(|piece| piece % 2 == 0 && *piece >= 4), "{prepared:?}");
-        assert!(prepared.contains(&12) && prepared.iter().all(|piece| *piece <= 2 * (5 + 5)), "{prepared:?}");
-        assert_eq!(prepared_by(1, false, None), [], "a second piece may not be needed");
+        // Six chunks are in use; the other segment's chunks lie between.
+        assert!(prepared.iter().all(|chunk| chunk % 2 == 0 && *chunk >= 4), "{prepared:?}");
+        assert!(prepared.contains(&12) && prepared.iter().all(|chunk| *chunk <= 2 * (5 + 5)), "{prepared:?}");
+        assert_eq!(prepared_by(1, false, None), [], "a second chunk may not be needed");
         assert_eq!(prepared_by(12, true, None), [], "to wait for the disk takes longer");
     }
 

@@ -25,7 +25,7 @@ use crate::wal::budget::SIZE_USUAL;
 use crate::wal::segments::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, PUNCHED, segment_size_of, words_for};
 use crate::wal::space::{GONE, MEMBER_MAX, Space};
 
-/// Bytes that are provided at once: a piece of a segment. Room is reserved in steps that double the
+/// Bytes that are provided at once: a chunk of a segment. Room is reserved in steps that double the
 /// log, and for no more than `CHUNKS_AT_ONCE` chunks.
 const CHUNK_SIZE: usize = 1 << 16;
 const CHUNKS_AT_ONCE: usize = 16;

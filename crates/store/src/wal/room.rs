@@ -4,7 +4,7 @@
 //! A commit of the log takes its room in the tree later, at a checkpoint. So does a delete, since
 //! each page that changes is written anew. So puts are refused while there still is room for
 //! deletes and their checkpoint; the next checkpoint can use what those free. If little room is
-//! left, each piece of the log asks for a checkpoint, after which nothing is pending.
+//! left, each chunk of the log asks for a checkpoint, after which nothing is pending.
 //!
 //! LMDB can use the pages that a commit has freed only after the next commit. So an empty commit is
 //! made before the free pages are counted.
@@ -64,21 +64,21 @@ impl Room {
         self.spare.store(0, Ordering::Relaxed);
     }
 
-    /// Check that a WAL record may begin another piece of the log, with `free` bytes on the disk
+    /// Check that a WAL record may begin another chunk of the log, with `free` bytes on the disk
     /// and `pending` bytes in the log.
     ///
     /// # Errors
     /// `Reserved` if there would be no room for its checkpoint or, after a put, none for deletes.
-    pub(crate) fn check(&self, free: u64, pending: u64, piece: u64, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn check(&self, free: u64, pending: u64, chunk: u64, bytes: &[u8]) -> io::Result<()> {
         let (used, spare) = (self.used.load(Ordering::Relaxed), self.spare.load(Ordering::Relaxed));
         let used = used.min(self.bound.load(Ordering::Relaxed));
         // Some of the file's free pages are still read by older snapshots.
         let room = free.saturating_add(spare / 2);
-        let all = pending + piece.max(bytes.len() as u64);
+        let all = pending + chunk.max(bytes.len() as u64);
         // The last room is for deletes, which come in small checkpoints. What is in the log may be
         // deletes alone, whose checkpoint takes the most.
         let of_deletes = cost_of_deletes(all, used);
-        let needed = cost(all, used).saturating_add(cost(piece, used));
+        let needed = cost(all, used).saturating_add(cost(chunk, used));
         if room >= needed.max(of_deletes) {
             return Ok(());
         }
@@ -94,9 +94,9 @@ impl Room {
     ///
     /// # Errors
     /// `Reserved` if there would be no room for deletes after it.
-    pub(crate) fn check_bulk(free: u64, piece: u64, size: FileSize) -> io::Result<()> {
+    pub(crate) fn check_bulk(free: u64, chunk: u64, size: FileSize) -> io::Result<()> {
         let growth = size.after.saturating_sub(size.now);
-        let needed = growth.saturating_add(cost(piece, size.after));
+        let needed = growth.saturating_add(cost(chunk, size.after));
         if growth == 0 || free >= needed { Ok(()) } else { Err(Reserved::error(free, needed)) }
     }
 }
@@ -134,7 +134,7 @@ fn adds_rows(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const PIECE: u64 = 64 << 10;
+    const CHUNK: u64 = 64 << 10;
 
     fn wal_record_of(adds: bool) -> Vec<u8> {
         let mut bytes = record::begin(0);
@@ -159,29 +159,29 @@ mod tests {
     #[test]
     fn the_last_room_is_for_deletes() {
         let room = room_of(100, 0);
-        let (least, both) = (cost(PIECE, 100 * PAGE_SIZE), 2 * cost(PIECE, 100 * PAGE_SIZE));
-        let check = |free, pending, adds| room.check(free, pending, PIECE, &wal_record_of(adds)).is_ok();
+        let (least, both) = (cost(CHUNK, 100 * PAGE_SIZE), 2 * cost(CHUNK, 100 * PAGE_SIZE));
+        let check = |free, pending, adds| room.check(free, pending, CHUNK, &wal_record_of(adds)).is_ok();
         assert!(check(both, 0, true) && !check(both - 1, 0, true));
         assert!(check(both - 1, 0, false) && check(0, 0, false), "after a checkpoint a delete has a try");
         assert!(check(3 * least, 8, false) && !check(least, 8, false));
         // The shortest deletes change two pages for each 40 bytes of the log.
         let large = room_of(100_000, 0);
-        let may_delete = |free, pending| large.check(free, pending, PIECE, &wal_record_of(false)).is_ok();
-        assert!(may_delete(66 << 20, 4 * PIECE) && !may_delete(60 << 20, 4 * PIECE));
+        let may_delete = |free, pending| large.check(free, pending, CHUNK, &wal_record_of(false)).is_ok();
+        assert!(may_delete(66 << 20, 4 * CHUNK) && !may_delete(60 << 20, 4 * CHUNK));
         // Free pages of the file are room as well.
         let room = room_of(100, 2 * both / PAGE_SIZE + 1);
-        assert!(room.check(0, 0, PIECE, &wal_record_of(true)).is_ok());
+        assert!(room.check(0, 0, CHUNK, &wal_record_of(true)).is_ok());
         // If the tree's usage is unknown, a page is reckoned for each entry.
-        assert!(Room::default().check(8 << 20, 0, PIECE, &wal_record_of(true)).is_err());
-        assert!(Room::default().check(9 << 20, 0, PIECE, &wal_record_of(true)).is_ok());
+        assert!(Room::default().check(8 << 20, 0, CHUNK, &wal_record_of(true)).is_err());
+        assert!(Room::default().check(9 << 20, 0, CHUNK, &wal_record_of(true)).is_ok());
     }
 
     #[test]
     fn a_bulk_commit_leaves_room_for_deletes_unless_the_file_stays_as_long() {
         let size = FileSize { now: 1 << 20, after: 3 << 20 };
-        let needed = (2 << 20) + cost(PIECE, size.after);
-        assert!(Room::check_bulk(needed, PIECE, size).is_ok());
-        assert!(Room::check_bulk(needed - 1, PIECE, size).is_err());
-        assert!(Room::check_bulk(0, PIECE, FileSize { now: 1 << 20, after: 1 << 20 }).is_ok());
+        let needed = (2 << 20) + cost(CHUNK, size.after);
+        assert!(Room::check_bulk(needed, CHUNK, size).is_ok());
+        assert!(Room::check_bulk(needed - 1, CHUNK, size).is_err());
+        assert!(Room::check_bulk(0, CHUNK, FileSize { now: 1 << 20, after: 1 << 20 }).is_ok());
     }
 }

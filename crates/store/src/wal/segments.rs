@@ -26,10 +26,10 @@
 //! word 33      1: no tree is ahead of what the disk has of the head, see `sync_head`
 //! word 512     segment 0: begin, salt, check; 520  segment 1; 524 on: see `budget.rs`
 //! word 1,024   u32 PID and u32 number of its PID namespace, of the members 0 to 4,095
-//! word 5,120   WAL records, in pieces of 64 KiB that belong to segment 0 and 1 in turn
+//! word 5,120   WAL records, in chunks of 64 KiB that belong to segment 0 and 1 in turn
 //! ```
 //!
-//! The segments' pieces alternate so that a short log is a short file, whichever segment is in use.
+//! The segments' chunks alternate so that a short log is a short file, whichever segment is in use.
 //!
 //! Positions count bytes over the whole life of the database. Words are little-endian on disk. A
 //! big-endian machine would have to convert them, and refuses a log instead.
@@ -85,7 +85,7 @@ const TREE_WRITER: usize = 48;
 const SEGMENT_HEADS: [usize; 2] = [512, 520];
 const MEMBERS: usize = 1024;
 const HEAD_WORDS: usize = 5120;
-const PIECE_WORDS: usize = 8192;
+const CHUNK_WORDS: usize = 8192;
 
 /// The head and the two segments of a log.
 pub(crate) struct Segments {
@@ -93,9 +93,9 @@ pub(crate) struct Segments {
     words: Arc<Words>,
     readable: usize,
     seed: u64,
-    /// Words of a segment at most, and of each of its pieces.
+    /// Words of a segment at most, and of each of its chunks.
     segment_words: usize,
-    piece_words: usize,
+    chunk_words: usize,
     pub(super) budget: Budget,
     pub(super) pace: Pace,
     /// Whether this process's last sync was for a commit (`Extent::Commits`), not of the whole log.
@@ -104,12 +104,12 @@ pub(crate) struct Segments {
     pub(super) left_at: AtomicU64,
     /// The position after the last WAL record that this process acknowledged.
     pub(super) own_end: AtomicU64,
-    /// The number, from 1 on, of the piece that was last written to, in the lower half; all of it
+    /// The number, from 1 on, of the chunk that was last written to, in the lower half; all of it
     /// is reserved. The upper half has `punched` at that time. Asking the space about each WAL
     /// record took as long as writing one.
-    piece: AtomicU64,
+    chunk: AtomicU64,
     pub(super) room: Room,
-    /// The thread that prepares pieces before they are written to.
+    /// The thread that prepares chunks before they are written to.
     checkpointer: Latch<Option<Thread>>,
     /// The data file, which has the large values of WAL records.
     extents: Option<Arc<dyn Extents>>,
@@ -158,20 +158,20 @@ impl Segments {
     pub(crate) fn new(space: Box<dyn Space>, identity: [u8; 16]) -> Self {
         let (words, readable) = (Arc::clone(space.words()), space.readable());
         let segment_words = space.capacity().saturating_sub(HEAD_WORDS) / 2;
-        let piece_words = PIECE_WORDS.min(segment_words);
+        let chunk_words = CHUNK_WORDS.min(segment_words);
         Self {
             space,
             words,
             readable,
             seed: xxh3_64_with_seed(&identity, MAGIC),
             segment_words,
-            piece_words,
+            chunk_words,
             budget: Budget::default(),
             pace: Pace::default(),
             is_synced_often: AtomicBool::new(false),
             left_at: AtomicU64::new(u64::MAX),
             own_end: AtomicU64::new(0),
-            piece: AtomicU64::new(0),
+            chunk: AtomicU64::new(0),
             room: Room::default(),
             checkpointer: Latch::new(None),
             extents: None,
@@ -352,15 +352,15 @@ impl Segments {
         let offset = (position - head.begin) as usize / 8;
         let words = offset..offset + bytes.len() / 8;
         debug_assert!(words.end <= self.segment_words, "the caller has checked for room");
-        let (number, place) = self.piece_of(offset);
-        let piece = 2 * number + segment;
-        if place + bytes.len() / 8 <= self.piece_words {
-            // Nearly every WAL record is in one piece.
-            if self.piece.load(Ordering::Relaxed) != self.mark_of(piece) {
+        let (number, place) = self.chunk_of(offset);
+        let chunk = 2 * number + segment;
+        if place + bytes.len() / 8 <= self.chunk_words {
+            // Nearly every WAL record is in one chunk.
+            if self.chunk.load(Ordering::Relaxed) != self.mark_of(chunk) {
                 self.check_room(bytes)?;
-                self.reserve_piece(piece)?;
+                self.reserve_chunk(chunk)?;
             }
-            let start = HEAD_WORDS + piece * self.piece_words + place;
+            let start = HEAD_WORDS + chunk * self.chunk_words + place;
             return self.write_part(start..start + bytes.len() / 8, bytes, self.is_clean(position));
         }
         self.check_room(bytes)?;
@@ -368,41 +368,41 @@ impl Segments {
     }
 
     /// Check that the disk has room for what is pending and for a WAL record that begins another
-    /// piece.
+    /// chunk.
     #[cold]
     fn check_room(&self, bytes: &[u8]) -> std::io::Result<()> {
         let Some(free) = self.space.disk_room() else { return Ok(()) };
         let pending = self.tail().saturating_sub(self.applied());
-        self.room.check(free, pending, self.piece_words as u64 * 8, bytes)
+        self.room.check(free, pending, self.chunk_words as u64 * 8, bytes)
     }
 
     /// Check that the disk has room for a bulk commit that adds rows, and for deletes after it.
     pub(crate) fn check_room_of_bulk(&self, size: FileSize) -> std::io::Result<()> {
         let Some(free) = self.space.disk_room() else { return Ok(()) };
-        Room::check_bulk(free, self.piece_words as u64 * 8, size)
+        Room::check_bulk(free, self.chunk_words as u64 * 8, size)
     }
 
-    /// Whether commits in a piece wait for the disk one by one, or may do so: that is not known yet
-    /// for the first pieces.
-    fn has_small_pages(&self, piece: usize) -> bool {
-        piece < 2 || self.is_synced_often.load(Ordering::Relaxed)
+    /// Whether commits in a chunk wait for the disk one by one, or may do so: that is not known yet
+    /// for the first chunks.
+    fn has_small_pages(&self, chunk: usize) -> bool {
+        chunk < 2 || self.is_synced_often.load(Ordering::Relaxed)
     }
 
-    /// What `piece` is while this piece is the last one.
+    /// What `chunk` is while this chunk is the last one.
     #[inline]
-    fn mark_of(&self, piece: usize) -> u64 {
-        (piece as u64 + 1) | self.load(PUNCHED) << 32
+    fn mark_of(&self, chunk: usize) -> u64 {
+        (chunk as u64 + 1) | self.load(PUNCHED) << 32
     }
 
     #[cold]
-    fn reserve_piece(&self, piece: usize) -> std::io::Result<()> {
-        self.space.reserve(self.words_of(piece), self.has_small_pages(piece))?;
+    fn reserve_chunk(&self, chunk: usize) -> std::io::Result<()> {
+        self.space.reserve(self.words_of(chunk), self.has_small_pages(chunk))?;
         reached(Step::LogGrown);
-        self.piece.store(self.mark_of(piece), Ordering::Relaxed);
-        // Wake the checkpointer early, and not for each piece: waking a thread costs a fifth of
+        self.chunk.store(self.mark_of(chunk), Ordering::Relaxed);
+        // Wake the checkpointer early, and not for each chunk: waking a thread costs a fifth of
         // what it saves.
-        let ahead = self.pieces_ahead();
-        if ahead.get(ahead.len() / 2).is_some_and(|piece| !self.is_ready(*piece))
+        let ahead = self.chunks_ahead();
+        if ahead.get(ahead.len() / 2).is_some_and(|chunk| !self.is_ready(*chunk))
             && let Some(checkpointer) = self.checkpointer.try_lock()
             && let Some(checkpointer) = &*checkpointer
         {
@@ -411,37 +411,37 @@ impl Segments {
         Ok(())
     }
 
-    /// The words of a piece. The last piece of a segment may be shorter.
-    fn words_of(&self, piece: usize) -> Range<usize> {
-        let start = HEAD_WORDS + piece * self.piece_words;
-        start..(start + self.piece_words).min(HEAD_WORDS + 2 * self.segment_words)
+    /// The words of a chunk. The last chunk of a segment may be shorter.
+    fn words_of(&self, chunk: usize) -> Range<usize> {
+        let start = HEAD_WORDS + chunk * self.chunk_words;
+        start..(start + self.chunk_words).min(HEAD_WORDS + 2 * self.segment_words)
     }
 
-    fn is_ready(&self, piece: usize) -> bool {
-        self.space.is_ready(self.words_of(piece))
+    fn is_ready(&self, chunk: usize) -> bool {
+        self.space.is_ready(self.words_of(chunk))
     }
 
-    /// The pieces that will be written to next: as many as the segment has used so far, up to a
+    /// The chunks that will be written to next: as many as the segment has used so far, up to a
     /// maximum. None if the log's room was given back since, or if commits wait for the disk one by
-    /// one: that takes longer than to prepare a piece, and wants small pages.
-    fn pieces_ahead(&self) -> Vec<usize> {
+    /// one: that takes longer than to prepare a chunk, and wants small pages.
+    fn chunks_ahead(&self) -> Vec<usize> {
         const AHEAD_MAX: usize = 8;
-        let mark = self.piece.load(Ordering::Relaxed);
+        let mark = self.chunk.load(Ordering::Relaxed);
         let last = ((mark & u64::from(u32::MAX)) as usize).checked_sub(1);
         // After room was given back, it is not known where the next writer goes on.
         let Some(last) = last.filter(|last| self.mark_of(*last) == mark) else { return Vec::new() };
         let ahead = if self.has_small_pages(last) { 0 } else { (last / 2).min(AHEAD_MAX) };
-        let is_there = |piece: &usize| self.words_of(*piece).start < self.words.len();
+        let is_there = |chunk: &usize| self.words_of(*chunk).start < self.words.len();
         (1..=ahead).map(|number| last + 2 * number).take_while(is_there).collect()
     }
 
-    /// Prepare one piece that is written to soon. False if there is none to prepare.
+    /// Prepare one chunk that is written to soon. False if there is none to prepare.
     pub(crate) fn prepare(&self) -> bool {
-        let next = self.pieces_ahead().into_iter().find(|piece| !self.is_ready(*piece));
-        let Some(piece) = next else { return false };
-        self.space.prepare(self.words_of(piece));
+        let next = self.chunks_ahead().into_iter().find(|chunk| !self.is_ready(*chunk));
+        let Some(chunk) = next else { return false };
+        self.space.prepare(self.words_of(chunk));
         // False as well if the disk has no room for it.
-        self.is_ready(piece)
+        self.is_ready(chunk)
     }
 
     /// Have the checkpointer look now.
@@ -453,7 +453,7 @@ impl Segments {
         }
     }
 
-    /// Set or clear the thread that prepares pieces.
+    /// Set or clear the thread that prepares chunks.
     pub(crate) fn set_checkpointer(&self, checkpointer: Option<Thread>) {
         *self.checkpointer.lock() = checkpointer;
     }
@@ -468,8 +468,8 @@ impl Segments {
 
     fn write_parts(&self, segment: usize, words: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {
         for part in self.parts(segment, words.clone()) {
-            let piece = part.start.saturating_sub(HEAD_WORDS) / self.piece_words;
-            self.space.reserve(part, self.has_small_pages(piece))?;
+            let chunk = part.start.saturating_sub(HEAD_WORDS) / self.chunk_words;
+            self.space.reserve(part, self.has_small_pages(chunk))?;
         }
         let mut rest = bytes;
         for part in self.parts(segment, words) {
@@ -663,30 +663,30 @@ impl Segments {
         if segment == 0 { first } else { second }
     }
 
-    /// The piece of a segment that a word is in, and the word's index in that piece.
+    /// The chunk of a segment that a word is in, and the word's index in that chunk.
     #[inline]
-    fn piece_of(&self, offset: usize) -> (usize, usize) {
+    fn chunk_of(&self, offset: usize) -> (usize, usize) {
         // The usual case, without a division: that takes as long as the rest of an append's
         // arithmetic.
-        if self.piece_words == PIECE_WORDS {
-            return (offset / PIECE_WORDS, offset % PIECE_WORDS);
+        if self.chunk_words == CHUNK_WORDS {
+            return (offset / CHUNK_WORDS, offset % CHUNK_WORDS);
         }
-        (offset / self.piece_words, offset % self.piece_words)
+        (offset / self.chunk_words, offset % self.chunk_words)
     }
 
     /// The index in the log of a word of a segment.
     pub(super) fn word_at(&self, segment: usize, offset: usize) -> usize {
-        let (piece, rest) = self.piece_of(offset);
-        HEAD_WORDS + (2 * piece + segment) * self.piece_words + rest
+        let (chunk, rest) = self.chunk_of(offset);
+        HEAD_WORDS + (2 * chunk + segment) * self.chunk_words + rest
     }
 
     /// How many words a log has in which each segment has this many bytes.
     pub(crate) fn words_until(&self, bytes: u64) -> usize {
         let words = usize::try_from(bytes.div_ceil(8)).unwrap_or(usize::MAX).min(self.segment_words);
-        HEAD_WORDS + 2 * ((self.piece_of(words).0 + 1) * self.piece_words).min(self.segment_words)
+        HEAD_WORDS + 2 * ((self.chunk_of(words).0 + 1) * self.chunk_words).min(self.segment_words)
     }
 
-    /// Some words of a segment, split into the parts that lie in one piece each.
+    /// Some words of a segment, split into the parts that lie in one chunk each.
     pub(super) fn parts(
         &self,
         segment: usize,
@@ -697,7 +697,7 @@ impl Segments {
             if at >= words.end {
                 return None;
             }
-            let end = words.end.min((at / self.piece_words + 1) * self.piece_words);
+            let end = words.end.min((at / self.chunk_words + 1) * self.chunk_words);
             let start = self.word_at(segment, at);
             let part = start..start + (end - at);
             at = end;

@@ -64,7 +64,7 @@ pub(crate) trait Space: Send + Sync {
     /// When the disk is full.
     fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()>;
 
-    /// Whether these words, which begin a piece, can be reserved without delay.
+    /// Whether these words, which begin a chunk, can be reserved without delay.
     fn is_ready(&self, _words: Range<usize>) -> bool {
         true
     }

@@ -264,7 +264,7 @@ impl Segments {
     /// if the system should find out the changed pages by itself.
     ///
     /// Mostly these are the last WAL record or two of a segment whose head and earlier records are
-    /// synced already. If they lie in two pieces, the range includes the piece between, which
+    /// synced already. If they lie in two chunks, the range includes the chunk between, which
     /// belongs to the other segment; no process writes to that meanwhile. The log's first page is
     /// not included: after a power cut it is neither trusted nor needed.
     fn words_to_sync(&self, tail: u64) -> Option<std::ops::Range<usize>> {
@@ -393,16 +393,16 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_begins_a_piece_has_the_two_synced_and_no_more_of_the_file() {
+    fn a_commit_that_begins_a_chunk_has_the_two_synced_and_no_more_of_the_file() {
         const SEGMENT_SIZE: usize = 64 << 16;
         let asked = Asked::default();
         let space = MemorySpace::new(crate::wal::segments::words_for(SEGMENT_SIZE));
         let (tree, space) = (Box::new(MemoryEngine::new()), Box::new(Noted(space, Arc::clone(&asked))));
         let opened = Opened { is_alone: true, joins: true, inode: 1 };
         let (engine, _) = LoggedEngine::open(tree, space, [0; 16], opened).unwrap();
-        let piece_size = 64 << 10;
-        let piece_of = |word: usize| (word - crate::wal::segments::words_for(0)) * 8 / piece_size;
-        let mut pieces = Vec::new();
+        let chunk_size = 64 << 10;
+        let chunk_of = |word: usize| (word - crate::wal::segments::words_for(0)) * 8 / chunk_size;
+        let mut chunks = Vec::new();
         for number in 0..6_u8 {
             let mut txn = engine.begin_write().unwrap();
             txn.put(Tree::Rows, &[number], &[&vec![7; 40 << 10]]).unwrap();
@@ -410,13 +410,13 @@ mod tests {
             engine.sync().unwrap();
             let asked = asked_of_parts(&asked);
             let synced = asked.into_iter().filter(|(what, _)| *what == "sync");
-            pieces.push(
-                synced.map(|(_, words)| (piece_of(words.start), piece_of(words.end - 1))).collect::<Vec<_>>(),
+            chunks.push(
+                synced.map(|(_, words)| (chunk_of(words.start), chunk_of(words.end - 1))).collect::<Vec<_>>(),
             );
         }
         // The first WAL record begins a segment, whose head is not on the disk yet. Every second
-        // piece belongs to the other segment.
+        // chunk belongs to the other segment.
         let wanted = [vec![], vec![(0, 2)], vec![(2, 2)], vec![(2, 4)], vec![(4, 6)], vec![(6, 6)]];
-        assert_eq!(pieces, wanted);
+        assert_eq!(chunks, wanted);
     }
 }
