@@ -103,14 +103,20 @@ def test_a_user_who_may_only_read_leaves_the_owner_of_a_database_the_right_to_wr
         subprocess.run(write, check=True)
         command = [sys.executable, "-c", READING, path, other]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+            assert reader.stdin is not None
             assert reader.stdout is not None
             assert reader.stdout.readline() == "['0']\n"
+            # While it has the database open, and when it was killed.
+            subprocess.run(write, check=True)
+            reader.stdin.close()
+            assert reader.stdout.readline() == "['0', '1']\n"
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == "['0', '1']\n"
             reader.kill()
-        lock = os.stat(f"{path}-lock")
-        assert (lock.st_uid, lock.st_mode & 0o777) == (int(other), 0o644 if owner == other else 0o666)
         subprocess.run(write, check=True)
         with pellucid.open(path, "r") as db:
-            assert len(db) == 2
+            assert len(db) == 3
     finally:
         shutil.rmtree(folder)
 

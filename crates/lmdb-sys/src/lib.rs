@@ -196,6 +196,10 @@ unsafe extern "C" {
     /// Read the same version again, unless a newer one was committed: then 0, and it stays parked.
     pub fn pellucid_unpark(txn: *mut MDB_txn) -> c_int;
 
+    /// Have a read transaction's place in the lock file show another version than it reads, for a
+    /// reader that has none. Nothing may be read in it.
+    pub fn pellucid_set_reader_version(txn: *mut MDB_txn, version: usize);
+
     /// Note when a read transaction began, on any clock, in its place in the lock file.
     pub fn pellucid_note_begun(txn: *mut MDB_txn, begun: u64);
 

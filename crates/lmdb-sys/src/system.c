@@ -450,6 +450,13 @@ int pellucid_unpark(MDB_txn *txn)
 	return 0;
 }
 
+/* Have a read transaction's place show another version than it reads, for a reader that has no place. Nothing may be read in it. */
+void pellucid_set_reader_version(MDB_txn *txn, size_t version)
+{
+	if (txn->mt_u.reader)
+		txn->mt_u.reader->mr_txnid = version;
+}
+
 /* Where the file is mapped. */
 const void *pellucid_map(const MDB_env *env)
 {
@@ -796,7 +803,8 @@ unsigned pellucid_readers(const MDB_env *env, size_t *version, int *process, uin
 		txnid_t own = reader->mr_txnid;
 		MDB_PID_T pid = reader->mr_pid;
 		uint64_t since = pellucid_note_of(reader)[PELLUCID_VERSION] == own ? pellucid_note_of(reader)[PELLUCID_BEGUN] : 0;
-		if (pid == 0 || own == (txnid_t)-1)
+		/* 0 stands in for a process that is opening the file. */
+		if (pid == 0 || own == (txnid_t)-1 || own == 0)
 			continue;
 		if (found++ == 0 || own < *version || (own == *version && since != 0 && since < *begun)) {
 			*version = own;

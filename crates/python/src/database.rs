@@ -374,7 +374,8 @@ impl Database {
     ///     reader_slots        reader slots of the file
     ///     oldest_reader_lag   versions of the file (checkpoints) that the oldest reader is behind;
     ///                         pages freed since then cannot be reused
-    ///     oldest_reader_process  the process of that reader; 0 if it is behind none
+    ///     oldest_reader_process  the process of that reader; 0 if it is behind none,
+    ///                         or may only read the file
     ///     oldest_reader_age   for how many seconds that reader has been open
     ///     live_size           pages that the newest version of the file has, in bytes
     ///     free_size           free pages that will be reused, in bytes

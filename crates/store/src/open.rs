@@ -5,6 +5,7 @@
 //! missing; let other processes in.
 
 use std::any::Any;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -129,7 +130,7 @@ fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
     }
     match path.canonicalize() {
         Ok(path) => Ok(path),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             // The file does not exist yet, but its folder must.
             let path = std::path::absolute(path).map_err(failed)?;
             match (path.parent().map(Path::canonicalize), path.file_name()) {
@@ -273,6 +274,7 @@ fn prepare_as_wished(
         warnings.clear();
     }
     state.is_writable = false;
+    opening.show_writer(false)?;
     Ok((prepare(opening, state, options, warnings)?, Some(NO_ROOM)))
 }
 
@@ -284,21 +286,34 @@ fn prepare(
     warnings: &mut Vec<Warning>,
 ) -> Result<Box<dyn Engine>, StoreError> {
     let path = opening.path.display().to_string();
-    if state.is_alone && state.is_writable {
+    // Held until the engine is open.
+    let mut joining = None;
+    if !state.is_alone {
+        joining = opening.begin_joining(state.is_writable, options.timeout)?;
+    }
+    let is_first = state.is_alone || !opening.has_writers(state.is_writable)?;
+    if state.is_writable {
+        opening.show_writer(true)?;
+    }
+    if state.is_writable && !is_first {
+        // Taking over what is in the log may take longer than the timeouts of others.
+        joining = None;
+    }
+    if is_first && state.is_writable {
         // First of all: the log may be in use by processes that opened another file under this
         // name.
         let is_replaced = options.mode == Mode::New;
         let inode = (!opening.is_made).then_some(opening.file_id.inode);
         let file = log_file::DataFile { is_new: state.is_new, inode, is_replaced };
         warnings.extend(log_file::meet(&opening.path, file, options.log_segment_size)?);
-        // No process has this file open, so a lock file there is left over, or belongs to another
-        // database.
+        // No process with a lock file has this file open, so one there is left over, or belongs to
+        // another database.
         match side_file::remove(&opening.lock_path()) {
             Err(error) if Strange::of(&error).is_some() => {
                 return Err(StoreError::from_io("remove", path, error));
             }
             // If it cannot be removed, it is used.
-            _ => opening.owns_beside = true,
+            _ => opening.owns_beside = state.is_alone,
         }
     }
     if state.is_new {
@@ -317,7 +332,8 @@ fn prepare(
         }
         written.map_err(|error| log_file::not_written(&opening.path, EngineError::of_system(error)))?;
     }
-    let engine = open_engine(opening, state, options, warnings)?;
+    let engine = open_engine(opening, (state, is_first), options, warnings)?;
+    drop(joining);
     opening.is_open = true;
     // From here on other processes may open it, write, and die, so its log must be kept and
     // recovered as usual.
@@ -330,30 +346,26 @@ fn prepare(
 
 fn open_engine(
     opening: &Opening,
-    state: State,
+    (state, is_first): (State, bool),
     options: &OpenOptions,
     warnings: &mut Vec<Warning>,
 ) -> Result<Box<dyn Engine>, StoreError> {
-    let State { is_alone, is_writable, is_new, mark } = state;
+    let State { is_writable, is_new, mark, .. } = state;
     let path = opening.path.display().to_string();
-    let has_lock_file = opening.lock_path().exists();
-    if !is_alone && !has_lock_file && is_writable {
-        // Processes that have it open use other lock files, or none: under another name, or on
-        // read-only media.
+    if is_writable && !is_first && !opening.lock_path().exists() {
+        // Processes that have it open use other lock files, under another name.
         let holders = opening.others();
         return Err(StoreError::Busy { path, wanted: Wanted::Locks, holders, waited: None });
     }
     let lmdb = LmdbOptions {
         is_read_only: !is_writable,
-        // The readers there use no lock file. With ours, writers would not know of them.
-        is_lockless: !is_writable && !is_alone && !has_lock_file,
+        is_lockless: !is_writable,
         key_size_max: options.key_size_max,
         page_choice: PageChoice::of(options.leaves_pages_to_lmdb),
         ..LmdbOptions::default()
     };
-    // Writers need the lock file. Without one there is no writer, and the log stays as it is.
     let manner = Manner {
-        is_alone: is_alone || !is_writable && !has_lock_file,
+        is_alone: is_first,
         is_writable,
         writes: options.mode != Mode::Read,
         mark,
@@ -361,42 +373,13 @@ fn open_engine(
         upkeep: Upkeep { memory: options.memory, compacts: options.auto_compact },
         timeout: options.timeout,
     };
-    let opened = open_lmdb(opening, is_new, lmdb);
-    let file = opening.file()?;
-    // On a read-only file system there is no writer to warn about.
-    let mut tell_lockless = || {
-        if !os::is_on_read_only(file) {
-            warnings.push(Warning::Unregistered { path: path.clone() });
-        }
-    };
-    let refused = match opened {
-        Ok(engine) => {
-            if !opening.lock_path().exists() {
-                // LMDB itself opens no lock file on a read-only file system.
-                tell_lockless();
-            }
-            return log_file::attach(Box::new(engine), &opening.path, file, manner, warnings);
-        }
-        Err(refused) => refused,
-    };
-    let is_needless = match &refused {
-        EngineError::Io(error) => is_denied(error),
-        EngineError::DiskFull(_) => true,
-        _ => false,
-    };
-    // Without a lock file no other process sees us reading, so this must not happen beside a
-    // writer.
-    if is_needless && !is_writable && (is_alone || !has_lock_file) {
-        if !has_lock_file {
-            // Perhaps only a part of it found room.
-            let _ = std::fs::remove_file(opening.lock_path());
-        }
-        let engine = LmdbEngine::open(&opening.path, LmdbOptions { is_lockless: true, ..lmdb });
-        let engine = engine.map_err(|error| StoreError::from_engine(&path, error))?;
-        tell_lockless();
-        return log_file::attach(Box::new(engine), &opening.path, file, manner, warnings);
+    let engine = open_lmdb(opening, is_new, lmdb).map_err(|error| refused_as(opening, is_new, error))?;
+    if !is_writable && !is_first && !engine.shows_versions() {
+        // Without a lock file no writer sees us reading, so this must not happen beside one.
+        let (path, source) = (opening.lock_path().display().to_string(), ErrorKind::PermissionDenied.into());
+        return Err(StoreError::BesideDenied { path, source });
     }
-    Err(refused_as(opening, is_new, refused))
+    log_file::attach(Box::new(engine), &opening.path, opening.file()?, manner, warnings)
 }
 
 fn open_lmdb(opening: &Opening, is_new: bool, options: LmdbOptions) -> Result<LmdbEngine, EngineError> {

@@ -18,18 +18,13 @@ pub enum Warning {
         /// The kind of file system.
         name: &'static str,
     },
-    /// No lock file can be made here, so other processes do not know of this reader.
-    Unregistered {
-        /// The file.
-        path: String,
-    },
     /// An old snapshot is open, so pages that were freed since then cannot be used again.
     OldReader {
         /// The file.
         path: String,
         /// How many versions of the tree it is behind: checkpoints, and bulk commits.
         lag: u64,
-        /// The process that has it.
+        /// The process that has it; 0 for one that may not write the database.
         process: u32,
         /// For how many minutes it has been open.
         minutes: u64,
@@ -113,9 +108,9 @@ impl fmt::Display for Warning {
                 out,
                 "'{path}' lies on a network file system ({name}), whose locks and memory maps do not hold between machines; use it from one machine at a time"
             ),
-            Self::Unregistered { path } => write!(
+            Self::OldReader { path, lag, process: 0, .. } => write!(
                 out,
-                "'{path}' is opened without a lock file, which cannot be made there; no process may write to it meanwhile"
+                "a process that may not write '{path}' keeps a snapshot of it open, now for {lag} checkpoints, and the file grows until it is closed; `fuser '{path}'` lists the processes"
             ),
             Self::OldReader { path, lag, process, minutes } => write!(
                 out,

@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -188,5 +190,51 @@ fn a_killed_writer_leaves_the_snapshots_of_others_and_a_sound_file() {
         assert_eq!(store.check().unwrap(), []);
         let snapshot = store.snapshot().unwrap();
         assert!(last == 0 || is_whole(&snapshot, last) || is_whole(&snapshot, last + 1));
+    }
+}
+
+#[test]
+fn snapshots_of_processes_that_may_not_write_count_as_well() {
+    let scratch = Scratch::new();
+    std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
+    for is_first in [true, false] {
+        let path = scratch.path(&format!("{is_first}.pel"));
+        let reader = || {
+            let mut child = Child::without_rights(&scratch);
+            std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+            child.must(&[&format!("open {} r 20000", path.display()), "snapshot"]);
+            std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+            child
+        };
+        let store = Store::open(&path, &OpenOptions::default()).unwrap();
+        rewrite(&store, 1);
+        let (mut first, store) = if is_first {
+            drop(store);
+            (reader(), Store::open(&path, &OpenOptions::with_mode(Mode::Write)).unwrap())
+        } else {
+            (reader(), store)
+        };
+        rewrite(&store, 2);
+        rewrite(&store, 3);
+        let mut second = reader();
+        for turn in 4..9 {
+            rewrite(&store, turn);
+        }
+        let before = size_of(&path);
+        for turn in 9..20 {
+            rewrite(&store, turn);
+        }
+        // Between the two versions, pages are used again.
+        assert!(size_of(&path) <= before + before / 20, "{} bytes after {before}", size_of(&path));
+        assert_eq!((first.ask("turn t"), second.ask("turn t")), ("1".to_owned(), "3".to_owned()));
+        let stats = store.stats().unwrap();
+        assert_eq!((stats.oldest_reader_lag > 15, stats.oldest_reader_process), (true, 0), "{stats:?}");
+        first.kill();
+        second.must(&["forget", "snapshot"]);
+        assert_eq!(second.ask("turn t"), "19");
+        second.must(&["forget"]);
+        rewrite(&store, 30);
+        assert_eq!(store.stats().unwrap().oldest_reader_lag, 0);
+        assert_eq!(store.check().unwrap(), []);
     }
 }

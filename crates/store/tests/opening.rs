@@ -6,17 +6,14 @@ mod support;
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
 use pellucid_store::{Mode, OpenOptions, Range, Store, StoreError, Warning};
-use support::{Child, Scratch, key, record};
+use support::{Child, NOBODY, Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(10);
-/// A user who owns nothing.
-const NOBODY: u32 = 65_534;
 
 fn open(path: &Path, mode: Mode) -> Result<Store, StoreError> {
     Store::open(path, &OpenOptions { mode, timeout: Duration::from_millis(100), ..OpenOptions::default() })
@@ -231,47 +228,72 @@ fn without_the_right_to_write_it_is_read() {
     fill(&path, 4);
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
-    // Root has all permissions, so try as another user, if we can become one.
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pellucid-store-child"));
     let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    let copy = scratch.path("child");
-    if is_root {
-        std::fs::copy(env!("CARGO_BIN_EXE_pellucid-store-child"), &copy).unwrap();
-        std::fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
-        command = std::process::Command::new(&copy);
-        command.uid(NOBODY);
-    } else {
+    let mut child = Child::without_rights(&scratch);
+    if !is_root {
         std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o555)).unwrap();
     }
-    let mut child = Child::from(command);
     let name = path.display();
     let answer = child.ask(&format!("open {name} w 100"));
     assert!(answer.starts_with("error AccessDenied no permission for"), "{answer}");
     assert!(answer.ends_with("to be written; open it with mode 'r' to read it"), "{answer}");
     child.must(&[&format!("open {name} r 100")]);
-    assert!(child.ask("warnings").contains("without a lock file"));
+    assert_eq!(child.ask("warnings"), "");
     assert_eq!(child.ask("get t 000001"), "value 1 ".repeat(10).trim_end());
     let answer = child.ask("begin 100");
     assert!(answer.starts_with("error ReadOnly"), "{answer}");
 
-    if is_root {
-        // A writer would not notice a reader without a lock file.
-        let error = refused(&path, Mode::Write);
-        assert!(
-            matches!(&error, StoreError::Busy { holders, .. } if holders[0].pid == child.pid()),
-            "{error:?}"
-        );
-        child.must(&["close"]);
-        // Beside a writer, the lock file is needed.
-        let store = open(&path, Mode::Write).unwrap();
-        std::fs::set_permissions(scratch.path("foreign-owner.pel-lock"), Permissions::from_mode(0o600))
-            .unwrap();
-        let answer = child.ask(&format!("open {name} r 100"));
-        assert!(answer.starts_with("error BesideDenied no permission for"), "{answer}");
-        assert!(answer.contains("-lock' to be written; all who have the database open write it"), "{answer}");
-        drop(store);
-    }
+    child.must(&["close"]);
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn who_may_not_write_keeps_nobody_from_writing() {
+    let scratch = Scratch::new();
+    let path = scratch.path("foreign-owner.pel");
+    fill(&path, 4);
+    std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
+    let mut child = Child::without_rights(&scratch);
+    let opened = format!("open {} r 1000", path.display());
+    let rights = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    rights(0o444);
+    child.must(&[&opened]);
+    assert_eq!(scratch.names(), ["child", "foreign-owner.pel"], "a reader makes no files");
+    rights(0o644);
+    let mut writer = Child::new();
+    writer.must(&[&format!("open {} w 1000", path.display())]);
+    // The next one shares its lock file and its log, but not under another name.
+    let store = open(&path, Mode::Write).unwrap();
+    let link = scratch.path("link.pel");
+    std::fs::hard_link(&path, &link).unwrap();
+    let answer = Child::new().ask(&format!("open {} w 100", link.display()));
+    assert!(answer.contains("is open under another name"), "{answer}");
+    std::fs::remove_file(link).unwrap();
+    writer.must(&["begin 1000", "put t 000001 first", "commit"]);
+    assert_eq!(rows_of(&store), 4);
+    store.close();
+    // It reads the log of a process that was there before it. Others read what is in the file.
+    let mut late = Child::without_rights(&scratch);
+    rights(0o444);
+    std::fs::set_permissions(scratch.path("foreign-owner.pel-lock"), Permissions::from_mode(0o400)).unwrap();
+    late.must(&[&opened]);
+    rights(0o644);
+    assert_eq!(late.ask("get t 000001"), "first");
+    writer.must(&["begin 1000", "put t 000001 second", "commit"]);
+    assert_eq!(late.ask("get t 000001"), "second");
+    // The last process that may write leaves everything in the file.
+    writer.must(&["close"]);
+    assert_eq!([&mut child, &mut late].map(|child| child.ask("get t 000001")), ["second", "second"]);
+    let store = open(&path, Mode::Write).unwrap();
+    let busy = store.compact(Duration::ZERO).unwrap_err();
+    assert!(
+        matches!(&busy, StoreError::Busy { holders, .. } if holders.iter().any(|holder| holder.pid == child.pid())),
+        "{busy:?}"
+    );
+    drop((child, late));
+    drop(store);
+    assert_eq!(rows_of(&open(&path, Mode::Write).unwrap()), 4);
+    assert_eq!(scratch.names(), ["child", "foreign-owner.pel"]);
 }
 
 #[test]
@@ -307,26 +329,10 @@ fn what_lies_beside_a_database_has_its_rights() {
         let store = open(&path, Mode::Write).unwrap();
         store.compact(Duration::from_secs(1)).unwrap();
         assert_eq!([&path, &beside[0], &beside[1]].map(|path| rights_of(path)), [rights; 3]);
-        let mut child = child_without_rights(&scratch);
+        let mut child = Child::without_rights(&scratch);
         child.must(&[&format!("open {} w 1000", path.display()), "begin 1000", "put t last 5", "commit"]);
         assert_eq!(rows_of(&store), 5);
     }
-}
-
-/// The other program, copied to a place where a user without permissions can start it, and started
-/// by such a user.
-fn child_without_rights(scratch: &Scratch) -> Child {
-    let copy = scratch.path("child");
-    if !copy.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_pellucid-store-child"), &copy).unwrap();
-        std::fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
-    }
-    let mut command = std::process::Command::new(&copy);
-    // Root has all permissions, so try as another user, if we can become one.
-    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
-        command.uid(NOBODY);
-    }
-    Child::from(command)
 }
 
 #[test]
@@ -349,10 +355,10 @@ fn in_a_folder_that_takes_no_files_it_is_read_with_what_a_log_says() {
     let before = (std::fs::read(&path).unwrap(), std::fs::read(&log).unwrap());
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(scratch.path("shut"), Permissions::from_mode(0o555)).unwrap();
-    let (mut one, mut other) = (child_without_rights(&scratch), child_without_rights(&scratch));
+    let (mut one, mut other) = (Child::without_rights(&scratch), Child::without_rights(&scratch));
     for child in [&mut one, &mut other] {
         child.must(&[&format!("open {name} r 100")]);
-        assert!(child.ask("warnings").contains("without a lock file"));
+        assert_eq!(child.ask("warnings"), "");
         assert_eq!(child.ask("get t last"), "5");
         assert!(child.ask("begin 100").starts_with("error ReadOnly"));
     }
@@ -404,7 +410,7 @@ fn whoever_may_write_beside_one_who_may_only_read_makes_sure_of_the_log() {
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
     std::fs::set_permissions(&log, Permissions::from_mode(0o644)).unwrap();
-    let mut reader = child_without_rights(&scratch);
+    let mut reader = Child::without_rights(&scratch);
     reader.must(&[&format!("open {name} r 1000")]);
     assert_eq!(reader.ask("get t new19"), "19");
     assert!(reader.ask("begin 100").starts_with("error ReadOnly"));
@@ -508,11 +514,7 @@ fn who_shares_the_file_with_one_that_is_only_just_opening_it_tries_again() {
     });
     let options = OpenOptions { mode: Mode::Write, timeout: WAIT, ..OpenOptions::default() };
     assert_eq!(rows_of(&Store::open(&path, &options).unwrap()), 3);
-    // A process that stays is taken seriously.
-    let other = later.join().unwrap();
-    other.lock_shared().unwrap();
-    let refused = refused(&path, Mode::Write).to_string();
-    assert!(refused.contains("is open under another name, or without lock files"), "{refused}");
+    later.join().unwrap();
 }
 
 #[test]

@@ -467,6 +467,14 @@ impl Database {
                 is_checkpointed
             }
             Leaving::LastOfMoved => self.read_only.is_none() && self.checkpoint_moved(opening),
+            // None of the others could do it, and none that has no log would see the last commits.
+            Leaving::NotLast if self.read_only.is_none() && opening.is_last_writer() => {
+                let checkpointed = care.map(|care| care.checkpoint(Duration::ZERO, Duration::ZERO));
+                checkpointed.unwrap_or(Ok(true)).unwrap_or_else(|error| {
+                    failed = Some(self.checkpoint_error(error));
+                    false
+                })
+            }
             Leaving::NotLast => false,
         };
         // The tree's commits are synced, so they need no sync in the log.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalog;
 use crate::db::folder::sync_folder;
-use crate::db::opening;
+use crate::db::opening::{self, JOINING_PATIENCE};
 use crate::engine::{Engine, EngineError};
 use crate::error::{Holder, StoreError, Wanted};
 use crate::sys::os;
@@ -31,10 +31,6 @@ use crate::warning::{Warning, fmt_damaged};
 const SEGMENT_SIZE: usize = 1 << 30;
 /// Bytes of an empty log.
 const LOG_SIZE_LEAST: u64 = 40_960;
-
-/// How long to wait for other processes that join a log, whatever the caller's timeout is: joining
-/// takes longer only in a stopped process.
-const JOINING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The path of a database's log.
 pub(crate) fn path_of(database: &Path) -> PathBuf {
@@ -61,7 +57,7 @@ pub(crate) fn remove(database: &Path, reclaimer: Option<&Reclaimer>) {
 /// The circumstances in which the database is opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
-    /// No other process has it open.
+    /// No other process has it open that may write it.
     pub(crate) is_alone: bool,
     /// The file can be written, whether or not it will be.
     pub(crate) is_writable: bool,

@@ -6,7 +6,12 @@
 //! file. So the holder of a shared lock knows that the lock file and the log stay in place. A
 //! database at rest is one file.
 //!
-//! `flock` does not interfere with LMDB, whose own locks are on its lock file.
+//! `flock` does not interfere with LMDB, whose own locks are on its lock file, and not with locks on
+//! bytes. Of these, processes that may write the file share `WRITERS_AT` as long as they have it
+//! open. Readers without the right to write share bytes for the versions that they read
+//! (`engine/lmdb/unregistered.rs`). So the first process that may write finds out that only such
+//! readers have the file open, and makes the lock file and the log beside them. `JOINING_AT` keeps
+//! others from opening the file meanwhile.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -20,6 +25,7 @@ use std::time::{Duration, Instant};
 use crate::db::log_file;
 use crate::db::registry;
 use crate::engine::lmdb::lock_path_of;
+use crate::engine::lmdb::unregistered::VERSIONS_AT;
 use crate::error::{Holder, StoreError, Wanted};
 use crate::sys::file_id::{FileId, id_of, is_denied, same_file};
 use crate::sys::os;
@@ -27,6 +33,15 @@ use crate::sys::own_file::OwnFile;
 use crate::sys::process::command_of;
 use crate::sys::reclaim::Reclaimer;
 use crate::sys::steps::{Step, reached};
+
+/// The byte that processes share that may write the file.
+const WRITERS_AT: i64 = VERSIONS_AT - 2;
+/// The byte that a process shares while it opens a file that others have open. The first process
+/// that may write has it alone.
+const JOINING_AT: i64 = VERSIONS_AT - 1;
+/// How long to wait for other processes that join, whatever the caller's timeout is: joining takes
+/// longer only in a stopped process.
+pub(crate) const JOINING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A database's data file, locked so that other processes know of this one.
 #[expect(clippy::struct_excessive_bools, reason = "each is decided at another moment of opening, by itself")]
@@ -85,6 +100,62 @@ pub(crate) struct Wish {
 }
 
 impl Opening {
+    /// Begin to open the file beside processes that have it open. Until the result is dropped, no
+    /// other process begins to that may write, and none at all if this one may. `None` if the file
+    /// system has no such locks.
+    pub(crate) fn begin_joining(
+        &self,
+        is_writable: bool,
+        timeout: Duration,
+    ) -> Result<Option<OwnFile>, StoreError> {
+        let failed = |source| StoreError::from_io("lock", self.path.display().to_string(), source);
+        if !os::has_byte_locks(self.file()?) {
+            return Ok(None);
+        }
+        // Locks belong to the open file, and this one ends with them.
+        let (begin, limit) = (Instant::now(), timeout.max(JOINING_PATIENCE));
+        let file = File::options().read(true).write(is_writable).open(&self.path).map_err(failed)?;
+        let lock = || {
+            if is_writable {
+                os::lock_byte(&file, JOINING_AT, true)
+            } else {
+                os::share_byte(&file, JOINING_AT)
+            }
+        };
+        while !lock().map_err(failed)? {
+            if begin.elapsed() >= limit {
+                let (path, waited) = (self.path.display().to_string(), Some(limit));
+                return Err(StoreError::Busy { path, wanted: Wanted::Open, holders: self.others(), waited });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Some(OwnFile::new(file)))
+    }
+
+    /// Whether another process has it open that may write it. Without locks that tell, true where
+    /// there is a lock file, and always for a process that may write.
+    pub(crate) fn has_writers(&self, is_writable: bool) -> Result<bool, StoreError> {
+        let file = self.file()?;
+        if !os::has_byte_locks(file) {
+            return Ok(is_writable || self.lock_path().exists());
+        }
+        os::is_byte_locked(file, WRITERS_AT)
+            .map_err(|source| StoreError::from_io("lock", self.path.display().to_string(), source))
+    }
+
+    /// Let other processes know that this one may write, or that it does not after all.
+    pub(crate) fn show_writer(&self, is_writer: bool) -> Result<(), StoreError> {
+        let file = self.file()?;
+        if !os::has_byte_locks(file) {
+            return Ok(());
+        }
+        let locked =
+            if is_writer { os::share_byte(file, WRITERS_AT) } else { os::lock_byte(file, WRITERS_AT, false) };
+        locked
+            .map(drop)
+            .map_err(|source| StoreError::from_io("lock", self.path.display().to_string(), source))
+    }
+
     /// Find or create the file and lock it: exclusively if no other process has it open, otherwise
     /// shared.
     pub(crate) fn find(path: &Path, wish: Wish, timeout: Duration) -> Result<OpenedFile, StoreError> {
@@ -247,6 +318,16 @@ impl Opening {
         } else {
             Leaving::NotLast
         }
+    }
+}
+
+impl Opening {
+    /// Whether all other processes that have it open may not write it. For a process that has asked
+    /// whether it is the last one.
+    pub(crate) fn is_last_writer(&self) -> bool {
+        // The question has given up our shared lock, and another process may be alone by now.
+        let has_lock = self.file.file().is_some_and(|file| file.try_lock_shared().is_ok());
+        has_lock && self.is_current() && self.has_writers(true).is_ok_and(|has_writers| !has_writers)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -125,7 +126,7 @@ pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
 
 /// Begin to write these bytes of a file to its disk, without waiting. Does nothing where the system
 /// has no such call.
-pub(crate) fn begin_sync(file: &File, bytes: std::ops::Range<u64>) {
+pub(crate) fn begin_sync(file: &File, bytes: Range<u64>) {
     #[cfg(target_os = "linux")]
     {
         let (start, size) = (bytes.start.cast_signed(), (bytes.end - bytes.start).cast_signed());
@@ -179,11 +180,6 @@ pub(crate) fn has_holes_that_take_room(file: &File) -> io::Result<bool> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn has_holes_that_take_room(_file: &File) -> io::Result<bool> {
     Ok(false)
-}
-
-/// Whether a file is on a read-only file system.
-pub(crate) fn is_on_read_only(file: &File) -> bool {
-    statvfs(file).is_ok_and(|statvfs| statvfs.f_flag & libc::ST_RDONLY != 0)
 }
 
 /// Whether an error says that the disk is full, or the user's quota used up.
@@ -317,6 +313,24 @@ pub(crate) fn lock_byte(file: &File, offset: i64, is_locked: bool) -> io::Result
     set_lock(file, &byte_lock(offset, if is_locked { libc::F_WRLCK } else { libc::F_UNLCK }))
 }
 
+/// As `lock_byte`, shared with other open files. It needs no more than the right to read the file.
+#[cfg(target_os = "linux")]
+pub(crate) fn share_byte(file: &File, offset: i64) -> io::Result<bool> {
+    set_lock(file, &byte_lock(offset, libc::F_RDLCK))
+}
+
+/// Not called on other systems.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn share_byte(_file: &File, _offset: i64) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Whether locks on bytes of a file are independent of its `flock`, and seen by all processes. On a
+/// network file system each `flock` is a lock on all bytes.
+pub(crate) fn has_byte_locks(file: &File) -> bool {
+    cfg!(target_os = "linux") && matches!(network_file_system(file), Ok(None))
+}
+
 #[cfg(target_os = "linux")]
 fn set_lock(file: &File, lock: &libc::flock) -> io::Result<bool> {
     // SAFETY: the descriptor is open while `file` is borrowed; the call reads the structure and
@@ -364,8 +378,16 @@ pub(crate) fn is_byte_locked(file: &File, offset: i64) -> io::Result<bool> {
 }
 
 /// Whether any of some bytes of a file is locked through another open file.
+pub(crate) fn is_any_byte_locked(file: &File, offsets: Range<i64>) -> io::Result<bool> {
+    Ok(locked_bytes(file, offsets)?.is_some())
+}
+
+/// Some of these bytes of a file that are locked through another open file, if any are.
 #[cfg(target_os = "linux")]
-pub(crate) fn is_any_byte_locked(file: &File, offsets: std::ops::Range<i64>) -> io::Result<bool> {
+pub(crate) fn locked_bytes(file: &File, offsets: Range<i64>) -> io::Result<Option<Range<i64>>> {
+    if offsets.is_empty() {
+        return Ok(None);
+    }
     let mut lock = byte_lock(offsets.start, libc::F_WRLCK);
     lock.l_len = offsets.end - offsets.start;
     // SAFETY: the descriptor is open while `file` is borrowed; the call reads and fills the
@@ -374,12 +396,17 @@ pub(crate) fn is_any_byte_locked(file: &File, offsets: std::ops::Range<i64>) -> 
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(lock.l_type != libc::F_UNLCK as i16)
+    if lock.l_type == libc::F_UNLCK as i16 {
+        return Ok(None);
+    }
+    // A lock without a length goes on to the end of all files.
+    let end = if lock.l_len == 0 { i64::MAX } else { lock.l_start.saturating_add(lock.l_len) };
+    Ok(Some(lock.l_start.max(offsets.start)..end.min(offsets.end)))
 }
 
 /// Other systems cannot tell.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn is_any_byte_locked(_file: &File, _offsets: std::ops::Range<i64>) -> io::Result<bool> {
+pub(crate) fn locked_bytes(_file: &File, _offsets: Range<i64>) -> io::Result<Option<Range<i64>>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 
 use crate::sys::os;
 
-/// A file whose `flock` belongs to this process alone. Forked children close the descriptor.
+/// A file whose `flock`, and locks on bytes, belong to this process alone. Forked children close the descriptor.
 pub(crate) struct OwnFile {
     file: Option<File>,
     generation: u64,
@@ -44,6 +44,7 @@ impl Drop for OwnFile {
             os::no_longer_close_in_children(file.as_raw_fd());
             // Unlock explicitly, in case a child still has a copy of the descriptor.
             let _ = file.unlock();
+            let _ = os::unlock_all_bytes(&file);
         } else {
             // The fork handler has closed the descriptor; its number may belong to another file by
             // now.

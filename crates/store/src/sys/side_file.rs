@@ -77,12 +77,8 @@ pub(crate) fn peek(path: &Path, is_writable: bool) -> io::Result<File> {
 }
 
 /// Open a file beside a database, or create it with the database's permissions; true if it was
-/// created. A file that `for_readers` write, too, may be made by one.
-pub(crate) fn open_or_create(
-    path: &Path,
-    database: Option<&Metadata>,
-    for_readers: bool,
-) -> io::Result<(File, bool)> {
+/// created.
+pub(crate) fn open_or_create(path: &Path, database: Option<&Metadata>) -> io::Result<(File, bool)> {
     loop {
         match open(path, true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -91,13 +87,7 @@ pub(crate) fn open_or_create(
         match create(path, database) {
             // Another process was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => {
-                let file = created?;
-                if let Some(database) = database.filter(|_| for_readers) {
-                    rights::admit_readers(&file, database)?;
-                }
-                return Ok((file, true));
-            }
+            created => return Ok((created?, true)),
         }
     }
 }

@@ -270,7 +270,7 @@ impl FileSpace {
 /// The exclusive right to find out whether a log has members, and to become one. Dropping it
 /// releases the right.
 pub(crate) struct Joining {
-    _file: File,
+    _file: OwnFile,
 }
 
 /// Wait until no other process is about to become a member of the log at a path. `TimedOut` after
@@ -284,7 +284,7 @@ pub(crate) fn begin_joining(path: &Path, limit: Duration) -> io::Result<Joining>
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(Joining { _file: file })
+    Ok(Joining { _file: OwnFile::new(file) })
 }
 
 /// Whether a file begins like a log.
@@ -343,7 +343,7 @@ fn count_in(file: &File, count: usize) -> io::Result<usize> {
 
 /// Open or create the log of a database that this process has alone, with room for an empty log.
 fn open_or_create(path: &Path, size: u64, database: &Metadata) -> io::Result<File> {
-    let (mut file, mut is_new) = side_file::open_or_create(path, Some(database), false)?;
+    let (mut file, mut is_new) = side_file::open_or_create(path, Some(database))?;
     let size = count_of(&file).map_or(size, |count| count as u64 * 8);
     if !is_new && is_unfinished(&file, size)? {
         // Its creator died. A new file also gets the right owner, which the creator perhaps had no

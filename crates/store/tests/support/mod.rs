@@ -6,6 +6,9 @@ pub mod words;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// A user who owns nothing.
+pub const NOBODY: u32 = 65_534;
+
 /// A folder for one test, deleted afterwards.
 pub struct Scratch(PathBuf);
 
@@ -94,6 +97,24 @@ pub struct Child {
 impl Child {
     pub fn new() -> Self {
         Self::from(std::process::Command::new(env!("CARGO_BIN_EXE_pellucid-store-child")))
+    }
+
+    /// The same program, started by a user without rights if we can become one. For that it is
+    /// copied to a place where such a user can start it.
+    pub fn without_rights(scratch: &Scratch) -> Self {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        use std::os::unix::process::CommandExt;
+        let copy = scratch.path("child");
+        if !copy.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_pellucid-store-child"), &copy).unwrap();
+            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut command = std::process::Command::new(&copy);
+        // Root has all permissions.
+        if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+            command.uid(NOBODY);
+        }
+        Self::from(command)
     }
 
     /// Start it through a shell that runs a command first.

@@ -17,7 +17,7 @@
 //! it.
 //!
 //! **Invariant:** LMDB's locks are on an open file of the lock file that is ours
-//! (`Environment::lock`), so no other code in the process can drop them, and a forked child closes
+//! (`Environment::_lock`), so no other code in the process can drop them, and a forked child closes
 //! that file at once (`sys/own_file.rs`).
 #![allow(unsafe_code)]
 
@@ -39,6 +39,7 @@ mod scratch;
 pub(crate) mod search;
 pub(crate) mod search_many;
 pub(crate) mod txn;
+pub(crate) mod unregistered;
 pub(crate) mod walk;
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_uint};
@@ -63,6 +64,7 @@ use crate::engine::lmdb::free_pages::FreePages;
 pub use crate::engine::lmdb::free_pages::PageChoice;
 use crate::engine::lmdb::page::MapBounds;
 use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite};
+use crate::engine::lmdb::unregistered::{ANY, Shown};
 use crate::engine::{
     Change, Engine, EngineError, Extents, OldestReader, ReadTxn, Result, RowAccess, Tree, TreeFile, Usage,
     WriteTxn,
@@ -101,7 +103,8 @@ const TREES_MAX: c_uint = 8;
 pub struct LmdbOptions {
     /// Never write, and need no right to.
     pub is_read_only: bool,
-    /// Do without the lock file: no other process can write meanwhile (read-only media).
+    /// Do without the lock file. For an environment that is read-only, or that no other process
+    /// opens.
     pub is_lockless: bool,
     /// Create the trees if they are missing.
     pub creates_trees: bool,
@@ -139,8 +142,14 @@ pub(crate) struct Environment {
     /// When a transaction found no room last.
     full_at: Mutex<Option<Instant>>,
     free_pages: FreePages,
-    /// The file with LMDB's locks. `None` without a lock file.
-    lock: Option<OwnFile>,
+    /// The file with LMDB's locks, for as long as the environment is open. `None` without a lock
+    /// file.
+    _lock: Option<OwnFile>,
+    /// What this process reads without one. `None` with a lock file, or if the file system has no
+    /// locks that show it.
+    shown: Option<Shown>,
+    /// Whether readers without a lock file can show what they read.
+    has_byte_locks: bool,
 }
 
 /// The roots of the trees of one version, and where its pages are. All readers of the version share
@@ -191,6 +200,11 @@ impl LmdbEngine {
         Self::open_with(path, LmdbOptions { creates_trees: true, ..options }, entries)
     }
 
+    /// Whether other processes see what this one reads, though it has no lock file.
+    pub(crate) fn shows_versions(&self) -> bool {
+        self.environment.shows_versions()
+    }
+
     fn open_with(
         path: &Path,
         options: LmdbOptions,
@@ -201,7 +215,12 @@ impl LmdbEngine {
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
             EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL"))
         })?;
-        let lock = if options.is_lockless { None } else { open_lock_file(path, options)? };
+        let lock = if options.is_lockless { None } else { Some(open_lock_file(path)?) };
+        let shown = if options.is_lockless && options.is_read_only { Shown::open(path)? } else { None };
+        if let Some(shown) = &shown {
+            // Until it is open, this process may read any version.
+            shown.add(ANY)?;
+        }
         let (raw, context) = open_environment(&c_path, options, lock.as_ref())?;
         let mut environment = Environment {
             raw,
@@ -217,7 +236,9 @@ impl LmdbEngine {
             is_broken: AtomicBool::new(false),
             full_at: Mutex::new(None),
             free_pages: FreePages::new(options.page_choice),
-            lock,
+            _lock: lock,
+            shown,
+            has_byte_locks: false,
         };
         // From here on dropping `environment` closes it.
         // SAFETY: the environment is open.
@@ -230,6 +251,10 @@ impl LmdbEngine {
         // SAFETY: the environment is open and `stat` is ours to fill.
         check(unsafe { ffi::mdb_env_stat(raw, &raw mut stat) })?;
         environment.page_size = stat.ms_psize as usize;
+        environment.has_byte_locks = !options.is_lockless && os::has_byte_locks(&*environment.file()?);
+        if let Some(shown) = &environment.shown {
+            shown.remove(ANY);
+        }
         Ok(Self { environment: Arc::new(environment) })
     }
 }
@@ -246,17 +271,13 @@ pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
     path.into()
 }
 
-/// Open or create the lock file. `None` for a read-only environment on a read-only file system.
-fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>> {
+/// Open or create the lock file.
+fn open_lock_file(path: &Path) -> Result<OwnFile> {
     let database = path.metadata().ok();
-    match side_file::open_or_create(&lock_path_of(path), database.as_ref(), options.is_read_only) {
-        Err(error) if options.is_read_only && error.raw_os_error() == Some(libc::EROFS) => Ok(None),
-        Err(error) => Err(EngineError::of_system(error)),
-        Ok((file, is_new)) => {
-            reserve_lock_file(&file, is_new)?;
-            Ok(Some(OwnFile::new(file)))
-        }
-    }
+    let opened = side_file::open_or_create(&lock_path_of(path), database.as_ref());
+    let (file, is_new) = opened.map_err(EngineError::of_system)?;
+    reserve_lock_file(&file, is_new)?;
+    Ok(OwnFile::new(file))
 }
 
 /// Allocate the lock file if the disk is nearly full, or may be a tmpfs. LMDB leaves a hole in it
@@ -413,6 +434,11 @@ fn open_trees(
 }
 
 impl Environment {
+    /// Whether locks show which versions this process reads.
+    pub(super) fn shows_versions(&self) -> bool {
+        self.shown.is_some()
+    }
+
     pub(crate) fn raw(&self) -> *mut ffi::MDB_env {
         self.raw
     }
@@ -606,11 +632,7 @@ impl Drop for Environment {
             ffi::mdb_env_close(self.raw);
             ffi::pellucid_free_context(self.context);
         }
-        if let Some(lock) = self.lock.as_ref().and_then(OwnFile::file) {
-            // After closing the environment, which frees our places. Closing this file is not
-            // enough if a child that is about to run another program has a copy of it.
-            let _ = os::unlock_all_bytes(lock);
-        }
+        // The file with our locks is closed after the environment, which frees our places.
         OPEN_COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }

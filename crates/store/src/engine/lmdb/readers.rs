@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pellucid_lmdb_sys as ffi;
 
+use crate::engine::lmdb::unregistered::{ANY, Shown};
 use crate::engine::lmdb::{Environment, Heads, IdleReader, READERS_MAX, check};
 use crate::engine::{EngineError, OldestReader, Result};
 use crate::sys::os;
@@ -58,9 +59,31 @@ impl Environment {
 
     /// A read transaction of the newest version, and the heads of that version if they are at hand.
     pub(crate) fn take_reader(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>)> {
-        let taken = self.take_slot()?;
+        let taken = match &self.shown {
+            Some(shown) => self.take_shown(shown)?,
+            None => self.take_slot()?,
+        };
         self.reader_count.fetch_add(1, Ordering::Relaxed);
         Ok(taken)
+    }
+
+    /// As `take_slot`, for a process that has no places: it locks a version, and then looks again
+    /// whether that is the newest (`unregistered.rs`).
+    fn take_shown(&self, shown: &Shown) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>)> {
+        self.check_usable()?;
+        let mut version = self.info().me_last_txnid as u64;
+        loop {
+            shown.add(version)?;
+            let taken = self.take_slot().inspect_err(|_| shown.remove(version))?;
+            // SAFETY: the transaction is live.
+            let newest = unsafe { ffi::mdb_txn_id(taken.0) as u64 };
+            if newest == version {
+                return Ok(taken);
+            }
+            shown.remove(version);
+            self.give_slot(taken.0, taken.1);
+            version = newest;
+        }
     }
 
     fn take_slot(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>)> {
@@ -113,12 +136,20 @@ impl Environment {
 
     /// Return a read transaction that has no user any more, with the heads of its version.
     pub(crate) fn give_reader(&self, txn: *mut ffi::MDB_txn, heads: Option<Arc<Heads>>) {
-        const IDLE_MAX: usize = 64;
         self.reader_count.fetch_sub(1, Ordering::Relaxed);
         if !self.is_ours() {
             // The reader place belongs to the parent, which still uses it: leak our copy.
             return;
         }
+        if let Some(shown) = &self.shown {
+            // SAFETY: the caller had the transaction alone and gives it away.
+            shown.remove(unsafe { ffi::mdb_txn_id(txn) as u64 });
+        }
+        self.give_slot(txn, heads);
+    }
+
+    fn give_slot(&self, txn: *mut ffi::MDB_txn, heads: Option<Arc<Heads>>) {
+        const IDLE_MAX: usize = 64;
         // SAFETY: the caller had the transaction alone and gives it away.
         unsafe { ffi::mdb_txn_reset(txn) };
         let mut idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,8 +162,8 @@ impl Environment {
         }
     }
 
-    /// The versions that read transactions of all processes have, in ascending order. 0 is one of
-    /// them if there may be more.
+    /// The versions that read transactions of all processes have, in ascending order. [`ANY`] is
+    /// one of them if there may be more.
     pub(super) fn reader_versions(&self) -> Vec<u64> {
         let mut versions = vec![0_usize; READERS_MAX as usize];
         // SAFETY: the environment is open, and the call fills at most as many as there is room for.
@@ -142,8 +173,9 @@ impl Environment {
         let mut readers: Vec<u64> =
             versions.iter().take(count as usize).map(|version| *version as u64).collect();
         if count as usize > readers.len() {
-            readers.push(0);
+            readers.push(ANY);
         }
+        readers.extend(self.unregistered().unwrap_or_else(|_| vec![ANY]));
         readers.sort_unstable();
         readers.dedup();
         readers
@@ -156,7 +188,16 @@ impl Environment {
         // SAFETY: the environment is open, and the call fills the three numbers.
         let count =
             unsafe { ffi::pellucid_readers(self.raw, &raw mut version, &raw mut process, &raw mut begun) };
-        Ok(Readers { count, version: version as u64, process: process.cast_unsigned(), begun })
+        let mut readers = Readers { count, version: version as u64, process: process.cast_unsigned(), begun };
+        // A process has any version only while it opens the file.
+        for version in self.unregistered()?.into_iter().filter(|version| *version != ANY) {
+            readers.count += 1;
+            // What stands in for it shows the process that writes.
+            if readers.count == 1 || version <= readers.version {
+                (readers.version, readers.process, readers.begun) = (version, 0, 0);
+            }
+        }
+        Ok(readers)
     }
 }
 

@@ -295,7 +295,8 @@ impl ReadTxn for LmdbRead {
     }
 
     fn park(self: Box<Self>) -> Option<Box<dyn Parked>> {
-        if !self.environment.is_ours() {
+        // What shows a version by a lock would go on showing it.
+        if !self.environment.is_ours() || self.environment.shows_versions() {
             return None;
         }
         // SAFETY: the transaction is live, and nothing borrows from it. `ParkedRead` reads nothing.
@@ -387,14 +388,25 @@ pub(crate) struct LmdbWrite {
     changed_max: c_uint,
     owner: u64,
     environment: Arc<Environment>,
+    _stand_in: Option<LmdbRead>,
 }
 
-fn begin_outermost(environment: &Environment) -> Result<*mut ffi::MDB_txn> {
+/// Begin a write transaction, with what keeps the pages of readers that have no place in the lock
+/// file as long as it lasts.
+fn begin_outermost(environment: &Arc<Environment>) -> Result<(*mut ffi::MDB_txn, Option<LmdbRead>)> {
     let mut txn = ptr::null_mut();
     // SAFETY: the environment is open, `txn` ours to fill.
     match unsafe { ffi::mdb_txn_begin(environment.raw(), ptr::null_mut(), 0, &raw mut txn) } {
-        0 => Ok(txn),
-        code => Err(environment.begin_error(code)),
+        0 => {}
+        code => return Err(environment.begin_error(code)),
+    }
+    match environment.stand_in() {
+        Ok(stand_in) => Ok((txn, stand_in)),
+        Err(error) => {
+            // SAFETY: the transaction is live and ours, and not used afterwards.
+            unsafe { ffi::mdb_txn_abort(txn) };
+            Err(error)
+        }
     }
 }
 
@@ -413,7 +425,7 @@ impl LmdbWrite {
         environment.check_usable()?;
         let owner = current_thread();
         abort_writes_of(owner, |live| live.is_dropped);
-        let mut txn = begin_outermost(&environment)?;
+        let (mut txn, mut stand_in) = begin_outermost(&environment)?;
         // Remove what a process has left that died in a transaction.
         environment.cut_tail();
         // SAFETY: the transaction is live.
@@ -427,7 +439,7 @@ impl LmdbWrite {
                 // SAFETY: the transaction is live and ours, and not used afterwards.
                 unsafe { ffi::mdb_txn_abort(txn) };
                 ended?;
-                txn = begin_outermost(&environment)?;
+                (txn, stand_in) = begin_outermost(&environment)?;
             }
         }
         live_writes().push(LiveWrite {
@@ -447,6 +459,7 @@ impl LmdbWrite {
             changed_max,
             owner,
             environment,
+            _stand_in: stand_in,
         })
     }
 
