@@ -49,7 +49,7 @@ def kept(few: None, tmp_path: Path) -> Path:
 
 
 # In a clone's own folder, the command is that of the clone.
-PROGRAM = "./dev demo" if Path.cwd() == shell.CLONE else "python -m pellucid.demo"
+PROGRAM = "./dev demo" if Path.cwd() == shell.CLONE else f"{tour.near(sys.executable)} -m pellucid.demo"
 
 
 def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -162,6 +162,8 @@ def test_more_shows_all_lines_that_run_and_goes_on(kept: Path) -> None:
 
 
 def test_what_the_demo_says_to_type_runs(kept: Path) -> None:
+    short = run(kept).stdout.splitlines()[-2]
+    assert short == f"Next: {PROGRAM} --more {kept}"
     command = re.search(r"^Next: (.*)$", run(kept, "--more").stdout, re.MULTILINE)
     assert command
     done = subprocess.run(
@@ -201,6 +203,12 @@ def test_a_narrow_terminal_has_two_lines_for_each(kept: Path) -> None:
     # What runs or can be pasted is not broken.
     prose = [line for line in printed.splitlines() if line.startswith("    ")]
     assert max(map(len, prose)) <= 40
+
+
+def test_a_first_run_says_in_a_terminal_what_it_does(path: Path) -> None:
+    reading, first, *_ = in_terminal(80, path).split("\r")
+    assert reading == "reading Python's own library ..."
+    assert len(first) > len(reading)
 
 
 def test_a_terminal_has_colours_unless_it_has_none(kept: Path) -> None:

@@ -11,13 +11,15 @@ import sys
 import time
 from pathlib import Path
 
+import build_backend
 import pytest
 
 ROOT = Path(__file__).parent.parent
 FILES = ["dev", "justfile", "requirements-build.txt", "tools/bootstrap.sh", "tools/build_backend.py"]
+PYTHONS = "{}.{} to {}.{}".format(*build_backend.PYTHON_FIRST, *build_backend.PYTHON_LAST)
 NO_RUST = (
-    "Rust 1.89 or newer is needed, and there is no cargo on the PATH: "
-    "curl -sSf https://sh.rustup.rs | sh, and open a new shell"
+    "Rust {}.{} or newer is needed, and there is no cargo on the PATH: ".format(*build_backend.RUST_FIRST)
+    + build_backend.RUSTUP
 )
 
 
@@ -78,7 +80,7 @@ def test_all_commands_are_listed_on_a_bare_machine(clone: Path, bare: Path, aske
     assert "  test      Run the Rust tests, then the Python tests" in lines
     assert all(len(line) <= 80 for line in lines[:-3])
     assert lines[-3:] == [
-        "Missing: Python 3.10 to 3.15 is needed, and 'python3' is none that runs: "
+        f"Missing: Python {PYTHONS} is needed, and 'python3' is none that runs: "
         "set PYTHON to one, or apt install python3-venv",
         f"Missing: {NO_RUST}",
         "Missing: a C compiler is needed, and cc is not on the PATH: apt install gcc libc6-dev",

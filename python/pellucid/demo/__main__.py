@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pellucid
 from pellucid.demo.library import FIELDS, library
-from pellucid.demo.tour import MORE, PARTS, TABLE, TABLES, Part, Tour
+from pellucid.demo.tour import MORE, PARTS, TABLE, TABLES, Part, Tour, near
 
+FILE = Path("demo.pel")
 CODE_WIDTH = 43
 """Columns of the code in the short demo."""
 CLONE = Path(pellucid.__file__).parents[2]
@@ -26,16 +27,19 @@ CLONE = Path(pellucid.__file__).parents[2]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return the exit code."""
     by_dev = Path.cwd() == CLONE and (CLONE / "dev").is_file()
-    command = "./dev demo" if by_dev else "python -m pellucid.demo"
+    command = "./dev demo" if by_dev else f"{near(sys.executable)} -m pellucid.demo"
     parser = argparse.ArgumentParser(prog=command, description="Show in ten lines what pellucid does.")
-    parser.add_argument(
-        "file", nargs="?", type=Path, default=Path("demo.pel"), help="the database (default: demo.pel)"
-    )
+    parser.add_argument("file", nargs="?", type=Path, default=FILE, help=f"the database (default: {FILE})")
     parser.add_argument("--more", action="store_true", help="show every line that runs, and go on")
     options = parser.parse_args(arguments)
     try:
         tell(options.file, with_more=options.more)
-        tell_what_next(options.file, "" if options.more else command)
+        more = (
+            f"{command} --more"
+            if options.file == FILE
+            else f"{command} --more {shlex.quote(str(options.file))}"
+        )
+        tell_what_next(options.file, "" if options.more else more)
     except KeyboardInterrupt:
         print(f"{command}: stopped, and nothing is half made", file=sys.stderr)
         return 130
@@ -60,20 +64,17 @@ def tell(path: Path, *, with_more: bool) -> None:
             (show_all if with_more else show_line)(Tour(db, path), part)
 
 
-def tell_what_next(path: Path, command: str) -> None:
+def tell_what_next(path: Path, more: str) -> None:
     """Print where the file is, what to type next, and which page to read."""
-    python = sys.executable
-    if Path(python).is_relative_to(Path.cwd()):
-        python = os.path.relpath(python)
-    prompt = f"{python} -ic {shlex.quote(f'import pellucid; db = pellucid.open({json_of(path)})')}"
+    prompt = (
+        f"{near(sys.executable)} -ic {shlex.quote(f'import pellucid; db = pellucid.open({json_of(path)})')}"
+    )
     page = CLONE / "docs/tutorial.md"
-    if page.is_relative_to(Path.cwd()) or not page.is_file():
-        page = Path("docs/tutorial.md")
     # Commands are not broken, so that they can be pasted.
     for label, text in (
         ("File:", f"{path}, {path.stat().st_size / 1e6:.0f} MB; delete it when you like"),
-        ("Next:", f"{command} --more" if command else prompt),
-        ("Read:", f"{page}, ten minutes"),
+        ("Next:", more or prompt),
+        ("Read:", f"{near(page) if page.is_file() else 'docs/tutorial.md in the clone'}, ten minutes"),
     ):
         print(colour(label, "1"), text, flush=True)
 
@@ -93,6 +94,9 @@ def make(path: Path) -> float:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r}")
     started = time.perf_counter()
+    if sys.stdout.isatty():
+        # The first line, which is longer, takes its place.
+        print("reading Python's own library ...", end="\r", flush=True)
     with tempfile.TemporaryDirectory(prefix="pellucid-demo-", dir=path.parent) as folder:
         new = Path(folder) / path.name
         with pellucid.open(new) as db:

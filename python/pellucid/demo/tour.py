@@ -133,7 +133,7 @@ def an_index(tour: Tour) -> tuple[str, str]:
 def a_frame(tour: Tour) -> tuple[str, str]:
     """Columns for polars, if it is there."""
     if importlib.util.find_spec("polars") is None:
-        return "code.to_polars()", f"needs polars: {pip()} install polars"
+        return "code.to_polars()", f"needs polars: {near(sys.executable)} -m pip install polars"
     tour.run("import polars")
     frame, seconds = tour.run(code := 'code.select("module", "kind").to_polars()')
     return code, f"a frame of {len(frame):,} rows in {shown(seconds)}"
@@ -203,7 +203,6 @@ def shown(seconds: float) -> str:
     return f"{value:.{1 if value < 10 else 0}f} {unit}" if value >= 0.1 else f"{value:.2g} {unit}"
 
 
-def pip() -> str:
-    """Return how to call the pip of this Python from here."""
-    program = Path(sys.executable).with_name("pip")
-    return os.path.relpath(program) if program.is_relative_to(Path.cwd()) else f"{sys.executable} -m pip"
+def near(path: str | Path) -> str:
+    """Return how to name a file from here: the shorter way to what is below this folder."""
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else str(path)
