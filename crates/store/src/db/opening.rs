@@ -6,8 +6,8 @@
 //! file. So the holder of a shared lock knows that the lock file and the log stay in place. A
 //! database at rest is one file.
 //!
-//! `flock` does not interfere with LMDB, whose own locks are on its lock file, and not with locks on
-//! bytes. Of these, processes that may write the file share `WRITERS_AT` as long as they have it
+//! `flock` does not interfere with LMDB, whose own locks are on its lock file, and not with locks
+//! on bytes. Of these, processes that may write the file share `WRITERS_AT` as long as they have it
 //! open. Readers without the right to write share bytes for the versions that they read
 //! (`engine/lmdb/unregistered.rs`). So the first process that may write finds out that only such
 //! readers have the file open, and makes the lock file and the log beside them. `JOINING_AT` keeps

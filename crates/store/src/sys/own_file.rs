@@ -8,7 +8,8 @@ use std::os::fd::AsRawFd;
 
 use crate::sys::os;
 
-/// A file whose `flock`, and locks on bytes, belong to this process alone. Forked children close the descriptor.
+/// A file whose `flock`, and locks on bytes, belong to this process alone. Forked children close
+/// the descriptor.
 pub(crate) struct OwnFile {
     file: Option<File>,
     generation: u64,
