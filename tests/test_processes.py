@@ -8,6 +8,7 @@ import pickle
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -645,3 +646,34 @@ def test_a_record_of_an_aborted_transaction_never_shows_a_large_value_of_another
         assert snapshot["old"].data == db["old"].data == b"old!" * 20_000
         assert db["b"].data == b"them" * 20_000
         snapshot.close()
+
+
+def test_a_process_whose_snapshots_have_taken_all_reader_slots_that_they_may_still_reads(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = {"n": 1}
+        kept = []
+        for number in range(70):
+            db["number"] = number
+            db.sync()
+            kept.append(db.snapshot())
+        # To keep snapshots of 3,840 versions takes long. The lock file has the number of slots, and in each
+        # one a version and a PID.
+        count, first, size, none = 16, 128, 64, 2**64 - 1
+        with path.with_name(path.name + "-lock").open("r+b") as file:
+            for slot in range(100, 3_900):
+                file.seek(first + size * slot)
+                file.write(struct.pack("<Qi", none, os.getpid()))
+            file.seek(count)
+            file.write((3_900).to_bytes(4, "little"))
+        db["number"] = -1
+        full = (
+            r"no room for another reader: 38\d\d of 4096 reader slots are taken, 7\d of them by this process"
+        )
+        with pytest.raises(pellucid.Busy, match=full):
+            db.snapshot()
+        assert (len(db), sorted(db), dict(db.items())["a"], db["a"].n) == (2, ["a", "number"], {"n": 1}, 1)
+        found = db.where(pellucid.F.n == 1)
+        assert (found.count(), found.first(), db.tables()) == (1, {"n": 1}, ["default"])
+        for snapshot in kept:
+            snapshot.close()
+        db.snapshot().close()

@@ -655,7 +655,13 @@ impl Core {
         done.map_err(|error| store_errors::of_store(py, error))
     }
 
-    /// A snapshot of the committed state.
+    /// A snapshot of the committed state that the program keeps.
+    pub fn kept_snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        self.check_open(py)?;
+        self.store.kept_snapshot().map_err(|error| store_errors::of_store(py, error))
+    }
+
+    /// A snapshot of the committed state, for a read.
     #[inline]
     pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         self.check_open(py)?;

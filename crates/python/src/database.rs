@@ -291,7 +291,7 @@ impl Database {
     /// ...     snap["a"], db["a"]
     /// (1, 2)
     fn snapshot(&self, py: Python<'_>) -> PyResult<Py<SnapshotHandle>> {
-        let snapshot = self.core.snapshot(py)?;
+        let snapshot = self.core.kept_snapshot(py)?;
         open::warn_of_new(py, &self.core.store)?;
         let (snapshot, validity) = (SharedSnapshot::new(snapshot), ValidityFlag::new());
         self.snapshots.with(py, |snapshots| {

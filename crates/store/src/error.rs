@@ -137,7 +137,7 @@ pub enum StoreError {
         /// How long the caller waited. `None` if waiting would have been in vain.
         waited: Option<Duration>,
     },
-    /// The limit of open snapshots is reached.
+    /// The limit of readers is reached.
     TooManyReaders {
         /// The database.
         path: String,
@@ -444,7 +444,7 @@ impl StoreError {
             Self::TargetExists { path } => write!(out, "'{path}' exists already"),
             Self::Busy { path, wanted, holders, waited } => fmt_busy(out, path, *wanted, holders, *waited),
             Self::TooManyReaders { path, source } => {
-                write!(out, "'{path}' has no room for another snapshot: {source}")
+                write!(out, "'{path}' has no room for another reader: {source}")
             }
             Self::HistoryGone { path, since, oldest: other }
             | Self::VersionAhead { path, since, version: other } => fmt_versions(out, path, *since, *other),

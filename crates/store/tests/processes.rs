@@ -291,7 +291,7 @@ fn a_process_that_keeps_many_snapshots_leaves_reader_slots_to_writers_and_other_
     let error = loop {
         put(&store, "t", "a", "2");
         store.sync().unwrap();
-        match store.snapshot() {
+        match store.kept_snapshot() {
             Ok(snapshot) => kept.push(snapshot),
             Err(error) => break error,
         }
@@ -300,6 +300,20 @@ fn a_process_that_keeps_many_snapshots_leaves_reader_slots_to_writers_and_other_
     assert!(matches!(error, StoreError::TooManyReaders { .. }), "{error}");
     assert!(error.to_string().contains(" of 4096 reader slots are taken"), "{error}");
     assert!(kept.len() > 60, "what a process may have whatever the others have: {}", kept.len());
+    // Its own reads, until so many of these are kept that only writers have room.
+    assert_eq!(get(&store, "t", "a"), Some(record("2")));
+    let mut reads = Vec::new();
+    let error = loop {
+        put(&store, "t", "a", "2");
+        store.sync().unwrap();
+        match store.snapshot() {
+            Ok(snapshot) => reads.push(snapshot),
+            Err(error) => break error,
+        }
+        assert!(reads.len() < 250, "they may have all that there are");
+    };
+    assert!(matches!(error, StoreError::TooManyReaders { .. }), "{error}");
+    assert!(reads.len() > 150, "{}", reads.len());
     // Its own writers, and their checkpoints.
     for value in ["3", "4", "5"] {
         put(&store, "t", "a", value);
@@ -314,6 +328,9 @@ fn a_process_that_keeps_many_snapshots_leaves_reader_slots_to_writers_and_other_
     child.must(&[&format!("open {name} w 1000"), "begin 1000", "put t a 6", "commit", "sync", "snapshot"]);
     assert_eq!(child.ask("get t a"), "6");
     assert!(matches!(store.snapshot(), Err(StoreError::TooManyReaders { .. })));
+    drop(reads);
+    assert_eq!(get(&store, "t", "a"), Some(record("6")));
+    assert!(matches!(store.kept_snapshot(), Err(StoreError::TooManyReaders { .. })));
     kept.truncate(60);
     assert_eq!(get(&store, "t", "a"), Some(record("6")));
     drop(kept);

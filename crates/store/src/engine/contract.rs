@@ -261,13 +261,13 @@ pub trait CommitFeed {
 
 /// What the log above an engine needs of the file that has the engine's trees.
 pub trait TreeFile {
-    /// Refuse another snapshot of a caller if this process has many readers, and all processes
-    /// together have so many that the rest is set aside: for checkpoints, writers and openers,
-    /// which do not ask, and for processes with few readers.
+    /// Refuse another reader if this process has many, and all processes together have so many that
+    /// the rest is set aside: for checkpoints, writers and openers, which do not ask, and for
+    /// processes with few readers. More is set aside from a snapshot that a program `keeps`.
     ///
     /// # Errors
     /// `ReadersFull`, or when the engine cannot read its reader table.
-    fn check_reader_room(&self) -> Result<()>;
+    fn check_reader_room(&self, keeps: bool) -> Result<()>;
 
     /// Verify each page that the current write transaction can touch by making these changes. Only
     /// for an engine that would trust its pages otherwise.

@@ -127,11 +127,13 @@ impl fmt::Display for EngineError {
             ),
             Self::ReadersFull { own, taken, slots } => {
                 write!(out, "{taken} of {slots} reader slots are taken, {own} of them by this process")?;
-                let aside = slots.saturating_sub(*taken);
-                if aside == 0 {
-                    return Ok(());
+                match slots.saturating_sub(*taken) {
+                    0 => Ok(()),
+                    aside => write!(
+                        out,
+                        ", and the last {aside} are for writers, for processes with few snapshots, and some for reads outside a snapshot"
+                    ),
                 }
-                write!(out, ", and the last {aside} are for writers and for processes with few snapshots")
             }
             Self::NoMemory(what) => write!(out, "not enough memory for {what}"),
             Self::Damaged { what, code } => write!(out, "{what} (engine code {code})"),

@@ -8,7 +8,15 @@ use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 
 impl Store {
-    /// The newest version of everything.
+    /// The newest version of everything, for a program that keeps it. Leaves reader slots to reads.
+    ///
+    /// # Errors
+    /// As `snapshot`.
+    pub fn kept_snapshot(&self) -> Result<Snapshot> {
+        self.link()?.database.lock().database()?.kept_snapshot()
+    }
+
+    /// The newest version of everything, for a read.
     ///
     /// # Errors
     /// `Closed`, `TooManyReaders`, or when another process damaged the file.

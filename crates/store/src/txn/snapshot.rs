@@ -14,7 +14,7 @@ use crate::catalog::cell::{Cell, FoundRow};
 use crate::catalog::pack_entries;
 use crate::db::database::{Database, OpenVersion};
 use crate::engine::lmdb::estimate::in_share;
-use crate::engine::{Direction, ReadTxn, Start, Tree, TreeFile};
+use crate::engine::{self, Direction, Engine, ReadTxn, Start, Tree};
 use crate::error::Result;
 use crate::error::index::NotUnique;
 use crate::index::{is_of_parts, range_of_parts};
@@ -30,16 +30,23 @@ pub struct Snapshot {
     pub(crate) inner: Arc<OpenVersion>,
 }
 
+fn room_for_reader(engine: &dyn Engine, keeps: bool) -> engine::Result<()> {
+    engine.tree_file().map_or(Ok(()), |file| file.check_reader_room(keeps))
+}
+
 impl Database {
-    /// A snapshot of the newest version for a caller that may keep it, shared with other users of
-    /// that version.
+    /// A snapshot of the newest version for a read, shared with other users of that version.
     pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot> {
-        self.newest_if(|engine| engine.tree_file().map_or(Ok(()), TreeFile::check_reader_room))
-            .map(|inner| Snapshot { inner })
+        self.newest_if(|engine| room_for_reader(engine, false)).map(|inner| Snapshot { inner })
     }
 
-    /// As `snapshot`, for a caller that drops it soon: it gets one also where kept snapshots have
-    /// taken all that they may.
+    /// As `snapshot`, for a program that keeps it: others can read when it gets none any more.
+    pub(crate) fn kept_snapshot(self: &Arc<Self>) -> Result<Snapshot> {
+        self.newest_if(|engine| room_for_reader(engine, true)).map(|inner| Snapshot { inner })
+    }
+
+    /// As `snapshot`, for a caller that drops it soon: it gets one also where reads have taken all
+    /// that they may.
     pub(crate) fn brief_snapshot(self: &Arc<Self>) -> Result<Snapshot> {
         self.newest_if(|_| Ok(())).map(|inner| Snapshot { inner })
     }

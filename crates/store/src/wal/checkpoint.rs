@@ -621,7 +621,7 @@ mod tests {
     }
 
     impl TreeFile for Unsynced {
-        fn check_reader_room(&self) -> Result<(), EngineError> {
+        fn check_reader_room(&self, _keeps: bool) -> Result<(), EngineError> {
             Ok(())
         }
 

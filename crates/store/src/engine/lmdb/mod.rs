@@ -691,8 +691,8 @@ impl Engine for LmdbEngine {
 impl RowAccess for LmdbEngine {}
 
 impl TreeFile for LmdbEngine {
-    fn check_reader_room(&self) -> Result<()> {
-        self.environment.check_reader_room()
+    fn check_reader_room(&self, keeps: bool) -> Result<()> {
+        self.environment.check_reader_room(keeps)
     }
 
     fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<()> {

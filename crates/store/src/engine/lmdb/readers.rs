@@ -16,30 +16,30 @@ use crate::sys::os;
 
 /// A process may have this many read transactions whatever the others have.
 const OWN_READERS_FREE: usize = 64;
-/// Reader slots for processes with fewer, and for checkpoints, writers and openers, which cannot do
-/// without.
+/// Reader slots that kept snapshots leave: for reads, and for all that reads leave slots to.
 const SLOTS_ASIDE: u32 = 256;
+/// Those that reads leave: for processes with fewer readers, and for checkpoints, writers and
+/// openers, which cannot do without.
+const SLOTS_ASIDE_OF_READS: u32 = 64;
 
 impl Environment {
     /// See [`TreeFile::check_reader_room`](crate::engine::TreeFile::check_reader_room).
     #[inline]
-    pub(super) fn check_reader_room(&self) -> Result<()> {
+    pub(super) fn check_reader_room(&self, keeps: bool) -> Result<()> {
         let own = self.reader_count.load(Ordering::Relaxed);
-        if own <= OWN_READERS_FREE { Ok(()) } else { self.check_slots() }
+        let aside = if keeps { SLOTS_ASIDE } else { SLOTS_ASIDE_OF_READS };
+        if own <= OWN_READERS_FREE { Ok(()) } else { self.check_slots(READERS_MAX - aside) }
     }
 
     #[cold]
-    fn check_slots(&self) -> Result<()> {
+    fn check_slots(&self, most: u32) -> Result<()> {
         self.check_usable()?;
-        if self.info().me_numreaders < READERS_MAX - SLOTS_ASIDE || self.has_slots() {
+        if self.info().me_numreaders < most || self.taken_slots() < most {
             return Ok(());
         }
         self.free_dead_readers()?;
-        if self.has_slots() { Ok(()) } else { Err(self.readers_full(self.taken_slots())) }
-    }
-
-    fn has_slots(&self) -> bool {
-        self.taken_slots() < READERS_MAX - SLOTS_ASIDE
+        let taken = self.taken_slots();
+        if taken < most { Ok(()) } else { Err(self.readers_full(taken)) }
     }
 
     /// Slots that are taken in all processes, without those that this one has ready for its next
