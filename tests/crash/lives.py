@@ -6,6 +6,7 @@ shares with the campaign what it is about to do and what has been acknowledged: 
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import itertools
 import mmap
@@ -14,6 +15,7 @@ import pickle
 import random
 import signal
 import struct
+import sys
 import time
 import traceback
 import warnings
@@ -71,6 +73,10 @@ REST = 0.15
 """So long a writer does nothing when it rests: the thread that shortens its file looks every 50 ms."""
 
 
+PDEATHSIG = 1
+"""`PR_SET_PDEATHSIG` of Linux's prctl(2)."""
+
+
 class Notes:
     """A page that outlives the process that writes it."""
 
@@ -119,6 +125,7 @@ class Process:
         if self.pid == 0:
             self.notes.parent = parent
             code = 0
+            end_with_parent()
             try:
                 # No power is cut here, so nothing can be lost.
                 warnings.simplefilter("error")
@@ -164,6 +171,12 @@ class Process:
             raise AssertionError(f"{self.name} failed:\n{self.error_path.read_text()}")
         if self.status not in (None, 0, -signal.SIGKILL):
             raise AssertionError(f"{self.name} ended with {self.status}")
+
+
+def end_with_parent() -> None:
+    """Have this process end when its parent does: one that is stopped at a step would never notice."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
 
 
 def log_of(path: Path) -> Path:
