@@ -6,7 +6,7 @@ It reads the file twice: the first pass decides the type of each column, the sec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import compress
+from itertools import compress, repeat
 from typing import Any, BinaryIO
 
 from pellucid.errors import SourceError
@@ -146,7 +146,7 @@ class _Rows:
         if self.job.is_verification:
             self.verify(block, values, faults)
         names = tuple(self.columns)
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+        rows = list(map(dict, map(zip, repeat(names), zip(*values, strict=True))))
         if any("" in cells for cells in block.columns):
             rows = [
                 {name: value for name, value in row.items() if value is not MISSING}
