@@ -22,8 +22,8 @@ SPACES = " \u00a0\u3000"
 # empty text, and one that looks like another value.
 HAS_DELIMITER = re.compile(r"[^;\t|\r\n]*[;\t|\r\n]")
 NEEDS_QUOTES = re.compile(rf"\Z|{LOOKS_TYPED.pattern}|{HAS_DELIMITER.pattern}")
-# An int of fewer bits has at most 640 digits, which `str` takes under any limit.
-LONG_BITS = 2100
+# What is not text, though its cell is a `str`.
+NO_TEXTS = (bool, int, Decimal)
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -143,12 +143,9 @@ def _cells(export: Export, row: Any, names: list[str], to_json: Any) -> list[Any
 def _cell(value: Any, to_json: Any) -> Any:
     """A cell: text that looks like a number gets quotes, so that it is text when it is read again."""
     cell = as_text(value, to_json)
-    if type(cell) is int and cell.bit_length() > LONG_BITS:
-        # `str` refuses ints of more than 4,300 digits.
-        return str(Decimal(cell))
-    if type(cell) is not str or type(value) is bool or NEEDS_QUOTES.match(cell) is None:
+    if type(cell) is not str or type(value) in NO_TEXTS or NEEDS_QUOTES.match(cell) is None:
         return cell
-    return cell if type(value) is Decimal else _Quoted(cell)
+    return _Quoted(cell)
 
 
 def _line_with_quotes(cells: list[Any]) -> str:
