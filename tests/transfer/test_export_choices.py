@@ -134,6 +134,27 @@ def test_no_value_is_lost_where_two_names_are_one_when_they_are_flat() -> None:
     assert report.notes[0] == "rows that would have 'a.b' twice when they are flat are as they were stored"
 
 
+@pytest.mark.parametrize("suffix", ["tsv", "csv"])
+def test_tabs_and_commas_separate_cells_that_have_both(suffix: str, tmp_path: Path) -> None:
+    rows = [
+        {"a": "x\ty", "b,c": 1, "d": 'say "no"'},
+        {"a": "", "b,c": 2, "d": "1"},
+        {"a": "p,q;r|s\nt", "b,c": 3, "d": "2000-01-31"},
+    ]
+    db = pellucid.open(":memory:")
+    db.extend(rows)
+    report = pellucid.export_to(db, tmp_path / f"a.{suffix}")
+    with (tmp_path / f"a.{suffix}").open(newline="") as file:
+        found = list(csv.reader(file, delimiter="\t" if suffix == "tsv" else ","))
+    assert (report.format, found) == (
+        suffix,
+        [["a", "b,c", "d"], *([str(c) for c in r.values()] for r in rows)],
+    )
+    back = pellucid.open(":memory:")
+    pellucid.import_from(tmp_path / f"a.{suffix}", back, table="t")
+    assert back.table("t").where().to_dicts() == rows
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "json"])
 def test_nan_is_null_if_that_is_wanted(suffix: str, tmp_path: Path) -> None:
     db = pellucid.open(":memory:")
@@ -146,7 +167,9 @@ def test_nan_is_null_if_that_is_wanted(suffix: str, tmp_path: Path) -> None:
         pellucid.export_to(db, tmp_path / "a.csv", nan_as_null=True)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json.gz", "a.csv.gz", "a.jsonl.zst", "a.CSV.ZST"])
+@pytest.mark.parametrize(
+    "name", ["a.jsonl.gz", "a.json.gz", "a.csv.gz", "a.tsv.gz", "a.jsonl.zst", "a.CSV.ZST"]
+)
 def test_a_text_is_compressed_as_its_name_says(name: str, tmp_path: Path, table: pellucid.Table[Any]) -> None:
     report = pellucid.export_to(table, tmp_path / name, key="id", select=["name"])
     assert (report.name, report.format) == (name, name.split(".")[1].lower())

@@ -245,7 +245,7 @@ def export_command(
 ) -> None:
     """Write TABLE to TARGET: JSON Lines, JSON, CSV, Parquet, Arrow, SQLite or a shelf. `-` writes to stdout.
 
-    The suffix of TARGET says which: .jsonl .json .csv .parquet .arrow .sqlite .shelf. A text may be
+    The suffix of TARGET says which: .jsonl .json .csv .tsv .parquet .arrow .sqlite .shelf. A text may be
     compressed, as .csv.gz or .jsonl.zst. The file gets its name when it is complete. Rows that cannot be
     written are listed with the reason, and the exit code is then 3.
 

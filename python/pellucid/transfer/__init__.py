@@ -102,7 +102,7 @@ def export_to(
     """Write the rows of a table or a query to a file for other programs, and return a report.
 
     `target` is a path or a binary file. Its suffix decides the format; `format` overrides that: "jsonl",
-    "json", "csv", "parquet", "arrow", "sqlite" or "shelve". A text whose name ends in `.gz` or `.zst`
+    "json", "csv", "tsv", "parquet", "arrow", "sqlite" or "shelve". A text whose name ends in `.gz` or `.zst`
     is compressed. With `key`, the key of each row becomes a field of that name; without it, keys are not
     written, except to a shelf. `table` is the name of the table in SQLite.
 

@@ -17,12 +17,13 @@ from pellucid.transfer.report import ExportReport
 
 __all__ = ["FORMATS", "Export", "exists_already", "give_name", "own_folder", "plain", "run"]
 
-FORMATS = ("jsonl", "json", "csv", "parquet", "arrow", "sqlite", "shelve")
+FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "arrow", "sqlite", "shelve")
 SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
     ".csv": "csv",
+    ".tsv": "tsv",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".feather": "arrow",
@@ -31,9 +32,10 @@ SUFFIXES = {
     ".db": "sqlite",
     ".shelf": "shelve",
 }
-WRITERS = {"json": "jsonl", "parquet": "arrow"}
+WRITERS = {"json": "jsonl", "tsv": "csv", "parquet": "arrow"}
 OF_JSON = ("jsonl", "json")
-OF_TEXT = (*OF_JSON, "csv")
+OF_CSV = ("csv", "tsv")
+OF_TEXT = (*OF_JSON, *OF_CSV)
 # Rows are written in chunks that stay in the cache of the processor.
 CHUNK_ROWS = 100
 # How much of the target's name its unfinished folder has: the name of a file may have 255 bytes.
@@ -215,9 +217,9 @@ def _check(choices: Choices, format: str, is_stream: bool, packing: str) -> None
         raise ValueError(
             f"no export writes {format} as {packing}; {', '.join(WRITTEN)} are for {', '.join(OF_TEXT)}"
         )
-    if choices.fields is not None and format != "csv":
+    if choices.fields is not None and format not in OF_CSV:
         raise ValueError("fields= is for CSV; choose the fields with select= for other formats")
-    if choices.spreadsheet and format != "csv":
+    if choices.spreadsheet and format not in OF_CSV:
         raise ValueError("spreadsheet=True is for CSV: no other format is read as formulas")
     if choices.nan_as_null and format not in OF_JSON:
         raise ValueError("nan_as_null=True is for JSON; CSV has nan, and the other formats have NaN or NULL")

@@ -1,4 +1,4 @@
-"""This module writes CSV: a line with the names of all fields, then a row in each line."""
+"""This module writes CSV and TSV: a line with the names of all fields, then a row in each line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMULA = frozenset("=+-@\t\r\n|%\uff0b\uff0d\uff1d\uff20")
 SPACES = " \u00a0\u3000"
 # What `csv` puts no quotes around, or not in all versions: what another dialect has between cells or rows, an
 # empty text, and one that looks like another value.
-HAS_DELIMITER = re.compile(r"[^;\t|\r\n]*[;\t|\r\n]")
+HAS_DELIMITER = re.compile(r"[^,;\t|\r\n]*[,;\t|\r\n]")
 NEEDS_QUOTES = re.compile(rf"\Z|{LOOKS_TYPED.pattern}|{HAS_DELIMITER.pattern}")
 # What is not text, though its cell is a `str`.
 NO_TEXTS = (bool, int, Decimal)
@@ -45,7 +45,7 @@ def write(export: Export, target: BinaryIO) -> int:
     """Write the rows, and return their number."""
     to_json = encoder()
     names = columns(export)
-    lines = _Lines(target)
+    lines = _Lines(target, "\t" if export.format == "tsv" else ",")
     heads = list(map(_no_formula, names)) if export.is_for_spreadsheets else names
     lines.add("the line of names", [_Quoted(name) if HAS_DELIMITER.match(name) else name for name in heads])
     count = number = 0
@@ -78,10 +78,11 @@ class _Quoted(str):
 class _Lines:
     """Writes rows as lines of UTF-8."""
 
-    def __init__(self, target: BinaryIO) -> None:
+    def __init__(self, target: BinaryIO, delimiter: str) -> None:
         self.target = target
+        self.delimiter = delimiter
         self.text = io.StringIO(newline="")
-        self.rows = csv.writer(self.text, lineterminator="\n")
+        self.rows = csv.writer(self.text, delimiter=delimiter, lineterminator="\n")
         # Where the line of each row begins.
         self.places: list[tuple[str, int]] = []
         # The first row with characters that UTF-8 does not have, and how many there are.
@@ -92,7 +93,7 @@ class _Lines:
         """Add a row, which `write` writes."""
         begin = self.text.tell()
         if _Quoted in map(type, cells):
-            self.text.write(_line_with_quotes(cells))
+            self.text.write(_line_with_quotes(cells, self.delimiter))
         else:
             self.rows.writerow(cells)
         self.places.append((place, begin))
@@ -148,11 +149,11 @@ def _cell(value: Any, to_json: Any) -> Any:
     return _Quoted(cell)
 
 
-def _line_with_quotes(cells: list[Any]) -> str:
+def _line_with_quotes(cells: list[Any], delimiter: str) -> str:
     line = io.StringIO(newline="")
-    rows = csv.writer(line, lineterminator="")
+    rows = csv.writer(line, delimiter=delimiter, lineterminator="")
     for place, cell in enumerate(cells):
-        line.write("," if place else "")
+        line.write(delimiter if place else "")
         if type(cell) is _Quoted:
             line.write('"' + cell.replace('"', '""') + '"')
         elif cell is not None:
