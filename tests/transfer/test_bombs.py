@@ -20,7 +20,11 @@ from typing import Any
 from uuid import UUID
 
 import pellucid
+import pyarrow
 import pytest
+from pellucid.transfer.job import Input, Job
+from pellucid.transfer.sources import arrow_file
+from pyarrow import ipc, parquet
 
 # An address space that has room for libraries, and not for what these files come to.
 IMPORT = """
@@ -260,3 +264,61 @@ def test_the_index_of_a_dumb_dbm_is_checked(case: str, tmp_path: Path) -> None:
     (tmp_path / "d.dir").write_text(INDEXES[case])
     (tmp_path / "d.dat").write_bytes(b"x" * 100_000)
     assert imported(tmp_path / "d", "dbm").startswith("SourceError: ")
+
+
+def write_arrow(path: Path, batch: Any, form: str, compression: str | None) -> None:
+    new = ipc.new_file if form == "file" else ipc.new_stream
+    with new(path, batch.schema, options=ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_batch(batch)
+
+
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+@pytest.mark.parametrize("form", ["file", "stream"])
+@pytest.mark.parametrize("holds", ["values", "a dictionary"])
+def test_a_batch_of_arrow_that_is_too_large_is_refused_before_it_takes_memory(
+    path: Path, monkeypatch: pytest.MonkeyPatch, form: str, compression: str | None, holds: str
+) -> None:
+    monkeypatch.setattr(arrow_file, "BATCH_SIZE_MAX", 1 << 20)
+    allocated = pyarrow.total_allocated_bytes()
+    for size, is_refused in ((1 << 19, False), (1 << 21, True)):
+        column = pyarrow.array(["x" * size])
+        column = column if holds == "values" else column.dictionary_encode()
+        write_arrow(path, pyarrow.record_batch({"text": column}), form, compression)
+        if compression:
+            assert path.stat().st_size < size / 4
+        with pellucid.open(":memory:") as db:
+            if is_refused:
+                with pytest.raises(
+                    pellucid.SourceError, match=r"batches comes to .* and may come to 1,048,576"
+                ):
+                    pellucid.import_from(path, db, format="arrow")
+                with path.open("rb") as pipe, pytest.raises(pellucid.SourceError, match="smaller batches"):
+                    pellucid.import_from(pipe, db, format="arrow")
+                assert list(db.tables()) == []
+            else:
+                pellucid.import_from(path, db, format="arrow")
+                [table] = db.tables()
+                assert [len(row.text) for row in db.table(table).values()] == [size]
+        del column
+    assert pyarrow.total_allocated_bytes() < allocated + (1 << 20)
+
+
+def test_a_row_group_of_parquet_is_read_in_batches_that_fit_into_memory(path: Path) -> None:
+    data = [bytes([number]) * (1 << 19) for number in range(200)]
+    parquet.write_table(
+        pyarrow.table({"n": range(200), "data": data}),
+        path,
+        compression="none",
+        use_dictionary=False,
+        write_batch_size=1,
+    )
+    del data
+    assert parquet.read_metadata(path).num_row_groups == 1
+    job = Job(Input(path), None, None, None, None, lambda *_: None, lambda _: None)
+    before, most, count = pyarrow.total_allocated_bytes(), 0, 0
+    for part in arrow_file.parts_of_parquet(job):
+        for chunk in part.chunks:
+            most = max(most, pyarrow.total_allocated_bytes() - before)
+            count += len(chunk.places)
+    assert count == 200
+    assert most < 48 << 20, "the file has 100 MiB"
