@@ -126,10 +126,10 @@ class Measured(Child):
             return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
 
 
-def begun_with(size, tmp_path, monkeypatch, *arguments):
+def begun_with(size, tmp_path, monkeypatch, *arguments, **options):
     """A child that takes itself to be in a container with so many bytes."""
     with limited(size, tmp_path, monkeypatch):
-        return Measured(*arguments)
+        return Measured(*arguments, **options)
 
 
 def test_the_log_is_as_long_as_the_container_allows(tmp_path, monkeypatch):
@@ -251,3 +251,25 @@ def test_the_memory_of_a_process_that_only_reads_bounds_the_log(tmp_path):
         while db.stats()["log_limit"] < usual:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_a_sort_a_build_of_an_index_and_groups_take_a_part_of_a_container(tmp_path, monkeypatch):
+    path = tmp_path / "a.pel"
+    count = 250_000
+    with pellucid.open(path) as db:
+        db.table("t").update((n, {"n": -n, "text": f"{n * 387_421 % count:0150}"}) for n in range(count))
+    # Without a limit, the sort takes 44 MiB, and the build 54.
+    with begun_with(24 * MIB, tmp_path, monkeypatch, path, auto_compact=False) as child:
+        child("from pellucid import F, count; table = db.table('t')")
+        child("list(table.order_by(F.text).limit(3)), sum(1 for _ in table)")
+        before = child.memory()
+        most = child.most_memory("rows = [row.n for row in table.order_by(F.text).offset(249_990)]")
+        assert child("rows") == [-n for n in sorted(range(count), key=lambda n: n * 387_421 % count)[-10:]]
+        assert most - before < 34 * MIB
+        child("try: table.group_by(F.text).agg(n=count())\nexcept ValueError as error: refused = error")
+        assert child("type(refused).__name__") == "TooManyGroups"
+        assert "over 12 MiB" in child("str(refused)")
+        before = child.memory()
+        most = child.most_memory("table.create_index('by_text', F.text)")
+        assert most - before < 26 * MIB
+        assert child("db.check()") == []

@@ -31,6 +31,13 @@ use crate::stoppable::Pace;
 use crate::walk::{RowKey, Walk, damaged, for_each, ranges};
 use crate::work::{Parallel, Stop, Work};
 
+/// The largest number of bytes in memory for the rows, or keys, of a sort; further ones go to
+/// files.
+#[must_use]
+pub fn memory_max() -> usize {
+    pellucid_store::sort::memory_max(1 << 28, pellucid_store::sort::SORT_PART)
+}
+
 /// The expressions that rows are sorted by, first to last.
 #[derive(Clone)]
 pub struct SortKey {

@@ -7,6 +7,7 @@ use pellucid_query::group::{self, Decimals, Group, Room, Total, grouped};
 use pellucid_query::work::PART_COUNT;
 use pellucid_query::{Column, DecimalSum, Extremes, Sum, Walk};
 use pellucid_record::{Shapes, Value};
+use pellucid_store::sort::memory_max;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
@@ -319,6 +320,8 @@ fn not_aggregate(given: &Bound<'_, PyAny>) -> PyResult<String> {
 
 /// The largest number of bytes for the groups of one query.
 const GROUPS_SIZE_MAX: usize = 1 << 30;
+/// The part of a container's memory that they may take.
+const GROUPS_PART: u64 = 2;
 
 #[derive(Clone)]
 struct GroupUp {
@@ -359,7 +362,7 @@ impl Work for GroupUp {
     type Result = group::Groups;
 
     fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
-        let room = self.room.unwrap_or_else(|| Arc::new(Room::new(GROUPS_SIZE_MAX)));
+        let room = self.room.unwrap_or_else(|| Arc::new(Room::new(memory_max(GROUPS_SIZE_MAX, GROUPS_PART))));
         grouped(rows, shapes, &mut self.columns, &mut self.aggregates, &room, || stop.is_set())
     }
 }
@@ -376,7 +379,7 @@ impl Parallel for GroupUp {
     }
 
     fn in_parts(&self, _count: usize) -> Self {
-        Self { room: Some(Arc::new(Room::new(GROUPS_SIZE_MAX))), ..self.clone() }
+        Self { room: Some(Arc::new(Room::new(memory_max(GROUPS_SIZE_MAX, GROUPS_PART)))), ..self.clone() }
     }
 }
 

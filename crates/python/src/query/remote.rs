@@ -9,7 +9,7 @@ use pellucid_query::exec::evaluator_of_all;
 use pellucid_query::index::Definition;
 use pellucid_query::plan::Candidate;
 use pellucid_query::server::{Codes, Predicate, ServerIndex, Translated, translate, worth_knowing};
-use pellucid_query::sort::{Sort, SortKey, SortedKeys};
+use pellucid_query::sort::{Sort, SortKey, SortedKeys, memory_max};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
@@ -25,9 +25,6 @@ use crate::table::reading::Rows;
 use crate::values::table_ref::TableRef;
 use crate::values::views::Shows;
 use crate::work::walks::{SIGNALS, Source, of_fault, over};
-
-/// The largest number of bytes in memory for the keys of a sort; further ones go to files.
-const SORT_MEMORY_MAX: usize = 1 << 28;
 
 /// What the server is asked for, and what is done with the rows that it sends.
 pub struct RemoteQuery<'py> {
@@ -167,7 +164,7 @@ impl<'py> RemoteQuery<'py> {
             None => None,
         };
         let wanted = if request.limit == 0 { 0 } else { request.offset.saturating_add(request.limit) };
-        let sort = Sort::new(by, after, wanted, SORT_MEMORY_MAX);
+        let sort = Sort::new(by, after, wanted, memory_max());
         let rows = self.feed(PageReader::begun(&self.reading, None));
         let source = Source { rows, selection: Some(selection) };
         let sorted = over(py, &TableRef::new(&self.table), source, sort)?;

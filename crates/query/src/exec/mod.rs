@@ -26,15 +26,12 @@ use crate::key_range;
 use crate::plan::AccessPath;
 use crate::rows::{LookedUp, RowsByIndex, RowsByKey};
 use crate::selection::{Meter, Selection};
-use crate::sort::{Sort, SortKey, Sorted, SortedKeys};
+use crate::sort::{Sort, SortKey, Sorted, SortedKeys, memory_max};
 use crate::walk::Scanned;
 use crate::work::{Parallel, Stop, Work, WorkResult};
 
 pub use paths::{AccessPaths, ROW_COUNT_MIN};
 use table_index::TableIndex;
-
-/// The largest number of bytes in memory for the rows of a sort; further rows go to files.
-const SORT_MEMORY_MAX: usize = 1 << 28;
 
 /// What a query asks for.
 pub struct Request<'a> {
@@ -242,7 +239,7 @@ impl<'a, R: Reader> Executor<'a, R> {
     fn sort(&self, order: &[(Node, bool)]) -> Result<Sort, Fault> {
         let by = SortKey::new(order).map_err(Fault::of_expression)?;
         let wanted = if self.request.limit == 0 { 0 } else { self.request.wanted() };
-        Ok(Sort::new(by, self.request.after.clone(), wanted, SORT_MEMORY_MAX))
+        Ok(Sort::new(by, self.request.after.clone(), wanted, memory_max()))
     }
 
     /// Applies the offset and the limit of the request to sorted rows.

@@ -5,6 +5,8 @@
 //! [`Merge`] reads sorted parts as one sequence. Long work calls back at each step, so that the
 //! caller can stop it.
 
+use crate::sys::cgroup;
+
 pub(crate) mod by_number;
 mod entries;
 pub mod many;
@@ -16,6 +18,16 @@ pub use entries::{Entries, Entry};
 pub use merge::{Memory, Merge, Part, Source};
 pub use runs::{Run, SortFile};
 pub(crate) use spill::Spill;
+
+/// The part of a container's memory that a sort may take.
+pub const SORT_PART: u64 = 4;
+
+/// How many bytes of memory work may take that takes `usual` bytes on a large machine: in a
+/// container, at most this part of what its processes may take together.
+#[must_use]
+pub fn memory_max(usual: usize, part: u64) -> usize {
+    cgroup::at_most(usual as u64, part) as usize
+}
 
 /// Eight bytes of a code, after the first `skipped`, as a number. If two numbers differ, they are
 /// in the order of their codes.

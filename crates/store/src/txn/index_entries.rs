@@ -22,6 +22,7 @@ use crate::index::range_of_parts;
 use crate::index::{Derived, IndexSet, Prepared};
 use crate::row::{Range, Row};
 use crate::row_key::{RowKey, TableId, is_long};
+use crate::sort::{SORT_PART, memory_max};
 use crate::txn::scan::RowRange;
 use crate::txn::transaction::Transaction;
 use crate::txn::transaction_scan::DirtyScan;
@@ -381,7 +382,7 @@ impl Database {
     pub(crate) fn index_memory(&self) -> usize {
         const USUAL: usize = 512 << 20;
         match self.index_memory.load(Ordering::Relaxed) {
-            0 => USUAL,
+            0 => memory_max(USUAL, SORT_PART),
             size => size,
         }
     }
