@@ -398,7 +398,9 @@ def test_a_compaction_that_waits_in_vain_names_the_writer(path: Path) -> None:
         thread.start()
         is_writing.wait()
         try:
-            with pytest.raises(pellucid.Busy, match=rf"PID {os.getpid()} \(another transaction of this process"):
+            with pytest.raises(
+                pellucid.Busy, match=rf"PID {os.getpid()} \(another transaction of this process"
+            ):
                 db.compact(online=True)
         finally:
             ends.set()
