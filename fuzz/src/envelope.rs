@@ -5,7 +5,7 @@ use pellucid_record::validate::validate_record;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::input::Book;
-use super::views::{has_apart, read_all};
+use super::views::{has_overflow, read_all};
 
 pub fn envelope_import(data: &[u8]) {
     // The first byte says whether the checksum is put right: no fuzzer would guess one.
@@ -26,8 +26,8 @@ pub fn envelope_import(data: &[u8]) {
         let is_sound = validate_record(parsed.record, &shapes).is_ok();
         read_all(parsed.record, &shapes, is_sound);
         // What lies apart lies in a database, which an envelope has left.
-        let is_whole =
-            is_sound && pellucid_record::decode(parsed.record, &shapes).is_ok_and(|value| !has_apart(&value));
+        let is_whole = is_sound
+            && pellucid_record::decode(parsed.record, &shapes).is_ok_and(|value| !has_overflow(&value));
         assert_eq!(envelope::validate(&envelope).is_ok(), is_whole && parsed.checksum_fits(&envelope));
     } else {
         assert!(envelope::validate(&envelope).is_err());

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use pellucid_record::keyed::CanonicalKey;
 use pellucid_record::patch::ShapeBook;
-use pellucid_record::payload::{Apart, Timedelta};
+use pellucid_record::payload::{Overflow, Timedelta};
 use pellucid_record::value::{Double, NoShapes, OwnedZone, ShapeAssigner, Value, encode_value};
 use pellucid_record::{Container, Shape, Shapes};
 
@@ -187,7 +187,7 @@ impl<'a> Input<'a> {
                     data: vec![self.byte(); if is_scalar { 2 } else { 2 * count }],
                 }
             }
-            0xC4..0xC8 => Value::Apart(Apart { tag: 0x42, blob: self.u64(), size: 3 }),
+            0xC4..0xC8 => Value::Overflow(Overflow { tag: 0x42, blob: self.u64(), size: 3 }),
             0xC8..0xCC => Value::Bytearray(self.bytes()),
             0xCC..0xD0 => Value::Pickle(self.bytes()),
             _ => {

@@ -18,7 +18,7 @@ pub fn validate_against_accessors(data: &[u8]) {
     }
     let value = pellucid_record::decode(data, &*SHAPES).expect("a valid record can be decoded");
     let sealed = match envelope::seal(data, &*SHAPES) {
-        Err(Corrupt { damage: Damage::Apart, .. }) if has_apart(&value) => return,
+        Err(Corrupt { damage: Damage::Overflow, .. }) if has_overflow(&value) => return,
         sealed => sealed.expect("a valid record can be sealed"),
     };
     pellucid_record::validate(&sealed, &*SHAPES).expect("a sealed record is valid");
@@ -33,15 +33,15 @@ pub fn validate_against_accessors(data: &[u8]) {
 }
 
 /// Whether a part of the value lies apart.
-pub fn has_apart(value: &Value) -> bool {
+pub fn has_overflow(value: &Value) -> bool {
     match value {
-        Value::Apart(_) => true,
-        Value::Registered(_, inner) => has_apart(inner),
+        Value::Overflow(_) => true,
+        Value::Registered(_, inner) => has_overflow(inner),
         Value::List(elements)
         | Value::Tuple(elements)
         | Value::Set(elements)
-        | Value::FrozenSet(elements) => elements.iter().any(has_apart),
-        Value::Dict(entries) => entries.iter().any(|(key, value)| has_apart(key) || has_apart(value)),
+        | Value::FrozenSet(elements) => elements.iter().any(has_overflow),
+        Value::Dict(entries) => entries.iter().any(|(key, value)| has_overflow(key) || has_overflow(value)),
         _ => false,
     }
 }
@@ -198,7 +198,7 @@ impl<'a, S: Shapes + ?Sized> Reader<'a, S> {
             tag::TIMEDELTA => payload::timedelta(payload).is_some(),
             tag::TIME => payload::time(payload).is_some(),
             tag::AWARE => payload::aware(payload).is_some(),
-            tag::APART => payload::apart(payload).is_some(),
+            tag::OVERFLOW => payload::overflow(payload).is_some(),
             tag::NDARRAY => match payload::ndarray(self.record, self.shapes, offset, size) {
                 Ok(array) => self.container(array.head).is_some(),
                 Err(_) => false,

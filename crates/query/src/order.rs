@@ -96,7 +96,7 @@ pub fn equal(one: &Value, other: &Value) -> bool {
         (Value::Complex(real, imaginary), number) | (number, Value::Complex(real, imaginary)) => {
             imaginary.0 == 0.0 && order(&Value::Float(*real), number) == Some(Ordering::Equal)
         }
-        (Value::Ndarray { .. } | Value::Registered(..) | Value::Pickle(_) | Value::Apart(_), _) => {
+        (Value::Ndarray { .. } | Value::Registered(..) | Value::Pickle(_) | Value::Overflow(_), _) => {
             one == other
         }
         _ => order(one, other) == Some(Ordering::Equal),
@@ -155,7 +155,9 @@ fn family(value: &Value) -> Family {
         Value::List(_) => Family::List,
         Value::Set(_) | Value::FrozenSet(_) => Family::Set,
         Value::Dict(_) => Family::Dict,
-        Value::Ndarray { .. } | Value::Registered(..) | Value::Pickle(_) | Value::Apart(_) => Family::Other,
+        Value::Ndarray { .. } | Value::Registered(..) | Value::Pickle(_) | Value::Overflow(_) => {
+            Family::Other
+        }
         number if Number::of(number).is_some() => Family::Number,
         _ => Family::NotANumber,
     }

@@ -7,7 +7,7 @@ use pellucid_query::expression::{
 };
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::tag;
-use pellucid_record::payload::{self, Apart, Timedelta};
+use pellucid_record::payload::{self, Overflow, Timedelta};
 use pellucid_record::value::{Double, NoShapes, OwnedZone, Value, encode_value};
 use pellucid_record::{Corrupt, Damage, Shape, Shapes};
 use pellucid_store::Row;
@@ -119,7 +119,7 @@ fn values() -> impl Strategy<Value = Value> {
     let others = prop_oneof![
         vec(any::<u8>(), 0..12).prop_map(Value::Bytearray),
         vec(any::<u8>(), 0..12).prop_map(Value::Pickle),
-        any::<u64>().prop_map(|blob| Value::Apart(Apart { tag: tag::BYTES, blob, size: 9 })),
+        any::<u64>().prop_map(|blob| Value::Overflow(Overflow { tag: tag::BYTES, blob, size: 9 })),
         (1..4i64).prop_map(|count| Value::Ndarray {
             dtype: Box::new(Value::Str("<i2".into())),
             shape: vec![count],
@@ -452,16 +452,16 @@ impl Shapes for Lost {
         None
     }
 
-    fn apart(&self, _apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
-        Err(Corrupt::new(Damage::Apart, 0))
+    fn overflow(&self, _overflow: &Overflow) -> Result<Option<&[u8]>, Corrupt> {
+        Err(Corrupt::new(Damage::Overflow, 0))
     }
 }
 
 #[test]
 fn a_large_value_is_read_only_where_its_bytes_matter() {
-    let apart = Value::Apart(Apart { tag: tag::STR, blob: 1, size: 7 });
+    let overflow = Value::Overflow(Overflow { tag: tag::STR, blob: 1, size: 7 });
     let record =
-        Value::Dict(vec![(Value::Str("text".into()), apart), (Value::Str("n".into()), Value::Int(1))]);
+        Value::Dict(vec![(Value::Str("text".into()), overflow), (Value::Str("n".into()), Value::Int(1))]);
     let record = encode_value(&record, &mut NoShapes).unwrap();
     let row = Row { key: &[], spelling: &[], record: &record };
     let of = |text: &str| Evaluator::new(&parse(text).unwrap()).unwrap().is_true(&row, &Lost);
@@ -469,6 +469,6 @@ fn a_large_value_is_read_only_where_its_bytes_matter() {
         assert_eq!(of(text), Ok(is_true), "{text}");
     }
     for text in ["text == 'a'", "text startswith 'a'", "length(text) > 1", "not (text > 'a')"] {
-        assert_eq!(of(text), Err(Corrupt::new(Damage::Apart, 0)), "{text}");
+        assert_eq!(of(text), Err(Corrupt::new(Damage::Overflow, 0)), "{text}");
     }
 }

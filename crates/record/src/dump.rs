@@ -310,7 +310,7 @@ fn type_of(slot: &Slot<'_>) -> &'static str {
             tag::NDARRAY => "array",
             tag::REGISTERED => "object of a registered class",
             tag::PICKLE => "pickle",
-            tag::APART => "value lying apart",
+            tag::OVERFLOW => "value lying apart",
             _ => "?",
         },
         _ => "?",
@@ -351,8 +351,9 @@ fn describe_payload(slot: &Slot<'_>) -> Option<String> {
             let (fold, zone) = (u8::from(aware.fold), zone_text(Some(aware.zone)));
             format!("{} us, fold {fold}, UTC offset {} us{zone}", aware.local, aware.offset)
         }),
-        tag::APART => payload::apart(payload)
-            .map(|apart| format!("tag {:#04x}, blob {}, {} bytes", apart.tag, apart.blob, apart.size)),
+        tag::OVERFLOW => payload::overflow(payload).map(|overflow| {
+            format!("tag {:#04x}, blob {}, {} bytes", overflow.tag, overflow.blob, overflow.size)
+        }),
         _ => None,
     }
 }

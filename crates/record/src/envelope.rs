@@ -325,9 +325,9 @@ pub fn open(bytes: &[u8], mut id_of: impl FnMut(&Shape) -> Option<u32>) -> Resul
 pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>> {
     let mut tables = Tables::new();
     let mut ids = HashMap::new();
-    let References { ids: places, apart } = shape_places(record, shapes)?;
-    if let Some(offset) = apart {
-        return Err(Corrupt::new(Damage::Apart, offset as usize));
+    let References { ids: places, overflow } = shape_places(record, shapes)?;
+    if let Some(offset) = overflow {
+        return Err(Corrupt::new(Damage::Overflow, offset as usize));
     }
     for place in &places {
         if let std::collections::hash_map::Entry::Vacant(entry) = ids.entry(place.id) {
@@ -387,13 +387,13 @@ impl ShapeReference {
 #[derive(Debug, Default)]
 struct References {
     ids: Vec<ShapeReference>,
-    apart: Option<u32>,
+    overflow: Option<u32>,
 }
 
 impl References {
     fn note(&mut self, slot: &view::Slot<'_>) {
-        if let view::Slot::Heap { tag: tag::APART, offset, .. } = slot {
-            self.apart = Some(*offset);
+        if let view::Slot::Heap { tag: tag::OVERFLOW, offset, .. } = slot {
+            self.overflow = Some(*offset);
         }
     }
 }

@@ -78,7 +78,7 @@ damages! {
     /// A number is outside the range of its type.
     Range = "the number lies outside the range of its type",
     /// A value that is stored apart is missing, or not as the record says.
-    Apart = "a large value that it refers to is missing, or of another size",
+    Overflow = "a large value that it refers to is missing, or of another size",
     /// The elements of a set are not sorted.
     SetOrder = "the elements of a set are not in order",
     /// The index of a keyed map does not fit its keys.

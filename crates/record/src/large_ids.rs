@@ -14,8 +14,8 @@ use crate::visit::visit_values;
 pub fn large_ids<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u64>> {
     let mut ids = Vec::new();
     visit_values(record, shapes, |slot| {
-        if let Slot::Heap { tag: tag::APART, payload, .. } = slot {
-            ids.extend(payload::apart(payload).map(|apart| apart.blob));
+        if let Slot::Heap { tag: tag::OVERFLOW, payload, .. } = slot {
+            ids.extend(payload::overflow(payload).map(|overflow| overflow.blob));
         }
         Ok(true)
     })?;
@@ -29,7 +29,7 @@ pub fn large_ids<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u6
 pub fn large_id_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<usize>> {
     let mut places = Vec::new();
     visit_values(record, shapes, |slot| {
-        if let Slot::Heap { tag: tag::APART, offset, .. } = slot {
+        if let Slot::Heap { tag: tag::OVERFLOW, offset, .. } = slot {
             // The payload's first byte is the value's own tag; the id follows it.
             places.push(offset as usize + 1);
         }

@@ -123,7 +123,7 @@ pub mod tag {
     /// A pickle.
     pub const PICKLE: u8 = 0x4D;
     /// A value that is stored apart, in the database's blobs.
-    pub const APART: u8 = 0x4E;
+    pub const OVERFLOW: u8 = 0x4E;
     /// A nested container.
     pub const CONTAINER: u8 = 0x50;
 }

@@ -73,7 +73,7 @@ pub struct Timedelta {
 
 /// A value that is stored apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Apart {
+pub struct Overflow {
     /// The tag that its payload has.
     pub tag: u8,
     /// The id of its blob.
@@ -305,31 +305,32 @@ pub fn decimal(payload: &[u8]) -> Option<&str> {
     std::str::from_utf8(payload).ok().filter(|text| key::is_decimal_text(text))
 }
 
-/// Reads the payload of `APART`.
+/// Reads the payload of `OVERFLOW`.
 #[must_use]
-pub fn apart(payload: &[u8]) -> Option<Apart> {
+pub fn overflow(payload: &[u8]) -> Option<Overflow> {
     let (tag, rest) = payload.split_first()?;
     let (blob, rest) = le_i64(rest)?;
     let size = i64::from_le_bytes(rest.try_into().ok()?);
-    let may_lie_apart = matches!(*tag, tag::STR..=tag::BYTEARRAY | tag::NDARRAY | tag::PICKLE);
-    may_lie_apart.then_some(Apart { tag: *tag, blob: blob.cast_unsigned(), size: size.cast_unsigned() })
+    let may_overflow = matches!(*tag, tag::STR..=tag::BYTEARRAY | tag::NDARRAY | tag::PICKLE);
+    may_overflow.then_some(Overflow { tag: *tag, blob: blob.cast_unsigned(), size: size.cast_unsigned() })
 }
 
 /// The slot of a value that is stored apart, from its bytes. For an array, these are used as the
 /// record that it is read from.
 #[must_use]
-pub fn slot_apart<'a>(apart: &Apart, bytes: &'a [u8]) -> Slot<'a> {
-    match apart.tag {
+pub fn overflow_slot<'a>(overflow: &Overflow, bytes: &'a [u8]) -> Slot<'a> {
+    match overflow.tag {
         tag::STR => Slot::Str(bytes),
         tag => Slot::Heap { tag, payload: bytes, offset: 0 },
     }
 }
 
-/// The payload of `APART`.
+/// The payload of `OVERFLOW`.
 #[must_use]
-pub fn apart_bytes(apart: &Apart) -> [u8; 17] {
+pub fn overflow_bytes(overflow: &Overflow) -> [u8; 17] {
     let mut bytes = [0; 17];
-    let parts = std::iter::once(apart.tag).chain(apart.blob.to_le_bytes()).chain(apart.size.to_le_bytes());
+    let parts =
+        std::iter::once(overflow.tag).chain(overflow.blob.to_le_bytes()).chain(overflow.size.to_le_bytes());
     bytes.iter_mut().zip(parts).for_each(|(target, source)| *target = source);
     bytes
 }
@@ -454,7 +455,7 @@ mod tests {
         let delta = Timedelta { seconds: 86_400, ..delta };
         assert_eq!(timedelta(&timedelta_bytes(&delta)), None);
         assert_eq!(complex(&complex_bytes(1.5, -0.0)).map(|(a, b)| (a, b.to_bits())), Some((1.5, 1 << 63)));
-        let value = Apart { tag: tag::STR, blob: u64::MAX, size: 7 };
-        assert_eq!(apart(&apart_bytes(&value)), Some(value));
+        let value = Overflow { tag: tag::STR, blob: u64::MAX, size: 7 };
+        assert_eq!(overflow(&overflow_bytes(&value)), Some(value));
     }
 }

@@ -22,8 +22,8 @@ pub fn pickle_count<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<u64
     visit_values(record, shapes, |slot| {
         let is_pickle = match slot {
             Slot::Heap { tag: tag::PICKLE, .. } => true,
-            Slot::Heap { tag: tag::APART, payload, .. } => {
-                payload::apart(payload).is_some_and(|apart| apart.tag == tag::PICKLE)
+            Slot::Heap { tag: tag::OVERFLOW, payload, .. } => {
+                payload::overflow(payload).is_some_and(|overflow| overflow.tag == tag::PICKLE)
             }
             Slot::Heap { tag: tag::REGISTERED, .. } => {
                 let name = match slot.payload_container(record, shapes)? {

@@ -15,7 +15,7 @@ use crate::layout::{
     ADMISSION_SIGHTING, DATABASE_SHAPE_COUNT_MAX, ROOT_SHAPE_COUNT_AT_ONCE, SHAPE_ID_END,
     SHAPE_NAME_COUNT_MAX, SHAPE_NAME_SIZE_MAX, TABLE_SHAPE_COUNT_MAX,
 };
-use crate::payload::Apart;
+use crate::payload::Overflow;
 
 /// Up to this many names are compared one by one, which is faster than hashing the searched name.
 const LINEAR_COUNT_MAX: usize = 8;
@@ -170,9 +170,9 @@ pub trait Shapes {
     /// value then stays a reference.
     ///
     /// # Errors
-    /// `Apart`.
+    /// `Overflow`.
     #[inline]
-    fn apart(&self, _apart: &Apart) -> Result<Option<&[u8]>> {
+    fn overflow(&self, _overflow: &Overflow) -> Result<Option<&[u8]>> {
         Ok(None)
     }
 }
@@ -187,8 +187,8 @@ impl<S: Shapes + ?Sized> Shapes for &S {
         (**self).slot_count(id)
     }
     #[inline]
-    fn apart(&self, apart: &Apart) -> Result<Option<&[u8]>> {
-        (**self).apart(apart)
+    fn overflow(&self, overflow: &Overflow) -> Result<Option<&[u8]>> {
+        (**self).overflow(overflow)
     }
 }
 

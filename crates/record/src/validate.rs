@@ -34,12 +34,12 @@ pub fn validate_record<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(
     validate_root(bytes, shapes, true)
 }
 
-/// Checks a record. `has_apart`: it is in a database, which has its values that are stored apart.
+/// Checks a record. `has_overflow`: it is in a database, which has its large values.
 ///
 /// # Errors
 /// The first damage found.
-pub(crate) fn validate_root<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S, has_apart: bool) -> Result<()> {
-    let mut validator = Validator { bytes, shapes, has_apart, key: CanonicalKey::new() };
+pub(crate) fn validate_root<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S, has_overflow: bool) -> Result<()> {
+    let mut validator = Validator { bytes, shapes, has_overflow, key: CanonicalKey::new() };
     match view::root(bytes, shapes)? {
         Root::Container(container) => {
             let end = validator.container(&container, DEPTH_MAX, false)?;
@@ -63,7 +63,7 @@ fn corrupt<T>(damage: Damage, offset: usize) -> Result<T> {
 struct Validator<'a, S: ?Sized> {
     bytes: &'a [u8],
     shapes: &'a S,
-    has_apart: bool,
+    has_overflow: bool,
     key: CanonicalKey,
 }
 
@@ -205,7 +205,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
             tag::TIMEDELTA => payload::timedelta(payload).is_some(),
             tag::TIME => payload::time(payload).is_some(),
             tag::AWARE => payload::aware(payload).is_some(),
-            tag::APART => self.has_apart && payload::apart(payload).is_some(),
+            tag::OVERFLOW => self.has_overflow && payload::overflow(payload).is_some(),
             tag::NDARRAY => {
                 let array = payload::ndarray(self.bytes, self.shapes, offset, payload.len() as u32)?;
                 self.container(&array.head, depth, false)? <= array.data_offset

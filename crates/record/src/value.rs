@@ -10,7 +10,7 @@ use crate::envelope::Tables;
 use crate::error::{Corrupt, Damage, EncodeError, Result};
 use crate::key;
 use crate::layout::{DEPTH_MAX, Kind, SCALAR_HEAD_SIZE, tag};
-use crate::payload::{self, Apart, Aware, Time, Timedelta, Zone};
+use crate::payload::{self, Aware, Overflow, Time, Timedelta, Zone};
 use crate::shape::{Dictionary, Shape, Shapes};
 use crate::view::{self, Container, Root, Slot};
 use crate::walk::Walker;
@@ -134,7 +134,7 @@ pub enum Value {
     /// A pickle.
     Pickle(Vec<u8>),
     /// A value that is stored apart.
-    Apart(Apart),
+    Overflow(Overflow),
 }
 
 /// Decides whether a dict is written with a shape.
@@ -261,7 +261,7 @@ fn push_payload(value: &Value, encoder: &mut Encoder) {
             encoder.heap(tag::COMPLEX, &payload::complex_bytes(real.0, imaginary.0));
         }
         Value::Timedelta(delta) => encoder.heap(tag::TIMEDELTA, &payload::timedelta_bytes(delta)),
-        Value::Apart(apart) => encoder.heap(tag::APART, &payload::apart_bytes(apart)),
+        Value::Overflow(overflow) => encoder.heap(tag::OVERFLOW, &payload::overflow_bytes(overflow)),
         Value::Time(micros, fold, zone) => {
             let zone = zone.as_ref().map(OwnedZone::borrow);
             payload::push_time(&Time { micros: *micros, fold: *fold, zone }, &mut bytes);
@@ -442,7 +442,7 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
                 zone: aware.zone.into(),
             }),
             tag::PICKLE => Some(Value::Pickle(payload.into())),
-            tag::APART => return self.apart(payload, offset, depth),
+            tag::OVERFLOW => return self.overflow(payload, offset, depth),
             tag::NDARRAY => return self.ndarray(payload, offset, depth),
             tag::REGISTERED => return self.registered(payload, offset, depth),
             _ => None,
@@ -450,12 +450,13 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
         simple.ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))
     }
 
-    fn apart(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value> {
-        let apart = payload::apart(payload).ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))?;
-        match self.shapes.apart(&apart)? {
-            None => Ok(Value::Apart(apart)),
+    fn overflow(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value> {
+        let overflow =
+            payload::overflow(payload).ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))?;
+        match self.shapes.overflow(&overflow)? {
+            None => Ok(Value::Overflow(overflow)),
             Some(bytes) => {
-                Decoder { bytes, ..*self }.value(payload::slot_apart(&apart, bytes), depth, offset)
+                Decoder { bytes, ..*self }.value(payload::overflow_slot(&overflow, bytes), depth, offset)
             }
         }
     }

@@ -197,7 +197,7 @@ fn inline_bytes(bytes: &[u8], offset: usize, size: u8, width_log2: u8) -> Result
 pub(crate) fn heap_slot(tag: u8, payload: &[u8], offset: usize) -> Result<Slot<'_>> {
     match tag {
         tag::STR => Ok(Slot::Str(payload)),
-        tag::STR_SURROGATES..=tag::APART => Ok(Slot::Heap { tag, payload, offset: offset as u32 }),
+        tag::STR_SURROGATES..=tag::OVERFLOW => Ok(Slot::Heap { tag, payload, offset: offset as u32 }),
         _ => corrupt(Damage::Tag, offset),
     }
 }

@@ -5,7 +5,7 @@
 use pellucid_record::layout::tag;
 use pellucid_record::patch::{Change, PatchError, ShapeBook, apply, moved, moved_from, overwrite};
 use pellucid_record::path::{Step, resolve};
-use pellucid_record::payload::{Apart, apart_bytes};
+use pellucid_record::payload::{Overflow, overflow_bytes};
 use pellucid_record::view::{Root, root};
 use pellucid_record::{Container, EncodeError, Encoder, Kind, Shape, Shapes, Slot, Walker, validate};
 use proptest::prelude::*;
@@ -345,8 +345,8 @@ fn scalars() -> impl Strategy<Value = Model> {
         size.clone().prop_map(|size| Str("x".repeat(size))),
         (heap_tag, size).prop_map(|(tag, size)| Heap(tag, vec![b'y'; size])),
         any::<u64>().prop_map(|blob| Heap(
-            tag::APART,
-            apart_bytes(&Apart { tag: tag::BYTES, blob, size: 7 }).to_vec()
+            tag::OVERFLOW,
+            overflow_bytes(&Overflow { tag: tag::BYTES, blob, size: 7 }).to_vec()
         )),
     ]
 }

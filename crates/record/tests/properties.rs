@@ -7,7 +7,7 @@ use pellucid_record::dump::dump;
 use pellucid_record::envelope::{self, Tables};
 use pellucid_record::keyed::CanonicalKey;
 use pellucid_record::layout::tag;
-use pellucid_record::payload::{self, Apart, Timedelta};
+use pellucid_record::payload::{self, Overflow, Timedelta};
 use pellucid_record::validate::validate_record;
 use pellucid_record::value::{
     Double, NoShapes, OwnedZone, ShapeAssigner, Value, decode, encode_value, push_value,
@@ -124,7 +124,7 @@ fn scalars() -> impl Strategy<Value = Value> {
         20 => hashable_scalars(),
         1 => vec(any::<u8>(), 0..12).prop_map(Value::Bytearray),
         1 => vec(any::<u8>(), 0..12).prop_map(Value::Pickle),
-        1 => (any::<u64>(), any::<u64>(), Just(tag::BYTES)).prop_map(|(blob, size, tag)| Value::Apart(Apart { tag, blob, size })),
+        1 => (any::<u64>(), any::<u64>(), Just(tag::BYTES)).prop_map(|(blob, size, tag)| Value::Overflow(Overflow { tag, blob, size })),
         1 => (vec(0..4i64, 0..4), 0..4u8, any::<bool>()).prop_map(|(mut shape, flags, structured)| {
             if flags & 2 != 0 {
                 shape.clear();
@@ -415,15 +415,15 @@ fn dumped_size(dump: &str) -> usize {
     at
 }
 
-fn has_apart(value: &Value) -> bool {
+fn has_overflow(value: &Value) -> bool {
     match value {
-        Value::Apart(_) => true,
-        Value::Registered(_, inner) => has_apart(inner),
+        Value::Overflow(_) => true,
+        Value::Registered(_, inner) => has_overflow(inner),
         Value::List(elements)
         | Value::Tuple(elements)
         | Value::Set(elements)
-        | Value::FrozenSet(elements) => elements.iter().any(has_apart),
-        Value::Dict(entries) => entries.iter().any(|(key, value)| has_apart(key) || has_apart(value)),
+        | Value::FrozenSet(elements) => elements.iter().any(has_overflow),
+        Value::Dict(entries) => entries.iter().any(|(key, value)| has_overflow(key) || has_overflow(value)),
         _ => false,
     }
 }
@@ -486,9 +486,9 @@ proptest! {
     fn envelopes_carry_a_record_to_another_dictionary(value in values()) {
         let mut shapes = EverySecond::default();
         let bytes = encode_value(&value, &mut shapes).unwrap();
-        if has_apart(&value) {
+        if has_overflow(&value) {
             let refused = envelope::seal(&bytes, &shapes.tables).unwrap_err();
-            prop_assert_eq!(refused.damage, Damage::Apart);
+            prop_assert_eq!(refused.damage, Damage::Overflow);
             // It is refused in the same way in an envelope of another writer.
             let sealed = shapes.tables.envelope(&bytes);
             prop_assert!(validate(&sealed, &NoShapes).is_err());

@@ -11,7 +11,7 @@ use std::path::Path;
 use pellucid_record::dump::dump;
 use pellucid_record::envelope::{self, Tables};
 use pellucid_record::layout::tag;
-use pellucid_record::payload::{Apart, Timedelta};
+use pellucid_record::payload::{Overflow, Timedelta};
 use pellucid_record::value::{Double, NoShapes, OwnedZone, ShapeAssigner, Value, decode, encode_value};
 use pellucid_record::{Shapes, validate};
 
@@ -93,8 +93,14 @@ fn simple() -> Vec<Vector> {
         vector("in a nested container", nested([Value::None, Value::Bool(false), Value::Bool(true)])),
         vector("pickle", Value::Pickle(vec![0x80, 5, b'N', b'.'])),
         vector("pickle in a root", tuple([Value::Pickle(vec![0x80, 5, b'N', b'.'])])),
-        vector("a value lying apart", Value::Apart(Apart { tag: tag::BYTES, blob: 3, size: 300_000_000 })),
-        vector("in slots", nested([Value::Apart(Apart { tag: tag::STR, blob: 1, size: 9 }), Value::None])),
+        vector(
+            "a value lying apart",
+            Value::Overflow(Overflow { tag: tag::BYTES, blob: 3, size: 300_000_000 }),
+        ),
+        vector(
+            "in slots",
+            nested([Value::Overflow(Overflow { tag: tag::STR, blob: 1, size: 9 }), Value::None]),
+        ),
     ]
 }
 
@@ -375,7 +381,9 @@ fn literal(value: &Value) -> String {
             format!("array({}, {shape:?}, flags={flags}, {})", literal(dtype), hex(data))
         }
         Value::Registered(name, value) => format!("registered({name:?}, {})", literal(value)),
-        Value::Apart(apart) => format!("apart({:#04x}, {}, {})", apart.tag, apart.blob, apart.size),
+        Value::Overflow(overflow) => {
+            format!("apart({:#04x}, {}, {})", overflow.tag, overflow.blob, overflow.size)
+        }
     }
 }
 

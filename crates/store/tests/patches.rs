@@ -10,7 +10,7 @@ use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::tag;
 use pellucid_record::patch::{Change, PatchError, overwrite};
 use pellucid_record::path::{Step, resolve};
-use pellucid_record::payload::{Apart, apart_bytes};
+use pellucid_record::payload::{Overflow, overflow_bytes};
 use pellucid_record::view::{Root, Slot};
 use pellucid_record::{Encoder, Kind};
 use pellucid_store::{OpenOptions, Store, TableId, Transaction};
@@ -172,11 +172,11 @@ fn blobs_go_when_the_part_that_refers_to_them_does() {
     let row = key("row");
     let shape = transaction.admit(table, &["small", "large"]).unwrap();
     let old = transaction.put_blob(&[1; 5000]).unwrap();
-    let apart = |id| apart_bytes(&Apart { tag: tag::BYTES, blob: id, size: 5000 });
+    let overflow = |id| overflow_bytes(&Overflow { tag: tag::BYTES, blob: id, size: 5000 });
     let mut encoder = Encoder::new();
     encoder.begin(Kind::Shaped, 2, shape).unwrap();
     encoder.int(1);
-    encoder.heap(tag::APART, &apart(old));
+    encoder.heap(tag::OVERFLOW, &overflow(old));
     encoder.end().unwrap();
     transaction.put(table, &row, b"", &encoder.take(), &[old]).unwrap();
 
@@ -186,7 +186,7 @@ fn blobs_go_when_the_part_that_refers_to_them_does() {
 
     let new = transaction.put_blob(&[2; 5000]).unwrap();
     encoder.clear();
-    encoder.heap(tag::APART, &apart(new));
+    encoder.heap(tag::OVERFLOW, &overflow(new));
     let large = [Step::Field("large")];
     transaction.patch(table, &row, &large, Change::Set(encoder.bytes()), &[new]).unwrap().unwrap().unwrap();
     assert!(transaction.blob(old).is_err());

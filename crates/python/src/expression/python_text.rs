@@ -267,7 +267,7 @@ impl Shower<'_> {
             | Value::Ndarray { .. }
             | Value::Registered(..)
             | Value::Pickle(_)
-            | Value::Apart(_) => {
+            | Value::Overflow(_) => {
                 return Ok(false);
             }
             value => return self.try_push_scalar(value),

@@ -27,7 +27,7 @@ use crate::snapshot::SnapshotHandle;
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::dates;
-use crate::values::encode::APART_SIZE_MIN;
+use crate::values::encode::OVERFLOW_SIZE_MIN;
 
 /// The most rows that are stored before other threads may have the GIL and signals are checked:
 /// they take some milliseconds.
@@ -176,7 +176,7 @@ impl<'a, 'py> Loading<'a, 'py> {
                     signalled = Python::attach(|py| callbacks::check_signals(py).err());
                     signalled.is_none()
                 };
-                writer.write(start..end, encoder, records, APART_SIZE_MIN, &mut goes_on)
+                writer.write(start..end, encoder, records, OVERFLOW_SIZE_MIN, &mut goes_on)
             });
             if let Some(error) = signalled {
                 return Err(error);

@@ -102,13 +102,13 @@ pub fn resolve_ids(
     encoded: &Encoded,
     keep_uncommitted: bool,
 ) -> Result<Option<Resolved>, StoreError> {
-    if encoded.pending.is_empty() && encoded.apart.is_empty() {
+    if encoded.pending.is_empty() && encoded.overflow.is_empty() {
         return Ok(None);
     }
     let mut record = encoded.encoder.bytes().to_vec();
-    let mut blobs = Vec::with_capacity(encoded.apart.len());
-    if !encoded.apart.is_empty() {
-        for data in &encoded.apart {
+    let mut blobs = Vec::with_capacity(encoded.overflow.len());
+    if !encoded.overflow.is_empty() {
+        for data in &encoded.overflow {
             blobs.push(large(py, !keep_uncommitted, data.len(), || transaction.put_blob(data))?);
         }
         write_large_ids(&mut record, &core.names, &encoded.pending, &blobs).map_err(StoreError::Record)?;
@@ -222,7 +222,7 @@ fn place_of(table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> String {
 /// Put an encoded value under a key in a commit of its own, if nothing is in the way.
 #[inline]
 fn try_put(py: Python<'_>, table: &Table, key: &Key, encoded: &Encoded) -> PyResult<bool> {
-    if !key.spelling.is_empty() || !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+    if !key.spelling.is_empty() || !encoded.pending.is_empty() || !encoded.overflow.is_empty() {
         return Ok(false);
     }
     if encoded.encoder.bytes().len() >= LARGE_SIZE_MIN {
@@ -292,7 +292,7 @@ pub(super) fn no_next(table: &str) -> PyErr {
 /// new key. The next key is remembered for as long as no other commit follows.
 fn try_append(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Option<i64>> {
     let is_large = encoded.encoder.bytes().len() >= LARGE_SIZE_MIN;
-    if is_large || !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+    if is_large || !encoded.pending.is_empty() || !encoded.overflow.is_empty() {
         return Ok(None);
     }
     let core = table.core();

@@ -106,7 +106,7 @@ impl After {
             None => by.of(&row, &Whole { shapes, large: &this.snapshot(py)? }).map(<[u8]>::to_vec),
         };
         code.map_err(|error| match error.damage {
-            Damage::Apart if self.snapshot.is_none() => errors::raise(
+            Damage::Overflow if self.snapshot.is_none() => errors::raise(
                 py,
                 "StaleRecord",
                 format!(

@@ -13,7 +13,7 @@ use pellucid_query::{Column, Fault, Walk};
 use pellucid_record::layout::tag;
 use pellucid_record::patch::{self, Change, PatchError};
 use pellucid_record::path::{OwnedStep, Step};
-use pellucid_record::payload::Apart;
+use pellucid_record::payload::Overflow;
 use pellucid_record::value::{NoShapes, ndarray_payload};
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Damage, Shape, Shapes, Value, encode_value};
@@ -35,7 +35,7 @@ use crate::query::words;
 use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
-use crate::values::encode::{APART_SIZE_MIN, Encoded};
+use crate::values::encode::{Encoded, OVERFLOW_SIZE_MIN};
 use crate::values::keys::Key;
 use crate::values::row_errors;
 use crate::values::table_ref::TableRef;
@@ -167,7 +167,7 @@ impl Constant {
 
     /// The scalar that the value is, if it is one.
     fn scalar<S: Shapes + ?Sized>(&self, shapes: &S) -> Result<Option<Slot<'_>>, Corrupt> {
-        if !self.encoded.pending.is_empty() || !self.encoded.apart.is_empty() {
+        if !self.encoded.pending.is_empty() || !self.encoded.overflow.is_empty() {
             return Ok(None);
         }
         match root(self.encoded.encoder.bytes(), shapes)? {
@@ -200,7 +200,7 @@ impl Constant {
 }
 
 /// Encodes a computed value with its large values apart, as for a value from Python.
-fn lying_apart(
+fn to_overflow(
     value: Value,
     transaction: &mut Transaction,
     blobs: &mut Vec<u64>,
@@ -212,7 +212,7 @@ fn lying_apart(
         Value::Bytes(bytes) => (tag::BYTES, bytes),
         Value::Bytearray(bytes) => (tag::BYTEARRAY, bytes),
         Value::Pickle(bytes) => (tag::PICKLE, bytes),
-        Value::Ndarray { dtype, shape, flags, data } if data.len() >= APART_SIZE_MIN => {
+        Value::Ndarray { dtype, shape, flags, data } if data.len() >= OVERFLOW_SIZE_MIN => {
             let payload = ndarray_payload((dtype, shape, *flags, data), BLOB_ADDRESS_REMAINDER);
             // The caller meets the same error, when it encodes the value.
             let Ok(payload) = payload else { return Ok(value) };
@@ -221,13 +221,13 @@ fn lying_apart(
         }
         _ => {
             let mut all = |values: Vec<Value>| -> Result<Vec<Value>, StoreError> {
-                values.into_iter().map(|value| lying_apart(value, transaction, blobs)).collect()
+                values.into_iter().map(|value| to_overflow(value, transaction, blobs)).collect()
             };
             return Ok(match value {
                 Value::List(values) => Value::List(all(values)?),
                 Value::Tuple(values) => Value::Tuple(all(values)?),
                 Value::Registered(name, value) => {
-                    Value::Registered(name, Box::new(lying_apart(*value, transaction, blobs)?))
+                    Value::Registered(name, Box::new(to_overflow(*value, transaction, blobs)?))
                 }
                 Value::Dict(entries) => {
                     let (keys, values) = entries.into_iter().unzip::<_, _, Vec<_>, _>();
@@ -237,19 +237,19 @@ fn lying_apart(
             });
         }
     };
-    if bytes.len() < APART_SIZE_MIN {
+    if bytes.len() < OVERFLOW_SIZE_MIN {
         return Ok(value);
     }
     let blob = transaction.put_blob(bytes)?;
     blobs.push(blob);
-    Ok(Value::Apart(Apart { tag, blob, size: bytes.len() as u64 }))
+    Ok(Value::Overflow(Overflow { tag, blob, size: bytes.len() as u64 }))
 }
 
 /// Whether the value is so large that it is stored apart. It might fit over one that an earlier
 /// version has stored in the record.
-fn is_for_apart(slot: &Slot<'_>) -> bool {
+fn is_for_overflow(slot: &Slot<'_>) -> bool {
     match slot {
-        Slot::Str(payload) | Slot::Heap { payload, .. } => payload.len() >= APART_SIZE_MIN,
+        Slot::Str(payload) | Slot::Heap { payload, .. } => payload.len() >= OVERFLOW_SIZE_MIN,
         _ => false,
     }
 }
@@ -445,8 +445,8 @@ impl<S: Shapes + ?Sized> Shapes for Beside<'_, S> {
         self.0.shape(id)
     }
 
-    fn apart(&self, _apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
-        Err(Corrupt::new(Damage::Apart, 0))
+    fn overflow(&self, _overflow: &Overflow) -> Result<Option<&[u8]>, Corrupt> {
+        Err(Corrupt::new(Damage::Overflow, 0))
     }
 }
 
@@ -476,13 +476,13 @@ impl Edits<'_> {
                         Ok(Some((slot, _))) => Ok(Some(slot)),
                         Ok(None) => continue,
                         // The expression needs a large value, which `patch_row` can read.
-                        Err(error) if error.damage == Damage::Apart => Ok(None),
+                        Err(error) if error.damage == Damage::Overflow => Ok(None),
                         Err(error) => Err(error),
                     },
                     NewValue::Constant(constant) => constant.scalar(shapes),
                 };
                 let slot = match slot {
-                    Ok(Some(slot)) if !is_for_apart(&slot) => slot,
+                    Ok(Some(slot)) if !is_for_overflow(&slot) => slot,
                     Ok(_) => {
                         is_rest = true;
                         return Ok(false);
@@ -528,7 +528,7 @@ impl Edits<'_> {
                         Ok(None) => None,
                         Ok(Some(value)) => {
                             let mut blobs = Vec::new();
-                            let value = lying_apart(value, transaction, &mut blobs)?;
+                            let value = to_overflow(value, transaction, &mut blobs)?;
                             match encode_value(&value, &mut NoShapes) {
                                 Ok(record) => Some((record, blobs)),
                                 Err(error) => return Ok(Err(PatchError::Encode(error))),

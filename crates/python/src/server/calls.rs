@@ -255,7 +255,7 @@ fn encode_parts<'py>(
     for (number, value) in values.iter().enumerate() {
         let place = || change::place_of_value(py, row, edit, values.len(), number);
         let encoded = this.encoded(value, true, true, place)?;
-        if encoded.pending.is_empty() && encoded.apart.is_empty() {
+        if encoded.pending.is_empty() && encoded.overflow.is_empty() {
             parts.records.push(encoded.encoder.bytes().to_vec());
             encode::recycle(py, encoded.encoder);
             continue;

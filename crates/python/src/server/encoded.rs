@@ -24,7 +24,7 @@ impl ServerEncoded {
     /// What `encoded` needs.
     pub fn new(py: Python<'_>, codec: Py<ServerCodec>, encoded: Encoded) -> Self {
         let record = encoded.encoder.bytes().to_vec();
-        let large = encoded.apart.iter().map(|bytes| PyBytes::new(py, bytes).unbind()).collect();
+        let large = encoded.overflow.iter().map(|bytes| PyBytes::new(py, bytes).unbind()).collect();
         encode::recycle(py, encoded.encoder);
         Self { codec, record, pending: encoded.pending, large }
     }

@@ -115,7 +115,7 @@ impl ServerTable {
     }
 
     fn finished<'py>(&self, py: Python<'py>, encoded: Encoded) -> PyResult<Bound<'py, PyAny>> {
-        if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+        if !encoded.pending.is_empty() || !encoded.overflow.is_empty() {
             let encoded = ServerEncoded::new(py, self.codec.clone_ref(py), encoded);
             return Ok(Bound::new(py, encoded)?.into_any());
         }
@@ -375,7 +375,7 @@ impl ServerTable {
             }
             let value = values.get_item(position)?;
             let encoded = self.encoded_appended(&value, Some(count + position), true)?;
-            if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+            if !encoded.pending.is_empty() || !encoded.overflow.is_empty() {
                 break;
             }
             key.clear();

@@ -40,9 +40,9 @@ pub fn buffer<'py>(
         let row = Table::row(slf, &found)?.ok_or_else(|| errors::missing(key))?;
         let bytes = match find(py, &row, row.bytes(), &steps)? {
             ValueBytes::Here(bytes) => text::bytes(py, bytes)?,
-            ValueBytes::Apart(of) => {
-                let large = row.apart(py, None, of.id, of.size)?;
-                text::bytes(py, content_apart(py, &row, of.tag, large.bytes())?)?
+            ValueBytes::Overflow(of) => {
+                let large = row.overflow(py, None, of.id, of.size)?;
+                text::bytes(py, overflow_content(py, &row, of.tag, large.bytes())?)?
             }
         };
         return PyMemoryView::from(bytes.as_any());
@@ -66,11 +66,11 @@ pub fn buffer<'py>(
             let held = Cell { snapshot: snapshot.clone(), table: id, key: found.bytes };
             HeldBytes::view(py, held, |held| held.record().get(range).unwrap_or_default())
         }
-        ValueBytes::Apart(of) => {
+        ValueBytes::Overflow(of) => {
             row.attach(py, snapshot.clone());
-            let large = row.apart(py, None, of.id, of.size)?;
+            let large = row.overflow(py, None, of.id, of.size)?;
             let bytes = large.bytes();
-            let start = bytes.len() - content_apart(py, &row, of.tag, bytes)?.len();
+            let start = bytes.len() - overflow_content(py, &row, of.tag, bytes)?.len();
             HeldBytes::view(py, large, |large: &Large| large.bytes().get(start..).unwrap_or_default())
         }
     }
@@ -96,7 +96,7 @@ enum ValueBytes<'a> {
     /// In its record.
     Here(&'a [u8]),
     /// In a large value.
-    Apart(Reference),
+    Overflow(Reference),
 }
 
 /// Finds the bytes of the value on a path in a record. `row` gives the names, and says in messages
@@ -127,7 +127,7 @@ fn find<'a, 'py>(
     }
     match slot {
         Slot::Str(bytes) => Ok(ValueBytes::Here(bytes)),
-        Slot::Heap { tag: tag::APART, payload, .. } => Reference::parse(payload).map(ValueBytes::Apart),
+        Slot::Heap { tag: tag::OVERFLOW, payload, .. } => Reference::parse(payload).map(ValueBytes::Overflow),
         Slot::Heap { tag, payload, .. } => content(py, row, tag, payload, record, slot).map(ValueBytes::Here),
         _ => Err(no_bytes()),
     }
@@ -167,7 +167,7 @@ fn content<'a>(
 ///
 /// # Errors
 /// As [`find`].
-fn content_apart<'a>(py: Python<'_>, row: &Row, tag: u8, bytes: &'a [u8]) -> PyResult<&'a [u8]> {
+fn overflow_content<'a>(py: Python<'_>, row: &Row, tag: u8, bytes: &'a [u8]) -> PyResult<&'a [u8]> {
     let slot = Slot::Heap { tag, payload: bytes, offset: 0 };
     if tag == tag::STR { Ok(bytes) } else { content(py, row, tag, bytes, bytes, slot) }
 }

@@ -40,7 +40,7 @@ impl TableCalls for Calls {
         (_, snapshot): LargeOf<'_>,
         id: u64,
     ) -> PyResult<Option<Large>> {
-        table_of(table)?.get().apart(table.py(), snapshot, id)
+        table_of(table)?.get().overflow(table.py(), snapshot, id)
     }
 
     fn gives_views(&self, table: &Bound<'_, PyAny>) -> bool {

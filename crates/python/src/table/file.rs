@@ -9,7 +9,7 @@ use crate::errors;
 use crate::put::write;
 use crate::table::buffer::buffer;
 use crate::table::handle::Table;
-use crate::values::encode::APART_SIZE_MIN;
+use crate::values::encode::OVERFLOW_SIZE_MIN;
 use crate::values::keys;
 use crate::values::row::{Holder, Span};
 
@@ -66,7 +66,7 @@ fn store<'py>(table: &Bound<'py, Table>, key: &Bound<'py, PyAny>, whole: &Bound<
     let holder = Holder::Buffer(buffer);
     let record = span.bytes(&holder);
     match record.get(HEAD.len()..) {
-        Some(bytes) if bytes.len() < APART_SIZE_MIN => {
+        Some(bytes) if bytes.len() < OVERFLOW_SIZE_MIN => {
             write::put(table, key, PyBytes::new(table.py(), bytes).as_any())
         }
         _ => write::put_record(table, key, record),

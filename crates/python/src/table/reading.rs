@@ -334,7 +334,7 @@ impl Table {
 
     /// A value stored outside of a record: from `snapshot`, if the record came from one, or from
     /// the running transaction, which may have stored it.
-    pub fn apart(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Large>> {
+    pub fn overflow(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Large>> {
         let held = |snapshot: &Snapshot| {
             Large::held(snapshot, id).map_err(|error| store_errors::of_store(py, error))
         };

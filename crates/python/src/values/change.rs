@@ -19,7 +19,7 @@ use crate::counters;
 use crate::errors;
 use crate::hot::text;
 use crate::values::bytes::{self, Values};
-use crate::values::encode::APART_SIZE_MIN;
+use crate::values::encode::OVERFLOW_SIZE_MIN;
 use crate::values::handles::Record;
 use crate::values::names::{Names, Source};
 use crate::values::node::{Node, is_dict};
@@ -196,7 +196,7 @@ pub fn slot_of<'a>(action: Action, values: &'a [Bound<'_, PyAny>]) -> Option<Slo
     }
     if let Ok(value) = value.cast_exact::<PyString>() {
         // What is stored outside of the record has an id that the store gives.
-        return text::ascii(value).filter(|text| text.len() < APART_SIZE_MIN).map(Slot::Str);
+        return text::ascii(value).filter(|text| text.len() < OVERFLOW_SIZE_MIN).map(Slot::Str);
     }
     if let Ok(value) = value.cast_exact::<PyBool>() {
         return Some(Slot::Bool(value.is_true()));

@@ -37,7 +37,7 @@ pub use sharing::Manner;
 use sharing::Seen;
 
 /// In a database, strings, bytes and arrays of this size or more are stored outside of the record.
-pub const APART_SIZE_MIN: usize = 32 * 1024;
+pub const OVERFLOW_SIZE_MIN: usize = 32 * 1024;
 
 /// Ids from here on are provisional: for shapes that are not in the dictionary yet
 /// (`Encoded::pending`).
@@ -169,7 +169,7 @@ pub struct Encoding<'a, 'py> {
     names: &'a Names,
     pub(super) target: Target<'a>,
     pending: Vec<Box<ShapeNames>>,
-    apart: Vec<Vec<u8>>,
+    overflow: Vec<Vec<u8>>,
     // Inside of a key of a dict or a member of a set: their bytes are compared, so no part of them
     // is stored outside of the record.
     is_member: bool,
@@ -198,7 +198,7 @@ struct Mark {
     used: usize,
     seen: usize,
     pending: usize,
-    apart: usize,
+    overflow: usize,
 }
 
 /// The result of an encoding.
@@ -208,7 +208,7 @@ pub struct Encoded {
     /// Shapes to be admitted; the record refers to them by `PROVISIONAL_ID` plus their index.
     pub pending: Vec<Box<ShapeNames>>,
     /// Values to be stored outside of the record, in the order of their references.
-    pub apart: Vec<Vec<u8>>,
+    pub overflow: Vec<Vec<u8>>,
     /// The shapes used, if this is an envelope.
     pub used: Vec<*const ShapeNames>,
 }
@@ -253,7 +253,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             names,
             target,
             pending: Vec::new(),
-            apart: Vec::new(),
+            overflow: Vec::new(),
             is_member: false,
             is_trial: false,
             pointers: Vec::new(),
@@ -299,7 +299,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
 
     /// Removes everything written so far. From here on, parts may occur twice.
     pub fn start_over(&mut self) {
-        self.roll_back_to(Mark { used: 0, seen: 0, pending: 0, apart: 0 });
+        self.roll_back_to(Mark { used: 0, seen: 0, pending: 0, overflow: 0 });
         self.encoder.clear();
         self.manner = self.manner.without_identity();
         self.stand_in_count = 0;
@@ -311,7 +311,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             Target::Envelope { used, .. } => used,
             Target::Own | Target::Table { .. } => Vec::new(),
         };
-        Encoded { encoder: self.encoder, pending: self.pending, apart: self.apart, used }
+        Encoded { encoder: self.encoder, pending: self.pending, overflow: self.overflow, used }
     }
 
     /// The known shapes.
@@ -389,7 +389,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
     unsafe fn text(&mut self, object: Object, depth: u32) -> Outcome {
         // SAFETY: `object` is a live str.
         match unsafe { text::utf8_of(self.py, object) }? {
-            Utf8::Ascii(bytes) if bytes.len() < APART_SIZE_MIN => {
+            Utf8::Ascii(bytes) if bytes.len() < OVERFLOW_SIZE_MIN => {
                 self.encoder.str(bytes);
                 Ok(())
             }
@@ -422,7 +422,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
     }
 
     /// Whether large bytes are stored outside of the record.
-    fn may_lie_apart(&self, depth: u32) -> bool {
+    fn may_overflow(&self, depth: u32) -> bool {
         !self.is_member && matches!(self.target, Target::Table { is_part, .. } if is_part || depth > 0)
     }
 
@@ -430,27 +430,27 @@ impl<'a, 'py> Encoding<'a, 'py> {
     /// database's file; None if it is not known.
     pub fn address_of(&self, data_size: usize, depth: u32) -> Option<usize> {
         let is_root = depth == 0 && matches!(self.target, Target::Table { is_part: false, .. });
-        let offset = if is_root { Some(SCALAR_HEAD_SIZE) } else { self.may_lie_apart(depth).then_some(0) };
-        offset.filter(|_| data_size >= APART_SIZE_MIN).map(|offset| BLOB_ADDRESS_REMAINDER + offset)
+        let offset = if is_root { Some(SCALAR_HEAD_SIZE) } else { self.may_overflow(depth).then_some(0) };
+        offset.filter(|_| data_size >= OVERFLOW_SIZE_MIN).map(|offset| BLOB_ADDRESS_REMAINDER + offset)
     }
 
     /// Writes bytes under `tag`; in a database, large bytes are stored outside of the record.
     pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
-        if self.may_lie_apart(depth) && bytes.len() >= APART_SIZE_MIN {
+        if self.may_overflow(depth) && bytes.len() >= OVERFLOW_SIZE_MIN {
             // `put/write.rs` replaces this number by the real id under the writer lock, since only
             // its holder can assign ids.
-            let id = self.apart.len() as u64;
+            let id = self.overflow.len() as u64;
             let mut reference = [0; 17];
             let (head, rest) = reference.split_at_mut(1);
             let (id_bytes, size_bytes) = rest.split_at_mut(8);
             head.copy_from_slice(&[tag]);
             id_bytes.copy_from_slice(&id.to_le_bytes());
             size_bytes.copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-            self.encoder.heap(tag::APART, &reference);
+            self.encoder.heap(tag::OVERFLOW, &reference);
             let mut copy = Vec::new();
             copy.try_reserve_exact(bytes.len()).map_err(|_| EncodeError::NoMemory)?;
             copy.extend_from_slice(bytes);
-            self.apart.push(copy);
+            self.overflow.push(copy);
             return Ok(());
         }
         match tag {

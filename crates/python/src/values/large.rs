@@ -75,7 +75,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Reads the payload of `APART`.
+    /// Reads the payload of `OVERFLOW`.
     ///
     /// # Errors
     /// `ValueError` for other bytes.

@@ -121,8 +121,8 @@ pub enum Holder {
     Snapshot(Snapshot),
     /// The row's own copy, and the snapshot that has the large values stored outside of the record.
     /// Boxed, to keep other rows small.
-    Apart(Box<(Box<[u8]>, Snapshot)>),
-    /// As `Apart`, for a change that a watch reports: it brings the large values that its commit
+    Overflow(Box<(Box<[u8]>, Snapshot)>),
+    /// As `Overflow`, for a change that a watch reports: it brings the large values that its commit
     /// wrote, since the snapshot may not have them any more.
     Reported(Box<ReportedRow>),
 }
@@ -131,7 +131,7 @@ impl Holder {
     fn snapshot(&self) -> Option<&Snapshot> {
         match self {
             Holder::Snapshot(snapshot) => Some(snapshot),
-            Holder::Apart(held) => Some(&held.1),
+            Holder::Overflow(held) => Some(&held.1),
             Holder::Reported(row) => Some(&row.snapshot),
             Holder::Owned(_) | Holder::Buffer(_) | Holder::Bytes(_) | Holder::Fetched { .. } => None,
         }
@@ -366,7 +366,7 @@ impl Row {
             if let Holder::Owned(copy) = holder {
                 // The bytes do not move: only the box that owns them is moved.
                 let copy = std::mem::take(copy);
-                *holder = Holder::Apart(Box::new((copy, snapshot)));
+                *holder = Holder::Overflow(Box::new((copy, snapshot)));
             }
         });
     }
@@ -389,7 +389,7 @@ impl Row {
             self.exchange(py, copy_of(self.bytes(), self.key()), self.size.get());
         } else {
             drop(self.holder.with(py, |holder| match holder {
-                Holder::Apart(held) => {
+                Holder::Overflow(held) => {
                     let copy = std::mem::take(&mut held.0);
                     Some(std::mem::replace(holder, Holder::Owned(copy)))
                 }
@@ -530,7 +530,7 @@ impl Row {
     /// # Errors
     /// `StaleRecord` if the database no longer has it; `ValueError` if its size differs from the
     /// record's.
-    pub fn apart(
+    pub fn overflow(
         &self,
         py: Python<'_>,
         reading: Option<&Reading<'_>>,
@@ -551,7 +551,7 @@ impl Row {
             Some(_) => {
                 Err(errors::value_error("a value that lies apart has another size than the record says"))
             }
-            None => Err(row_errors::stale_apart(py, self)),
+            None => Err(row_errors::stale_overflow(py, self)),
         }
     }
 
@@ -573,7 +573,7 @@ impl Row {
         let Some(record) = find(snapshot)? else { return Ok(None) };
         let key: Box<[u8]> = key.into();
         let (data, size) = (key.as_ptr(), key.len());
-        let holder = Holder::Apart(Box::new((key, snapshot.clone())));
+        let holder = Holder::Overflow(Box::new((key, snapshot.clone())));
         // SAFETY: the record is part of the snapshot, since `find` gives what it borrows from any
         // snapshot; such bytes stay where they are while a share of it lives (invariant 2). The key
         // is a box that moved into the holder, and its bytes did not move.
@@ -629,7 +629,9 @@ impl Row {
         let snapshot = self.with_holder_of(py, Some(reading), |holder| match holder {
             Holder::Snapshot(snapshot) => Some(snapshot.clone()),
             // Either the record lies in the snapshot, or in the copy.
-            Holder::Apart(held) if !held.0.as_ptr_range().contains(&bytes.as_ptr()) => Some(held.1.clone()),
+            Holder::Overflow(held) if !held.0.as_ptr_range().contains(&bytes.as_ptr()) => {
+                Some(held.1.clone())
+            }
             _ => None,
         });
         let Some(snapshot) = snapshot else { return Ok(None) };

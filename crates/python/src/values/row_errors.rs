@@ -35,7 +35,7 @@ pub fn stale(py: Python<'_>) -> PyErr {
 }
 
 /// `StaleRecord` for a large value, stored outside of the record, that a later change has removed.
-pub fn stale_apart(py: Python<'_>, row: &Row) -> PyErr {
+pub fn stale_overflow(py: Python<'_>, row: &Row) -> PyErr {
     if row.is_reported(py) {
         return raise(
             py,

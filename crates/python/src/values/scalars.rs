@@ -151,7 +151,7 @@ pub fn unmade(
     error: PyErr,
 ) -> PyErr {
     match slot {
-        Slot::Heap { tag: tag::REGISTERED | tag::PICKLE | tag::APART, .. } => {
+        Slot::Heap { tag: tag::REGISTERED | tag::PICKLE | tag::OVERFLOW, .. } => {
             row_errors::unmade(py, reading.row(), at, error)
         }
         _ => error,
@@ -214,7 +214,7 @@ fn from_payload<'py>(
             hooks::decode_registered(&parts.get_item(0)?, &parts.get_item(1)?)
         }
         tag::PICKLE => hooks::decode_pickle(py, payload, None, &reading.row().policy(py)),
-        tag::APART => apart(py, reading, payload, depth),
+        tag::OVERFLOW => overflow(py, reading, payload, depth),
         _ => Err(damaged()),
     }
 }
@@ -297,7 +297,7 @@ fn array<'py>(
 }
 
 /// The NumPy array in a value stored outside of the record.
-fn array_apart<'py>(
+fn overflow_array<'py>(
     py: Python<'py>,
     row: &GilRc<Row>,
     large: &Large,
@@ -309,20 +309,20 @@ fn array_apart<'py>(
 
 /// A value stored outside of the record: reads its bytes from the database, then decodes them by
 /// its tag.
-fn apart<'py>(
+fn overflow<'py>(
     py: Python<'py>,
     reading: &Reading<'_>,
     payload: &[u8],
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
     let Reference { tag, id, size } = Reference::parse(payload)?;
-    let data = reading.row().apart(py, Some(reading), id, size)?;
+    let data = reading.row().overflow(py, Some(reading), id, size)?;
     match tag {
         tag::STR => text::utf8(py, data.bytes()),
-        tag::APART | tag::REGISTERED => {
+        tag::OVERFLOW | tag::REGISTERED => {
             Err(errors::value_error("a value apart is of a kind that cannot lie there"))
         }
-        tag::NDARRAY => array_apart(py, reading.row(), &data, depth),
+        tag::NDARRAY => overflow_array(py, reading.row(), &data, depth),
         _ => from_payload(py, reading, tag, data.bytes(), 0, depth),
     }
 }

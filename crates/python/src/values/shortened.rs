@@ -44,9 +44,9 @@ pub fn of_slot<'py>(py: Python<'py>, slot: &Slot<'_>) -> PyResult<Option<Bound<'
             let begin = PyBytes::new(py, payload.get(..BEGIN_SIZE).unwrap_or(payload));
             format!("<{}, {} bytes: {}...>", class_of(tag), payload.len(), begin.repr()?)
         }
-        Slot::Heap { tag: tag::APART, payload, .. } => {
-            let Some(apart) = payload::apart(payload) else { return Ok(None) };
-            format!("<{}, {} bytes, stored apart>", class_of(apart.tag), apart.size)
+        Slot::Heap { tag: tag::OVERFLOW, payload, .. } => {
+            let Some(overflow) = payload::overflow(payload) else { return Ok(None) };
+            format!("<{}, {} bytes, stored apart>", class_of(overflow.tag), overflow.size)
         }
         _ => return Ok(None),
     };

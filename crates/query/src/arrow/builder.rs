@@ -297,7 +297,7 @@ impl Builder {
         ground: &Ground<'_, S>,
     ) -> Result<u32, Stop> {
         if let Slot::Heap { tag, payload, offset } = *slot
-            && matches!(tag, tag::APART | tag::REGISTERED | tag::NDARRAY | tag::PICKLE)
+            && matches!(tag, tag::OVERFLOW | tag::REGISTERED | tag::NDARRAY | tag::PICKLE)
         {
             return self.push_other(row, slot, (tag, payload, offset), record, depth, ground).map(|()| 0);
         }
@@ -434,10 +434,11 @@ impl Builder {
         ground: &Ground<'_, S>,
     ) -> Result<(), Stop> {
         match tag {
-            tag::APART => {
-                let Some(apart) = payload::apart(payload) else { return bad(offset) };
-                let bytes = ground.large.large(apart.blob).map_err(Stop::Store)?;
-                self.push(row, &payload::slot_apart(&apart, bytes), bytes, depth + 1, ground).map(|_| ())
+            tag::OVERFLOW => {
+                let Some(overflow) = payload::overflow(payload) else { return bad(offset) };
+                let bytes = ground.large.large(overflow.blob).map_err(Stop::Store)?;
+                self.push(row, &payload::overflow_slot(&overflow, bytes), bytes, depth + 1, ground)
+                    .map(|_| ())
             }
             tag::REGISTERED => {
                 let object = payload::registered(record, ground.shapes, offset, payload.len() as u32)?;
@@ -579,13 +580,14 @@ fn resolved<S: ?Sized>(value: Value, ground: &Ground<'_, S>) -> Result<Value, St
         values.into_iter().map(|value| resolved(value, ground)).collect()
     };
     Ok(match value {
-        Value::Apart(apart) => {
-            let bytes = copied(ground.large.large(apart.blob).map_err(Stop::Store)?).map_err(Stop::Store)?;
-            match apart.tag {
+        Value::Overflow(overflow) => {
+            let bytes =
+                copied(ground.large.large(overflow.blob).map_err(Stop::Store)?).map_err(Stop::Store)?;
+            match overflow.tag {
                 tag::STR => Value::Str(String::from_utf8_lossy(&bytes).into_owned()),
                 tag::STR_SURROGATES => Value::Surrogates(bytes),
                 tag::BYTES | tag::BYTEARRAY => Value::Bytes(bytes),
-                _ => Value::Apart(apart),
+                _ => Value::Overflow(overflow),
             }
         }
         Value::Registered(_, value) => resolved(*value, ground)?,

@@ -53,7 +53,7 @@ pub fn push(value: &Value, out: &mut String) {
         Value::Registered(_, value) => push(value, out),
         Value::Ndarray { .. } => out.push_str("\"<array>\""),
         Value::Pickle(_) => out.push_str("\"<pickle>\""),
-        Value::Apart(_) => out.push_str("\"<large value>\""),
+        Value::Overflow(_) => out.push_str("\"<large value>\""),
     }
 }
 

@@ -12,7 +12,7 @@ use num_bigint::BigInt;
 use pellucid_record::EncodeError;
 use pellucid_record::encode::Encoder;
 use pellucid_record::layout::{Kind, RECORD_SIZE_MAX, tag};
-use pellucid_record::payload::{self, Apart, Timedelta};
+use pellucid_record::payload::{self, Overflow, Timedelta};
 
 use super::cells::{Blobs, Cells, Column};
 pub use super::cells::{Unfit, Zones};
@@ -401,7 +401,7 @@ fn at<T: Copy + Default>(values: &[T], row: usize) -> T {
 #[inline]
 fn write_text(text: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
     if text.len() >= beside.size_min && encoder.depth() > 0 {
-        write_apart(tag::STR, text, encoder, beside);
+        write_overflow(tag::STR, text, encoder, beside);
     } else {
         encoder.str(text);
     }
@@ -409,17 +409,17 @@ fn write_text(text: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
 
 fn write_bytes(bytes: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
     if bytes.len() >= beside.size_min && encoder.depth() > 0 {
-        write_apart(tag::BYTES, bytes, encoder, beside);
+        write_overflow(tag::BYTES, bytes, encoder, beside);
     } else {
         encoder.bytes_value(bytes);
     }
 }
 
 #[cold]
-fn write_apart(tag: u8, bytes: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
+fn write_overflow(tag: u8, bytes: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
     // The blob id is filled in when it is assigned. The size is already right.
-    let apart = Apart { tag, blob: 0, size: bytes.len() as u64 };
-    encoder.heap(tag::APART, &payload::apart_bytes(&apart));
+    let overflow = Overflow { tag, blob: 0, size: bytes.len() as u64 };
+    encoder.heap(tag::OVERFLOW, &payload::overflow_bytes(&overflow));
     beside.large.push((beside.record, bytes.to_vec()));
 }
 

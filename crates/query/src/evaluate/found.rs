@@ -50,7 +50,7 @@ impl<'a> Found<'a> {
     ) -> Result<Self, Corrupt> {
         match slot {
             Slot::Absent => Ok(Found::Missing),
-            Slot::Heap { tag: tag::NDARRAY | tag::APART, .. } => Self::of_other(slot, record, shapes),
+            Slot::Heap { tag: tag::NDARRAY | tag::OVERFLOW, .. } => Self::of_other(slot, record, shapes),
             _ => Ok(Found::Slot(slot, record)),
         }
     }
@@ -61,11 +61,11 @@ impl<'a> Found<'a> {
         record: &'a [u8],
         shapes: &'a S,
     ) -> Result<Self, Corrupt> {
-        if let Slot::Heap { tag: tag::APART, payload, offset } = slot {
-            let apart = payload::apart(payload);
-            let apart = apart.ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))?;
-            return match shapes.apart(&apart)? {
-                Some(bytes) => Self::of_slot(payload::slot_apart(&apart, bytes), bytes, shapes),
+        if let Slot::Heap { tag: tag::OVERFLOW, payload, offset } = slot {
+            let overflow = payload::overflow(payload);
+            let overflow = overflow.ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))?;
+            return match shapes.overflow(&overflow)? {
+                Some(bytes) => Self::of_slot(payload::overflow_slot(&overflow, bytes), bytes, shapes),
                 None => Ok(Found::Slot(slot, record)),
             };
         }

@@ -52,7 +52,7 @@ pub fn overwrite<S: Shapes + ?Sized>(
     match old_tag {
         // A field that comes back has to be after the others.
         tag::ABSENT if is_delete => return Err(PatchError::NoSuchField { step: steps.len() }),
-        tag::ABSENT | tag::CONTAINER | tag::APART | tag::REGISTERED => return Ok(false),
+        tag::ABSENT | tag::CONTAINER | tag::OVERFLOW | tag::REGISTERED => return Ok(false),
         _ if is_delete && container.kind != Kind::Shaped => return Ok(false),
         _ => {}
     }
@@ -64,7 +64,7 @@ pub fn overwrite<S: Shapes + ?Sized>(
     let (new_tag, payload) = match *value {
         Slot::Str(text) => (tag::STR, text),
         // Payloads with containers in them might nest too deep here.
-        Slot::Heap { tag: tag::APART | tag::REGISTERED | tag::NDARRAY, .. } => return Ok(false),
+        Slot::Heap { tag: tag::OVERFLOW | tag::REGISTERED | tag::NDARRAY, .. } => return Ok(false),
         Slot::Heap { tag, payload, .. } => (tag, payload),
         _ => return Ok(false),
     };

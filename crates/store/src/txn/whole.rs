@@ -3,7 +3,7 @@
 //! A record has references to its large values. A caller that only passes them on needs no more;
 //! one that compares or computes reads them here, in place.
 
-use pellucid_record::payload::Apart;
+use pellucid_record::payload::Overflow;
 use pellucid_record::shape::Shape;
 use pellucid_record::{Corrupt, Damage, Dictionary, Shapes};
 
@@ -74,9 +74,9 @@ impl<S: Shapes + ?Sized, L: Large> Shapes for Whole<'_, S, L> {
         self.shapes.slot_count(id)
     }
 
-    fn apart(&self, apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
-        let bytes = self.large.large(apart.blob).ok();
-        let bytes = bytes.filter(|bytes| bytes.len() as u64 == apart.size);
-        bytes.map(Some).ok_or_else(|| Corrupt::new(Damage::Apart, 0))
+    fn overflow(&self, overflow: &Overflow) -> Result<Option<&[u8]>, Corrupt> {
+        let bytes = self.large.large(overflow.blob).ok();
+        let bytes = bytes.filter(|bytes| bytes.len() as u64 == overflow.size);
+        bytes.map(Some).ok_or_else(|| Corrupt::new(Damage::Overflow, 0))
     }
 }

@@ -15,7 +15,9 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::counters;
 use crate::hot::item::{Held, Item, Object, simple};
-use crate::values::encode::{APART_SIZE_MIN, Encoding, Mark, Outcome, PROVISIONAL_ID, Reason, Target, fail};
+use crate::values::encode::{
+    Encoding, Mark, OVERFLOW_SIZE_MIN, Outcome, PROVISIONAL_ID, Reason, Target, fail,
+};
 use crate::values::names::{Names, ShapeNames, is_same_name};
 use crate::values::{equal, members};
 
@@ -211,7 +213,7 @@ impl<'py> Encoding<'_, 'py> {
     #[inline]
     fn mark(&self) -> Mark {
         let used = if let Target::Envelope { used, .. } = &self.target { used.len() } else { 0 };
-        Mark { used, seen: self.seen.count(), pending: self.pending.len(), apart: self.apart.len() }
+        Mark { used, seen: self.seen.count(), pending: self.pending.len(), overflow: self.overflow.len() }
     }
 
     /// Removes what was added to the lists since, because its bytes were abandoned: an envelope
@@ -221,7 +223,7 @@ impl<'py> Encoding<'_, 'py> {
     pub(super) fn roll_back_to(&mut self, mark: Mark) {
         self.seen.truncate(mark.seen);
         self.pending.truncate(mark.pending);
-        self.apart.truncate(mark.apart);
+        self.overflow.truncate(mark.overflow);
         if let Target::Envelope { used, .. } = &mut self.target {
             used.truncate(mark.used);
         }
@@ -282,7 +284,7 @@ impl<'py> Encoding<'_, 'py> {
     pub(super) unsafe fn plain(&mut self, object: Object) -> bool {
         // SAFETY: a live object.
         match unsafe { simple(object) } {
-            Some(Simple::Str(text)) if text.len() >= APART_SIZE_MIN => return false,
+            Some(Simple::Str(text)) if text.len() >= OVERFLOW_SIZE_MIN => return false,
             Some(Simple::Str(text)) => self.encoder.str(text),
             Some(Simple::Int(value)) => self.encoder.int(value),
             Some(Simple::Float(value)) => self.encoder.float(value),
