@@ -18,7 +18,7 @@ setup: _tools build
 
 # Build the extension into .venv; what is unchanged is not built again
 build:
-    @tools/build.sh
+    @python tools/build.py
 
 # Run the Rust tests, then the Python tests: test [-k word] [pytest arguments]
 test *args: _tools build
@@ -45,11 +45,12 @@ crash *args: _tools
 
 # Compare speed and size with rivals, or of two revisions: bench [experiment] [options], or bench guard OLD [NEW], merge, compare, report, table
 bench *args:
-    @[ "${1-}" = guard ] || { tools/build.sh && tools/rivals.sh; } # the guard makes builds of its own
+    @[ "${1-}" = guard ] || { PELLUCID_PROFILE=release python tools/build.py && tools/rivals.sh; } # the guard makes builds of its own
     @python -m pellucid_bench "$@"
 
 # Write the documentation's plots and tables from bench/results: publish [folder]
-publish *args: build
+publish *args:
+    @PELLUCID_PROFILE=release python tools/build.py
     @tools/rivals.sh
     @python tools/publish.py "$@"
 

@@ -119,10 +119,22 @@ def test_another_system(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_a_hook_is_maturins_or_refuses(tools: Path) -> None:
+def test_a_hook_is_maturins_or_refuses(tools: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYO3_CONFIG_FILE", "")
+    monkeypatch.setenv("MATURIN_PEP517_ARGS", "")
+    monkeypatch.delenv("PELLUCID_PROFILE", raising=False)
     assert build_backend.build_wheel is maturin.build_wheel
     assert build_backend.get_requires_for_build_sdist is maturin.get_requires_for_build_sdist
     assert not hasattr(build_backend, "prepare_nothing")
+    assert os.environ["MATURIN_PEP517_ARGS"] == "--profile quick"
+    pinned = Path(os.environ["PYO3_CONFIG_FILE"])
+    assert pinned.is_relative_to(tmp_path)
+    assert "version={}.{}\n".format(*sys.version_info) in pinned.read_text()
+    # A file with another time would have all compiled anew.
+    os.utime(pinned, (1, 1))
+    build_backend.pin_python(str(tmp_path))
+    assert pinned.stat().st_mtime == 1
     (tools / "cargo").unlink()
     (tools / "cc").unlink()
     with pytest.raises(SystemExit) as told:

@@ -170,12 +170,42 @@ def test_ctrl_c_leaves_no_half_of_an_environment(clone: Path, bare: Path) -> Non
     ],
 )
 def test_a_build_that_fails_says_why(clone: Path, bare: Path, said: str, why: str) -> None:
-    shutil.copy(ROOT / "tools/build.sh", clone / "tools")
-    (bare / "grep").symlink_to(str(shutil.which("grep")))
-    program(bare / "maturin", f"echo '{said}'; exit 1")
-    (clone / ".venv").mkdir()
-    (clone / "target/release").mkdir(parents=True)
-    done = subprocess.run(
-        ["tools/build.sh"], check=False, cwd=clone, env={"PATH": str(bare)}, capture_output=True, text=True
-    )
+    program(bare / "maturin", f"printf '   Building [=> ] 3/9: libc\\r\\033[K'; echo '{said}'; exit 1")
+    done = build(clone, bare)
     assert (done.returncode, done.stderr) == (1, f"{said}\ndev: the extension was not built; {why}\n")
+
+
+def test_a_build_says_how_far_it_is_and_which_profile_it_had(clone: Path, bare: Path) -> None:
+    program(
+        bare / "maturin",
+        """test "$1 $2 $3" = "develop --profile quick" && test -s "$PYO3_CONFIG_FILE" || exit 1
+        printf '   Building [=> ] 3/9: libc\\r'; exec sleep 3.5""",
+    )
+    done = build(clone, bare)
+    far, *_, told = done.stderr.splitlines()
+    assert done.returncode == 0
+    assert re.fullmatch(r"dev: building the extension, 3 of 9 parts done, now libc, \d+ s", far)
+    assert told == "dev: built with the profile quick; PELLUCID_PROFILE=release builds a faster one"
+    (clone / "target/release").mkdir()
+    program(bare / "maturin", 'test "$1 $2 $3" = "develop --profile release"')
+    done = build(clone, bare, PELLUCID_PROFILE="release")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unknown_profile_is_refused(clone: Path, bare: Path) -> None:
+    done = build(clone, bare, PELLUCID_PROFILE="fast")
+    told = "pellucid: PELLUCID_PROFILE is 'fast', and must be quick or release\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
+def build(clone: Path, bare: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    shutil.copy(ROOT / "tools/build.py", clone / "tools")
+    (clone / ".venv").mkdir(exist_ok=True)
+    return subprocess.run(
+        [sys.executable, str(clone / "tools/build.py")],
+        check=False,
+        cwd=clone,
+        env={"PATH": str(bare), **variables},
+        capture_output=True,
+        text=True,
+    )

@@ -2,7 +2,8 @@
 
 pip calls maturin's hooks through this module (PEP 517). By itself, maturin would download Rust where there is
 none, and a compiler's words would be all that is said of an unsupported Python. `./dev` runs this file as a
-program, which prints what is missing. So it runs on any Python 3, and imports maturin last.
+program, which prints what is missing. So it runs on any Python 3, and imports maturin last. `tools/build.py`
+builds with the same settings, so that whoever comes second finds all products.
 """
 
 import importlib.util
@@ -16,6 +17,7 @@ import sysconfig
 
 PYTHON_FIRST, PYTHON_LAST = (3, 10), (3, 15)
 RUST_FIRST = (1, 89)
+PROFILES = ("quick", "release")
 RUSTUP = "curl -sSf https://sh.rustup.rs | sh, and open a new shell"
 
 
@@ -83,6 +85,46 @@ def install(apt, dnf, macos):
     return next((f"{tool} install {tools[tool]}" for tool in tools if shutil.which(tool)), f"install {apt}")
 
 
+def profile():
+    """Return the profile of `Cargo.toml` to build with."""
+    chosen = os.environ.get("PELLUCID_PROFILE") or PROFILES[0]
+    if chosen not in PROFILES:
+        raise SystemExit(f"pellucid: PELLUCID_PROFILE is {chosen!r}, and must be {' or '.join(PROFILES)}")
+    return chosen
+
+
+def told_profile(chosen):
+    """Return what whoever builds should know about the profile; nothing if it is the one for use."""
+    if chosen == PROFILES[-1]:
+        return ""
+    return f"pellucid: built with the profile {chosen}; PELLUCID_PROFILE=release builds a faster one"
+
+
+def pin_python(root):
+    """Have pyo3 build for this Python by its version alone; see PYO3_CONFIG_FILE in the guide of pyo3.
+
+    pip builds in an environment of its own, under a new path each time, for which all would be compiled anew.
+    """
+    flags = ",".join(name for name in ("Py_DEBUG", "Py_REF_DEBUG") if sysconfig.get_config_var(name))
+    lines = [
+        "implementation=CPython",
+        "version={}.{}".format(*sys.version_info[:2]),
+        f"pointer_width={64 if sys.maxsize > 1 << 32 else 32}",
+        f"build_flags={flags}",
+    ]
+    text = "\n".join(lines) + "\n"
+    path = os.path.join(root, "target", "pyo3", f"{sysconfig.get_config_var('SOABI')}.txt")
+    os.environ["PYO3_CONFIG_FILE"] = path
+    if os.path.exists(path):
+        with open(path) as file:
+            # cargo looks at the time of the file.
+            if file.read() == text:
+                return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)
+
+
 def output_of(command, given=""):
     """Return what a program prints; nothing if it fails or is not there."""
     try:
@@ -101,6 +143,11 @@ def __getattr__(name):
     found = missing()
     if found:
         raise SystemExit("\n".join(f"pellucid: {sentence}" for sentence in found))
+    if name.startswith("build_"):
+        pin_python(os.getcwd())
+        os.environ["MATURIN_PEP517_ARGS"] = os.environ.get("MATURIN_PEP517_ARGS") or f"--profile {profile()}"
+        # pip shows it with -v.
+        print(told_profile(profile()), file=sys.stderr)
     import maturin
 
     return getattr(maturin, name)
