@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import enum
 import operator
+import uuid
+import zoneinfo
 from collections.abc import Callable
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 import pellucid
 import pytest
 from pellucid import KEY, F
@@ -102,6 +107,87 @@ def test_a_key_is_the_plain_key_that_it_equals(db: Database, other: Any, plain: 
     assert list(table.items()) == [(plain, 5)]
     del table[other]
     assert len(table) == 0
+
+
+class Moment(dt.datetime): ...
+
+
+class Day(dt.date): ...
+
+
+class Id(uuid.UUID): ...
+
+
+class Price(Decimal): ...
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+DERIVED = [
+    (pandas.Timestamp("2024-05-17 10:30:00.000001"), dt.datetime(2024, 5, 17, 10, 30, 0, 1)),
+    (pandas.Timestamp("2024-05-17", tz="UTC"), dt.datetime(2024, 5, 17, tzinfo=dt.timezone.utc)),
+    (Moment(2024, 5, 17, 10, tzinfo=BERLIN), dt.datetime(2024, 5, 17, 10, tzinfo=BERLIN)),
+    (Moment(2024, 10, 27, 2, 30, fold=1), dt.datetime(2024, 10, 27, 2, 30, fold=1)),
+    (Day(2024, 5, 17), dt.date(2024, 5, 17)),
+    (np.datetime64("2024-05-17"), dt.date(2024, 5, 17)),
+    (np.datetime64("2024-05-17T10"), dt.datetime(2024, 5, 17, 10)),
+    (np.datetime64("2024-05-17T10:30", "us"), dt.datetime(2024, 5, 17, 10, 30)),
+    (np.datetime64("2024-05-17T10:30", "ns"), dt.datetime(2024, 5, 17, 10, 30)),
+    (Id(int=5), uuid.UUID(int=5)),
+    (Price("1.50"), Decimal("1.50")),
+    (Point(1, Point("x", np.int64(2))), (1, ("x", 2))),
+    (("run", pandas.Timestamp("2024-05-17")), ("run", dt.datetime(2024, 5, 17))),
+]
+
+
+@pytest.mark.parametrize(("other", "plain"), DERIVED, ids=[repr(other) for other, _ in DERIVED])
+def test_a_key_of_a_derived_class_or_a_time_of_numpy_is_the_key_that_it_equals(
+    db: Database, other: Any, plain: Any
+) -> None:
+    table = db.table("t")
+    table[other] = {"n": 1}
+    [key] = table
+    assert same_classes(key, plain)
+    assert table[other].n == table[plain].n == table.get(other).n == 1
+    assert other in table
+    assert [row.n for row in table.range(other)] == [1]
+    assert table.setdefault(other, {"n": 3}).n == 1
+    assert table.pop(other) == {"n": 1}
+    assert (table.get(other), table.pop(other, "none"), other in table) == (None, "none", False)
+    table.update({plain: 5})
+    del table[other]
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        (pandas.Timestamp(1_715_935_800_000_000_001), "parts of a microsecond"),
+        (np.datetime64(1_715_935_800_000_000_001, "ns"), "parts of a microsecond"),
+        (np.datetime64("20240-05-17"), "years 1 to 9999"),
+        (pandas.NaT, "is NaT"),
+        (np.datetime64("NaT"), "is NaT"),
+        (pandas.Timedelta("1s"), r"use key\.total_seconds\(\)$"),
+        (np.timedelta64(1, "s"), r"use key / numpy\.timedelta64\(1, \"s\"\)"),
+        (Price("NaN"), "is NaN"),
+        (Point(1, []), "at position 1 is of type list"),
+    ],
+    ids=repr,
+)
+def test_a_key_of_a_derived_class_that_equals_none_is_in_no_table(db: Database, key: Any, why: str) -> None:
+    table = db.table("t")
+    for given in (key, ("run", key)):
+        for call in ("set", "setdefault"):
+            with pytest.raises(pellucid.UnsupportedKey, match=why if given is key else "position 1"):
+                CALLS[call](table, given)
+        assert (table.get(given), table.pop(given, "none"), given in table) == (None, "none", False)
+        for call in ("[]", "del"):
+            with pytest.raises(KeyError):
+                CALLS[call](table, given)
 
 
 @pytest.mark.parametrize("prefix", [np.str_("ab"), Word("ab")])

@@ -1,7 +1,6 @@
 //! Expressions over fields, which Python code builds with `F`.
 
 pub mod aggregate;
-pub mod foreign;
 pub mod handle;
 pub mod method;
 pub mod operand;

@@ -12,11 +12,11 @@ use pyo3::types::{
 };
 
 use crate::errors;
-use crate::expression::foreign::{self, Foreign};
 use crate::expression::handle::Expression;
 use crate::expression::method;
 use crate::query::spec::refuse_aggregate;
 use crate::signals::is_interrupted;
+use crate::values::foreign::{self, Foreign};
 use crate::values::{bytes, equal, path};
 
 /// The node of an `Expression` object.
@@ -64,13 +64,29 @@ pub fn literal_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         };
     }
     refuse_unready(object)?;
-    if let Some(scalar) = foreign::scalar(object)? {
-        return match scalar {
-            Foreign::Object(object) => literal_of_own(&object),
-            Foreign::Value(value) => Ok(value),
-        };
+    match scalar(object)? {
+        Some(value) => Ok(value),
+        None => literal_of_own(object),
     }
-    literal_of_own(object)
+}
+
+/// The value of a scalar of another library; None for any other object. NaT becomes NaN, which
+/// equals nothing.
+///
+/// # Errors
+/// `UnsupportedValue` for one that no value equals: it would be missing in each row, without an
+/// error.
+fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    match foreign::scalar(object)? {
+        None => Ok(None),
+        Some(Foreign::Object(object)) => literal_of_own(&object).map(Some),
+        Some(Foreign::Nothing) => Ok(Some(Value::Float(Double(f64::NAN)))),
+        Some(Foreign::Inexact(why)) => {
+            let shown = object.repr().map(|text| text.to_string()).unwrap_or_default();
+            let refused = format!("{shown} cannot be compared with what records hold: {why}");
+            Err(errors::raise(object.py(), "UnsupportedValue", refused))
+        }
+    }
 }
 
 /// Refuses objects that look like values but have none in a row: a method that was not called, an
@@ -127,10 +143,8 @@ pub fn equal_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         return literal_of(object).map(Some);
     }
     refuse_unready(object)?;
-    match foreign::scalar(object)? {
-        Some(Foreign::Value(value)) => return Ok(Some(value)),
-        Some(Foreign::Object(object)) => return literal_of_own(&object).map(Some),
-        None => {}
+    if let Some(value) = scalar(object)? {
+        return Ok(Some(value));
     }
     match literal_of_own(object) {
         Ok(value) => Ok(Some(value)),
@@ -173,16 +187,15 @@ fn elements_of(tuple: &Bound<'_, PyTuple>) -> PyResult<Option<Vec<Value>>> {
     let mut has_foreign = false;
     let mut elements = Vec::with_capacity(tuple.len());
     for element in tuple {
-        let scalar = if plain(&element).is_some() { None } else { foreign::scalar(&element)? };
+        let scalar = if plain(&element).is_some() { None } else { scalar(&element)? };
         has_foreign |= scalar.is_some();
         elements.push((element, scalar));
     }
     if !has_foreign {
         return Ok(None);
     }
-    let value = |(element, scalar)| match scalar {
-        Some(Foreign::Value(value)) => Ok(value),
-        Some(Foreign::Object(object)) => literal_of_own(&object),
+    let value = |(element, scalar): (Bound<'_, PyAny>, Option<Value>)| match scalar {
+        Some(value) => Ok(value),
         None => literal_of_own(&element),
     };
     elements.into_iter().map(value).collect::<PyResult<_>>().map(Some)

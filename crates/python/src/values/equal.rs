@@ -41,8 +41,16 @@ pub fn plain_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, P
         None => number_of_numpy(object)?,
     };
     let Some(plain) = found else { return Ok(None) };
-    // A class with a comparison or a hash of its own may be another key in a dict.
-    Ok((object.eq(&plain)? && object.hash()? == plain.hash()?).then_some(plain))
+    Ok(is_one_key(object, &plain)?.then_some(plain))
+}
+
+/// Whether an object of a derived class and the plain one are one key in a dict. A class with a
+/// comparison or a hash of its own may be another key.
+///
+/// # Errors
+/// What the object's own code raises.
+pub fn is_one_key(object: &Bound<'_, PyAny>, plain: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.eq(plain)? && object.hash()? == plain.hash()?)
 }
 
 /// As `plain_of`, also for the elements of tuples and frozensets, however deep. None if the object

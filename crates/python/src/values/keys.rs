@@ -3,14 +3,15 @@
 use pellucid_record::key::{KeyEncoder, KeyError, KeyPart, KeyReader, PlainKey, plain_key};
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyBytes, PyComplex, PyDate, PyDateAccess, PyDateTime, PyFloat, PyInt, PyString, PyTuple,
-    PyTzInfoAccess,
+    PyBool, PyBytes, PyComplex, PyDate, PyDateAccess, PyDateTime, PyDelta, PyDict, PyFloat, PyInt, PyString,
+    PyTuple, PyTzInfoAccess,
 };
 
 use crate::errors;
 use crate::hot::gil::{self, GilCell};
 use crate::hot::modules::{class_has, is_instance_of, loaded};
 use crate::hot::text;
+use crate::values::foreign::{self, Foreign};
 use crate::values::{dates, equal};
 use pellucid_record::calendar::ordinal_of;
 
@@ -180,7 +181,41 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
     if let Some(plain) = equal::plain_of(object)? {
         return push(encoder, &plain);
     }
+    if let Some(plain) = plain_instance(object)? {
+        push(encoder, &plain)?;
+        // To NumPy, a time of another unit than microseconds has another hash, or is not equal.
+        let is_of_numpy = !object.is_instance_of::<PyDate>() && plain.is_instance_of::<PyDate>();
+        if is_of_numpy || equal::is_one_key(object, &plain)? {
+            return Ok(());
+        }
+    }
     refuse(no_key(object)?)
+}
+
+/// The key of Python's own classes that an instance of a derived class, or a time of NumPy, may
+/// equal.
+fn plain_instance<'py>(object: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Refusal> {
+    match foreign::instant(object)? {
+        Some(Foreign::Object(plain)) => return Ok(Some(plain)),
+        Some(Foreign::Nothing) => {
+            return refuse("is NaT, which has no place in an order; use None or leave it out");
+        }
+        Some(Foreign::Inexact(why)) => return refuse(format!("cannot be a key: {why}")),
+        None => {}
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        // Not by the iterator of the object's class.
+        return Ok(Some(PyTuple::new(object.py(), tuple.iter())?.into_any()));
+    }
+    if let Some(class) = class_of_any(object, "decimal", "Decimal")? {
+        return Ok(Some(class.call1((object,))?));
+    }
+    if let Some(class) = class_of_any(object, "uuid", "UUID")? {
+        let keywords = PyDict::new(object.py());
+        keywords.set_item("int", object.getattr("int")?)?;
+        return Ok(Some(class.call((), Some(&keywords))?));
+    }
+    Ok(None)
 }
 
 /// Why an object of another class is no key, and what to use instead.
@@ -197,11 +232,11 @@ fn no_key(object: &Bound<'_, PyAny>) -> PyResult<String> {
         "; use bytes(key)"
     } else if kind == "datetime.time" {
         "; use key.isoformat()"
-    } else if kind == "datetime.timedelta" {
+    } else if object.is_instance_of::<PyDelta>() {
         "; use key.total_seconds()"
-    } else if class_has(object, "to_pydatetime")? {
-        "; use key.to_pydatetime()"
-    } else if is_instance_of_any(object, "enum", "Enum")? {
+    } else if kind == "numpy.timedelta64" {
+        "; use key / numpy.timedelta64(1, \"s\"), which is a number of seconds"
+    } else if class_of_any(object, "enum", "Enum")?.is_some() {
         "; use key.value, or key.name"
     } else if class_has(object, "__fspath__")? {
         "; use str(key)"
@@ -216,12 +251,16 @@ fn no_key(object: &Bound<'_, PyAny>) -> PyResult<String> {
     ))
 }
 
-/// Whether it is an instance of a class of a module, or of a subclass. The module is not imported.
-fn is_instance_of_any(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
-    match loaded(&PyString::new(object.py(), module)) {
-        Some(module) => object.is_instance(&module.getattr(class)?),
-        None => Ok(false),
-    }
+/// The class of this name, if the object is an instance of it or of a subclass. The module is not
+/// imported.
+fn class_of_any<'py>(
+    object: &Bound<'py, PyAny>,
+    module: &str,
+    class: &str,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(module) = loaded(&PyString::new(object.py(), module)) else { return Ok(None) };
+    let class = module.getattr(class)?;
+    Ok(object.is_instance(&class)?.then_some(class))
 }
 
 fn push_int(encoder: &mut KeyEncoder, object: &Bound<'_, PyInt>) -> Result<(), Refusal> {
@@ -303,7 +342,7 @@ fn object_of_part<'py>(py: Python<'py>, part: &KeyPart<'_>) -> PyResult<Bound<'p
             dates::new_datetime(py, (utc + offset) << 1 | i64::from(*fold), Some(&zone))
         }
         KeyPart::Uuid(bytes) => {
-            let keywords = pyo3::types::PyDict::new(py);
+            let keywords = PyDict::new(py);
             keywords.set_item("bytes", PyBytes::new(py, bytes))?;
             py.import("uuid")?.getattr("UUID")?.call((), Some(&keywords))
         }

@@ -20,6 +20,7 @@ pub mod dicts;
 pub mod encode;
 pub mod equal;
 pub mod field;
+pub mod foreign;
 pub mod functions;
 pub mod handles;
 pub mod hooks;
