@@ -104,6 +104,15 @@ def test_names_and_delimiters_are_found(text: str, names: list[str], db: pelluci
     assert sorted(set().union(*(row.to_dict() for row in db.table("t").values()))) == sorted(names)
 
 
+def test_blanks_behind_a_delimiter_may_be_before_a_quote(db: pellucid.Database) -> None:
+    report = imported(db, 'a, "b", c\n1, "x, y", z\n2,"", " w"\n')
+    assert (report.columns, report.skipped) == ({"a": "int", "b": "text", "c": "text"}, [])
+    assert db.table("t").to_dicts() == [{"a": 1, "b": "x, y", "c": "z"}, {"a": 2, "b": "", "c": " w"}]
+    # Without a delimiter in quotes, they may be a part of the text.
+    assert imported(db, 'a,d\n1, "x"\n').rows == 1
+    assert db.table("t").column("d")[-1] == ' "x"'
+
+
 def test_the_report_says_which_names_were_made(db: pellucid.Database) -> None:
     assert imported(db, ",a,a\n1,2,3\n").notes == [
         "column 1 has no name; here it is 'column_1'",

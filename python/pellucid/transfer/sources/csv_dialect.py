@@ -230,23 +230,27 @@ def _sniffed(
 ) -> Dialect:
     """The dialect with which the most rows have as many cells as the first one."""
     text = "".join(sample)
-    best = (0.0, 0)
+    best = (0.0, False, 0)
     found = dialect._replace(delimiter=delimiter or ",", quote=quote or '"')
     for mark in quote or ('"', "'"):
         for end in delimiter or DELIMITERS:
             if mark == "'" and quote is None and not _has_single_quotes(text, end):
                 continue
-            tried = dialect._replace(delimiter=end, quote=mark)
-            rows, share = _rows(sample, tried, is_all or len(sample) == 1)
-            if not rows or len(rows[0]) < 2:
-                continue
-            widths = Counter(map(len, rows))
-            # A delimiter at the end of each row, or row names, make one cell more.
-            width = len(rows[0])
-            share *= max(widths[width], widths[width + 1] + 1) / len(rows)
-            if (share, width) > best:
-                best, found = (share, width), tried
+            # A blank before a quote makes the quote a part of the cell, unless blanks are none.
+            for has_blanks in (False, True) if f"{end} {mark}" in text else (False,):
+                tried = dialect._replace(delimiter=end, quote=mark, has_blanks=has_blanks)
+                rows, share = _rows(sample, tried, is_all or len(sample) == 1)
+                if rows and len(rows[0]) > 1 and (score := _score(rows, share)) > best:
+                    best, found = score, tried
     return found
+
+
+def _score(rows: list[list[str]], share: float) -> tuple[float, bool, int]:
+    """How well rows fit to the first one. A delimiter at their end, or row names, make one cell more."""
+    width = len(rows[0])
+    widths = Counter(map(len, rows[1:]))
+    same, longer = widths[width], widths[width + 1]
+    return share * (max(same, longer) + 1) / len(rows), same >= longer, width
 
 
 def _has_single_quotes(text: str, delimiter: str) -> bool:

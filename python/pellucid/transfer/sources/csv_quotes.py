@@ -25,7 +25,8 @@ class Quotes:
             inner = f"(?:[^{mark}{escape}]|{escape}.|{mark}{mark})*"
             bare = rf"(?:[^{end}\r\n{escape}]|{escape}.)*"
         # A cell as it is in the file. It ends at the delimiter, or at the end of the row.
-        self.cell = re.compile(rf"({mark}{inner}{mark}|{bare})(?:{end}|\r?\n|\r|\Z)", re.DOTALL)
+        blanks = " *" if dialect.has_blanks else ""
+        self.cell = re.compile(rf"{blanks}({mark}{inner}{mark}|{bare})(?:{end}|\r?\n|\r|\Z)", re.DOTALL)
         typed = rf"{mark}(?:[-+.0-9eE \t]*|true|false|nan|-?inf){mark}"
         self.may_be_typed = re.compile(typed, re.IGNORECASE)
 

@@ -47,6 +47,8 @@ class Dialect(NamedTuple):
     quote: str = '"'
     escape: str | None = None
     comment: str = ""
+    # Whether blanks behind a delimiter are no part of a cell, which then may have quotes.
+    has_blanks: bool = False
     # The cells that stand for no value.
     nulls: frozenset[str] = frozenset()
     # The lines before the first row, with that of the names.
@@ -62,7 +64,12 @@ class Dialect(NamedTuple):
         # The limit belongs to the process, so it is only raised.
         csv.field_size_limit(max(csv.field_size_limit(), CELL_SIZE_MAX))
         return csv.reader(
-            lines, delimiter=self.delimiter, quotechar=self.quote, escapechar=self.escape, strict=True
+            lines,
+            delimiter=self.delimiter,
+            quotechar=self.quote,
+            escapechar=self.escape,
+            skipinitialspace=self.has_blanks,
+            strict=True,
         )
 
 
@@ -170,7 +177,9 @@ class Reader:
         dialect = self.dialect
         if "\r" in body:
             body = body.replace("\r\n", "\n")
-        if any(mark and mark in body for mark in ("\r", dialect.quote, dialect.escape, dialect.comment)):
+        if dialect.has_blanks or any(
+            mark and mark in body for mark in ("\r", dialect.quote, dialect.escape, dialect.comment)
+        ):
             return None
         if _has_marks(body):
             return None
