@@ -201,6 +201,19 @@ def test_a_report_notes_columns_that_became_text(tmp_path: Path) -> None:
     assert 'row 0 has "x", and row 1 has 7' in str(report)
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("halves", [[HALF], {"x": [HALF]}])
+def test_a_report_notes_halves_of_surrogate_pairs(suffix: str, halves: Any, tmp_path: Path) -> None:
+    whole = [{"a": ["kept \ufffd"]}, {"a": ["x"]}] if halves == [HALF] else [{"a": {"x": ["\ufffd"]}}] * 2
+    report = pellucid.export_to(table_of(*whole), tmp_path / f"whole.{suffix}")
+    assert report.notes == []
+    report = pellucid.export_to(
+        table_of(*whole, {"a": halves}, *whole, {"a": halves}), tmp_path / f"a.{suffix}"
+    )
+    assert report.notes == ["row 2 and 1 more: half of a surrogate pair is written as U+FFFD"]
+    assert report.rows == 6
+
+
 def test_a_shelf_leaves_out_what_cannot_be_pickled(tmp_path: Path) -> None:
     table = pellucid.open(":memory:").table("t")
     table.update({"a": 1, "\ud800": 2, "b": ({"x": 1},)})

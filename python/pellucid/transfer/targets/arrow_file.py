@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from itertools import chain
 from typing import Any, BinaryIO
@@ -10,10 +11,11 @@ import pellucid
 from pellucid import errors
 from pellucid.transfer.outgoing import Export
 from pellucid.transfer.sources.arrow_file import pyarrow
-from pellucid.transfer.targets.plain_text import encoder
+from pellucid.transfer.targets.plain_text import HALF, encoder
 
 __all__ = ["write"]
 
+REPLACEMENT = re.compile("\ufffd".encode())
 # As many columns as rows may have together.
 COLUMNS_MAX = 1_024
 
@@ -24,6 +26,7 @@ def write(export: Export, target: BinaryIO) -> int:
     columns = _columns(library, export)
     while export.is_flat and any(map(library.types.is_struct, columns.schema.types)):
         columns = columns.flatten()
+    _note_halves(export, columns)
     if len(set(columns.column_names)) < columns.num_columns:
         raise ValueError("two fields have one name when they are flat; choose fields with select=")
     try:
@@ -88,6 +91,28 @@ def _possible(export: Export) -> list[Any]:
                 names = more
                 possible.append(row)
     return possible
+
+
+def _note_halves(export: Export, columns: Any) -> None:
+    """Note rows with half of a surrogate pair, for which the columns have another character."""
+    chunks = chain.from_iterable(column.chunks for column in columns.columns)
+    buffers = chain.from_iterable(chunk.buffers() for chunk in chunks)
+    if not any(REPLACEMENT.search(buffer) for buffer in buffers if buffer is not None):
+        return
+    silent = export._replace(skip=lambda _place, _reason: None, step=lambda _done: None)
+    numbers = [n for n, row in enumerate(chain.from_iterable(silent.values())) if _has_half(row)]
+    if numbers:
+        more = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
+        export.note(f"row {numbers[0]}{more}: half of a surrogate pair is written as U+FFFD")
+
+
+def _has_half(value: Any) -> bool:
+    kind = type(value)
+    if kind is str:
+        return HALF.search(value) is not None
+    if kind is dict:
+        return any(map(_has_half, value)) or any(map(_has_half, value.values()))
+    return kind in (list, tuple, set, frozenset) and any(map(_has_half, value))
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from pellucid.transfer.outgoing import Export
 from pellucid.transfer.sources.csv_types import LOOKS_TYPED
-from pellucid.transfer.targets.plain_text import as_text, encoder
+from pellucid.transfer.targets.plain_text import HALF, as_text, encoder
 
 __all__ = ["columns", "write"]
 
@@ -24,7 +24,6 @@ HAS_DELIMITER = re.compile(r"[^,;\t|\r\n]*[,;\t|\r\n]")
 NEEDS_QUOTES = re.compile(rf"\Z|{LOOKS_TYPED.pattern}|{HAS_DELIMITER.pattern}")
 # What is not text, though its cell is a `str`.
 NO_TEXTS = (bool, int, Decimal)
-SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def columns(export: Export) -> list[str]:
@@ -115,10 +114,10 @@ class _Lines:
         ends = iter([begin for _, begin in self.places[1:]] + [len(text)])
         for place, begin in self.places:
             end = next(ends)
-            if SURROGATE.search(text, begin, end):
+            if HALF.search(text, begin, end):
                 self.broken = self.broken or place
                 self.broken_count += 1
-        return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text).encode("utf-8")
+        return HALF.sub("\N{REPLACEMENT CHARACTER}", text).encode("utf-8")
 
 
 def _no_formula(cell: Any) -> Any:

@@ -12,8 +12,9 @@ from typing import Any
 import pellucid
 from pellucid.transfer.digits import is_long, write_int
 
-__all__ = ["as_text", "encoder", "lines_encoder"]
+__all__ = ["HALF", "as_text", "encoder", "lines_encoder"]
 
+HALF = re.compile("[\ud800-\udfff]")
 # Both halves of a surrogate pair, as two characters.
 PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 

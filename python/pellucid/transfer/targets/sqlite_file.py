@@ -12,13 +12,12 @@ from typing import Any
 from pellucid.transfer.digits import write_int
 from pellucid.transfer.outgoing import Export, give_name, own_folder
 from pellucid.transfer.sources.sqlite import quoted
-from pellucid.transfer.targets.plain_text import as_text, encoder
+from pellucid.transfer.targets.plain_text import HALF, as_text, encoder
 
 __all__ = ["write"]
 
 # SQLite's own limit, unless it was built with another one.
 COLUMNS_MAX = 2_000
-HALF = re.compile("[\ud800-\udfff]")
 NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")
 
 
