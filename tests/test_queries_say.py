@@ -454,7 +454,7 @@ def test_explain_remarks_on_what_other_libraries_mean(people: Any) -> None:
         'note: no record in "people" has a list in "age", as the condition asks; what they have there '
         "is a number; where(F.age.isin([...])) finds any of several values"
     ]
-    assert notes(people.find(name__last="Lee")) == [
+    assert notes(people.where(F.name__last == "Lee")) == [
         'note: no record in "people" has "name__last"; a field in another is F.name.last in where(), '
         '"name.last" as a path'
     ]

@@ -83,6 +83,22 @@ def test_a_keyword_with_two_underscores_is_no_path(db: Database) -> None:
     assert table.to_dicts() == [{"p": {"n": 2}, "__n__": 1, "_n": 1, "n__": 1, "p__n": 3}]
 
 
+def test_a_condition_by_a_keyword_with_two_underscores_is_refused(db: Any) -> None:
+    table = db.table("t")
+    table.append({"p": {"n": 1}, "__n__": 0, "p__n": 2})
+    said = (
+        "() takes {}, and p__n would be a field of that very name; a field of a field is where(F.p.n == ...) "
+        'or find(**{{"p.n": ...}}), and a field named p__n is where(F.p__n == ...)'
+    )
+    for rows in (table, table.where()):
+        with pytest.raises(TypeError, match=re.escape("find" + said.format("fields by name"))):
+            rows.find(p__n=1)
+        with pytest.raises(TypeError, match=re.escape("where" + said.format("conditions"))):
+            rows.where(p__n=1)
+        assert rows.find(**{"p.n": 1}).count() == rows.where(F.p.n == 1).count() == 1
+        assert rows.where(F.p__n == 2).count() == rows.find(__n__=0).count() == 1
+
+
 # Values without an order
 
 

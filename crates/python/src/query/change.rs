@@ -52,7 +52,9 @@ pub fn update(
         QueryTarget::Table(table) => table.bind(py),
         QueryTarget::Server(table) => return remote_change::update(query, table.bind(py), changes, fields),
     };
-    words::refuse_double_underscores(fields)?;
+    for name in fields.into_iter().flat_map(PyDictMethods::keys) {
+        words::refuse_double_underscores("update", &name.to_string())?;
+    }
     let changes = changes.map(changes_of).transpose()?;
     let (mut paths, mut values) = (Vec::new(), Vec::new());
     for (place, value) in changes.iter().chain(fields).flatten() {

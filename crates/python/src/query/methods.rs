@@ -42,6 +42,7 @@ impl Query {
         words::refuse_arguments(arguments)?;
         self.with(arguments.py(), |spec| {
             for (name, value) in fields.into_iter().flatten() {
+                words::refuse_double_underscores("find", &name.to_string())?;
                 spec.conditions.push(spec::equality(&name, &value)?);
             }
             Ok(())

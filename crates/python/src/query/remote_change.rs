@@ -27,7 +27,9 @@ pub fn update(
     fields: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<u64> {
     let py = query.py();
-    words::refuse_double_underscores(fields)?;
+    for name in fields.into_iter().flat_map(PyDictMethods::keys) {
+        words::refuse_double_underscores("update", &name.to_string())?;
+    }
     let changes = changes.map(changes_of).transpose()?;
     let (mut paths, mut values) = (Vec::new(), Vec::new());
     let (mut steps, mut nodes) = (Vec::new(), Vec::new());

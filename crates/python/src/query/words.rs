@@ -75,27 +75,37 @@ pub fn not_pickled(what: &str) -> PyErr {
 pub fn refuse_fields(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     match fields.and_then(|fields| fields.keys().into_iter().next()) {
         None => Ok(()),
-        Some(name) => Err(errors::type_error(format!(
-            "where() takes conditions, as where(F.{name} == ...); find({name}=...) takes fields by name"
-        ))),
+        Some(name) => {
+            let name = name.to_string();
+            refuse_double_underscores("where", &name)?;
+            Err(errors::type_error(format!(
+                "where() takes conditions, as where(F.{name} == ...); find({name}=...) takes fields by name"
+            )))
+        }
     }
 }
 
-/// Refuses a keyword of `update` that other libraries take for a field of a field: it would write a
-/// field of that very name into every row.
-pub fn refuse_double_underscores(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-    for name in fields.map(PyDictMethods::keys).into_iter().flatten() {
-        let name = name.to_string();
-        let names: Vec<&str> = name.split("__").collect();
-        if names.len() > 1 && names.iter().all(|name| !name.is_empty()) {
-            return Err(errors::type_error(format!(
-                "update() takes fields by name, and {name} would be a field of that very name; a field of a field is \
-                 update({{{:?}: ...}}), and a field named {name} is update({{{name:?}: ...}})",
-                names.join(".")
-            )));
-        }
+/// Refuses a keyword of `update`, `find` or `where` that other libraries take for a field of a
+/// field: it would be a field of that very name, which `update` would write into every row, and
+/// `find` would find in none.
+pub fn refuse_double_underscores(call: &str, name: &str) -> PyResult<()> {
+    let names: Vec<&str> = name.split("__").collect();
+    if names.len() == 1 || names.iter().any(|name| name.is_empty()) {
+        return Ok(());
     }
-    Ok(())
+    let path = names.join(".");
+    let (nested, named) = match call {
+        "update" => (format!("update({{{path:?}: ...}})"), format!("update({{{name:?}: ...}})")),
+        _ => (
+            format!("where(F.{path} == ...) or find(**{{{path:?}: ...}})"),
+            format!("where(F.{name} == ...)"),
+        ),
+    };
+    Err(errors::type_error(format!(
+        "{call}() takes {}, and {name} would be a field of that very name; a field of a field is {nested}, and a field \
+         named {name} is {named}",
+        if call == "where" { "conditions" } else { "fields by name" },
+    )))
 }
 
 /// Refuses arguments that other libraries order by: keywords, a function, a list.
