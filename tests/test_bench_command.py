@@ -76,7 +76,7 @@ TITLES: dict[str, list[str]] = {
         "one field of a line by its key",
         "loop over all lines, adding one field",
     ],
-    "json-lines": ["import of 2,000 rows", "export of 2,000 rows"],
+    "json-lines": ["import of 2,000 rows", "export of 2,000 rows", "import of 2,000 rows of CSV"],
     "megabyte": ["memory of the process, reading", "size of the files, by the size of the values"],
     "dropins": ["shelve: 1,000 values, both", "dbm: 1,000 values, write"],
     "buffers": ["all of a dict in a buffer, 30 entries (client)", "bytes of 1 entry"],

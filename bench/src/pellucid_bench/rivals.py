@@ -18,7 +18,7 @@ LIBRARIES = {"simdjson": "pysimdjson", "flatbuffers.flexbuffers": "flatbuffers"}
 # Packages on PyPI, if they are called otherwise than the library.
 DISTRIBUTIONS = {"psycopg2": "psycopg2-binary"}
 STANDARD = (
-    *("pickle", "json", "marshal", "sqlite3", "shelve"),
+    *("pickle", "json", "csv", "marshal", "sqlite3", "shelve"),
     *("dbm.gnu", "dbm.ndbm", "dbm.dumb", "dbm.sqlite3"),
 )
 UNKNOWN = "unknown"
@@ -33,6 +33,8 @@ FIRST_WORDS = {
     "plain": "files",
     "json.loads": "json",
     "json.dumps": "json",
+    "csv.DictReader": "csv",
+    "pandas.read_csv": "pandas",
     "jsonb": "PostgreSQL",
     "text": "PostgreSQL",
     "a": "PostgreSQL",

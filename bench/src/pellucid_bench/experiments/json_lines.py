@@ -1,12 +1,13 @@
-"""This experiment measures the import and the export of JSON Lines, with rows of 200 bytes.
+"""This experiment measures the import and the export of JSON Lines, with rows of 200 bytes, and of CSV.
 
 The same file is read and written by the standard library's json as well, into and from a list of dicts: a
-program without a database does that. The processor time of a row says more than the wall time on a machine
-that does other work too.
+program without a database does that. The CSV has ten columns, and csv.DictReader and pandas read it too. The
+processor time of a row says more than the wall time on a machine that does other work too.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import time
@@ -16,18 +17,19 @@ from pathlib import Path
 import pellucid
 
 from pellucid_bench.about import About, Setting
-from pellucid_bench.measures import Target, Unit
+from pellucid_bench.measures import Measure, Target, Unit
 from pellucid_bench.run import Run
 from pellucid_bench.runner import Contender, WrongAnswerError
 
 ABOUT = About(
     "json-lines",
-    "How fast do JSON Lines come into a table, and out of it?",
-    "Imports and exports rows of 200 bytes, beside json with a list of dicts.",
+    "How fast do JSON Lines and CSV come into a table, and out of it?",
+    "Imports and exports rows of 200 bytes, beside json with a list of dicts; imports CSV.",
     (Setting("rows", 1_000_000, 2_000, "rows of the file"),),
     isolation="never",
 )
 GOALS = {"import": 300_000, "export": 500_000}
+CSV_NAMES = ["id", "name", "city", "age", "score", "price", "active", "code", "day", "note"]
 
 
 def write_rows(path: Path, count: int) -> float:
@@ -50,6 +52,21 @@ def write_rows(path: Path, count: int) -> float:
     return path.stat().st_size / max(1, count)
 
 
+def write_csv(path: Path, count: int) -> float:
+    """Write a file of ten columns, and return the mean size of a line."""
+    made = random.Random(1)
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(CSV_NAMES)
+        for number in range(count):
+            name, city = f"name{number}", made.choice(["Bath", "York", "Leeds"])
+            score, price = round(made.random() * 100, 3), round(made.random() * 1000, 2)
+            code, day = f"A{made.randrange(10**5):05}", f"2026-01-{made.randrange(1, 29):02}"
+            active = made.choice(["true", "false"])
+            rows.writerow([number, name, city, made.randrange(90), score, price, active, code, day, "a note"])
+    return path.stat().st_size / max(1, count)
+
+
 class Clocked:
     """Work whose wall time and processor time are measured."""
 
@@ -67,7 +84,13 @@ class Clocked:
 
 
 def run(run: Run) -> None:
-    """Measure the import, then the export."""
+    """Measure JSON Lines, then CSV."""
+    json_lines(run)
+    import_csv(run)
+
+
+def json_lines(run: Run) -> None:
+    """Measure JSON Lines in both directions."""
     folder, rows = run.directory, run.settings.rows
     source, target = folder / "rows.jsonl", folder / "out.jsonl"
     size = write_rows(source, rows)
@@ -115,7 +138,49 @@ def measured(
         size=rows,
         size_unit="rows",
     )
+    add_processor_times(measure, both)
+
+
+def import_csv(run: Run) -> None:
+    """Measure the import of CSV; csv.DictReader makes a dict of texts of each row, and pandas a DataFrame."""
+    rows = run.settings.rows
+    source = run.directory / "rows.csv"
+    size = write_csv(source, rows)
+    pandas = run.rivals.find("pandas")
+
+    def import_rows() -> None:
+        for path in run.directory.glob("csv.pel*"):
+            path.unlink()
+        with pellucid.open(run.directory / "csv.pel") as db:
+            if pellucid.import_from(source, db).rows != rows:
+                raise WrongAnswerError(f"imported {len(db)} rows, not {rows}")
+
+    def read_rows() -> None:
+        with source.open(newline="") as file:
+            for _ in csv.DictReader(file):
+                pass
+
+    clocked = [Clocked("pellucid", import_rows, rows, is_ours=True)]
+    clocked.append(Clocked("csv.DictReader alone", read_rows, rows))
+    if pandas is not None:
+        clocked.append(Clocked("pandas.read_csv", lambda: pandas.read_csv(source), rows))
+    measure = run.measure(
+        f"import of {rows:,} rows of CSV",
+        Unit.RATE,
+        [one.contender for one in clocked],
+        rounds=run.pace.bulk_rounds,
+        targets=[Target(1.0, "csv.DictReader alone"), Target(0.2, "pandas.read_csv")],
+        notes=[f"rows of {size:.0f} bytes in ten columns; the others store nothing"],
+        group="import-csv",
+        size=rows,
+        size_unit="rows",
+    )
+    add_processor_times(measure, clocked)
+
+
+def add_processor_times(measure: Measure | None, clocked: list[Clocked]) -> None:
+    """Note the processor time of each contender."""
     for result in measure.results if measure else ():
-        for one in both:
+        for one in clocked:
             if one.name == result.name and one.processor:
                 result.facts["processor of a row"] = Unit.TIME.show(min(one.processor))
