@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 import re
 from collections import Counter, OrderedDict, defaultdict
@@ -10,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pellucid.transfer.digits import read_int
+from pellucid.transfer.sources.jsonl import loads
 
 __all__ = ["TYPES", "converter", "reader_of", "when", "with_dicts"]
 
@@ -17,7 +17,13 @@ Convert = Callable[[Any], Any]
 
 # `datetime.fromisoformat` takes many more forms since Python 3.11. Only these are dates beyond doubt.
 DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
-DATETIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII)
+TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII)
+DATETIME = re.compile(rf"\d{{4}}-\d\d-\d\d[T ]{TIME.pattern}", re.ASCII)
+# A duration without years and months, which have no length of their own.
+DURATION = re.compile(
+    r"([-+]?)P(?=[\dT])(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6}))?S)?)?\Z",
+    re.ASCII,
+)
 INT = re.compile(r"\s*[-+]?[0-9]+\s*\Z", re.ASCII)
 INFINITY = float("inf")
 CONTAINERS = (dict, list, tuple, Counter, OrderedDict, defaultdict)
@@ -110,7 +116,12 @@ def _of_fields(by_name: dict[str, Convert], unseen: set[str]) -> Convert:
         for name, read in by_name.items():
             # A name with dots may be that of a field.
             steps = [name] if name in row or "." not in name else name.split(".")
-            changed = _changed(row, steps, name, read)
+            try:
+                changed = _changed(row, steps, name, read)
+            except ValueError:
+                # The row has the field, and a value in it that is not of the type.
+                unseen.discard(name)
+                raise
             if changed is not None:
                 unseen.discard(name)
                 row = changed
@@ -164,16 +175,46 @@ def when(text: Any) -> Any:
     if DATE.match(text):
         return datetime.date.fromisoformat(text)
     if DATETIME.match(text):
-        # Before Python 3.11, fromisoformat wants 3 or 6 digits of a second, and no Z.
-        main, dot, rest = text.partition(".")
-        if dot:
-            digits = re.match(r"\d+", rest)
-            count = digits.end() if digits else 0
-            text = f"{main}.{rest[:count]:0<6}{rest[count:]}"
-        return datetime.datetime.fromisoformat(text.removesuffix("Z") + "+00:00" * text.endswith("Z"))
+        return datetime.datetime.fromisoformat(_as_written(text))
     raise ValueError(
         f"{text[:40]!r} is not an ISO date or datetime, such as 2000-01-31 or 2000-01-31T12:30:00"
     )
+
+
+def _as_written(text: str) -> str:
+    """A datetime or time as `isoformat` writes it.
+
+    Before Python 3.11, `fromisoformat` wants 3 or 6 digits of a second, and no Z.
+    """
+    main, dot, rest = text.partition(".")
+    if dot:
+        digits = re.match(r"\d+", rest)
+        count = digits.end() if digits else 0
+        text = f"{main}.{rest[:count]:0<6}{rest[count:]}"
+    return text.removesuffix("Z") + "+00:00" * text.endswith("Z")
+
+
+def _time(value: Any) -> Any:
+    import datetime
+
+    text = _text(value, "time")
+    return datetime.time.fromisoformat(_as_written(text)) if TIME.match(text) else _refuse(value, "time")
+
+
+def _timedelta(value: Any) -> Any:
+    import datetime
+
+    if isinstance(value, datetime.timedelta):
+        return value
+    found = DURATION.match(_text(value, "timedelta"))
+    if found is None:
+        raise ValueError(f"{value!r:.40} is not an ISO duration, such as P1DT2H or PT1.5S")
+    sign, *parts, fraction = found.groups("0")
+    weeks, days, hours, minutes, seconds = map(int, parts)
+    # No step is beyond the range of a timedelta if the result is in it.
+    whole = datetime.timedelta(weeks * 7 + days, (hours * 60 + minutes) * 60 + seconds)
+    micros = datetime.timedelta(microseconds=int(f"{fraction:0<6}"))
+    return -whole - micros if sign == "-" else whole + micros
 
 
 def _text(value: Any, kind: str = "text") -> str:
@@ -222,7 +263,7 @@ def _uuid(value: Any) -> Any:
 
 
 def _json(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, (str, bytes)) else value
+    return loads(value) if isinstance(value, (str, bytes)) else value
 
 
 def _bytes(value: Any) -> bytes:
@@ -240,6 +281,8 @@ TYPES: dict[str, Convert] = {
     "bool": _bool,
     "decimal": _decimal,
     "date": when,
+    "time": _time,
+    "timedelta": _timedelta,
     "uuid": _uuid,
     "json": _json,
     "bytes": _bytes,

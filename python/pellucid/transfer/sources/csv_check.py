@@ -10,8 +10,8 @@ from typing import Any
 
 __all__ = ["says_the_same"]
 
-# The parts of a datetime that may be written in several ways.
-DATETIME = re.compile(r"(.{10})[T ](\d\d:\d\d)(?::(\d\d))?(?:\.(\d+))?(Z|[-+]\d\d:\d\d)?\Z", re.ASCII)
+# The parts of a datetime or a time that may be written in several ways.
+DATETIME = re.compile(r"(?:(.{10})[T ])?(\d\d:\d\d)(?::(\d\d))?(?:\.(\d+))?(Z|[-+]\d\d:\d\d)?\Z", re.ASCII)
 
 
 def says_the_same(value: Any, cell: str) -> bool:

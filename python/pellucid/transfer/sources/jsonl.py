@@ -84,7 +84,7 @@ def decode(text: str, position: int = 0) -> tuple[Any, int]:
         return _DECODER_OF_LONG_INTS.raw_decode(text, position)
 
 
-def loads(text: str) -> Any:
+def loads(text: str | bytes) -> Any:
     """The JSON value that a text is."""
     try:
         return json.loads(text)
