@@ -144,6 +144,17 @@ def test_sqlite_has_no_more_columns_than_it_may_have(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_csv_leaves_out_rows_without_names(suffix: str) -> None:
+    lines, _, skipped = exported({"a": 1}, {1: 2, "b": 3}, {"a": {b"x": 1}}, {"a": 2}, format=suffix)
+    delimiter = "," if suffix == "csv" else "\t"
+    assert lines == [f"a{delimiter}b", f"1{delimiter}", f"2{delimiter}"]
+    assert skipped == [
+        ("row 1", "it has the field 1, and columns have names"),
+        ("row 2", "a dict has the key b'x', and names in JSON are texts"),
+    ]
+
+
 @pytest.mark.parametrize("name", ["a\0b", "sqlite_x", "\ud800"])
 def test_a_name_that_no_table_of_sqlite_has_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no table of SQLite can have the name"):

@@ -34,10 +34,7 @@ def columns(export: Export) -> list[str]:
     silent = export._replace(skip=lambda _place, _reason: None, step=lambda _done: None)
     for row in chain.from_iterable(silent.values()):
         names.update(dict.fromkeys(row if isinstance(row, dict) else ("value",)))
-    wrong = next((name for name in names if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise TypeError(f"a row has the field {wrong!r}, and columns have names; choose fields=")
-    return list(names)
+    return [name for name in names if isinstance(name, str)]
 
 
 def write(export: Export, target: BinaryIO) -> int:
@@ -132,6 +129,8 @@ def _cells(export: Export, row: Any, names: list[str], to_json: Any) -> list[Any
     if not isinstance(row, dict):
         row = {"value": row}
     if export.fields is None and not row.keys() <= set(names):
+        if (wrong := next((name for name in row if not isinstance(name, str)), None)) is not None:
+            raise TypeError(f"it has the field {wrong!r:.40}, and columns have names")
         raise RuntimeError(
             "rows with other fields were stored while the table was exported; export a snapshot: "
             "export_to(db.snapshot().table(name), ...)"
