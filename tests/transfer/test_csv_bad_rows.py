@@ -126,6 +126,14 @@ def test_numbers_of_thousands_of_digits(tmp_path: Path, db: pellucid.Database) -
     assert (report.rows, report.skipped[0].place) == (1, "line 3")
 
 
+@pytest.mark.parametrize("takes_nul", [True, False])
+def test_nul_is_a_character(takes_nul: bool, db: pellucid.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_rows, "TAKES_NUL", takes_nul and csv_rows.TAKES_NUL)
+    report = imported(db, b'a\0b,c\n1,"x\0\ny"\n2,"z"x\n3,\0\n')
+    assert db.table("t").to_dicts() == [{"a\0b": 1, "c": "x\0\ny"}, {"a\0b": 3, "c": "\0"}]
+    assert [place for place, _ in report.skipped] == ["line 4"]
+
+
 def test_bad_bytes_in_a_name_are_replaced_and_reported(db: pellucid.Database) -> None:
     report = imported(db, b"a\xff,b\n1,2\n")
     assert db.table("t").to_dicts() == [{"a\ufffd": 1, "b": 2}]

@@ -96,7 +96,9 @@ def there_and_back(rows: list[dict[str, Any]]) -> tuple[bytes, list[dict[str, An
 def test_rows_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:
     data, back = there_and_back(rows)
     assert repr(back) == repr(rows)
-    assert len(list(csv.reader(io.StringIO(data.decode(), newline="")))) == len(rows) + 1
+    # Before Python 3.11, `csv` takes no NUL.
+    lines = io.StringIO(data.decode().replace("\0", "0"), newline="")
+    assert len(list(csv.reader(lines))) == len(rows) + 1
 
 
 @given(st.lists(texts, min_size=1))

@@ -10,6 +10,7 @@ import codecs
 import csv
 import io
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -27,6 +28,9 @@ AGAIN = 1 << 26
 # What stands for bytes that the encoding does not have: no encoding has these characters.
 MARK = re.compile("[\udc00-\udcff]+")
 ERRORS = "pellucid.mark"
+# Before Python 3.11, `csv` refuses NUL. No text that was decoded has the other character.
+TAKES_NUL = sys.version_info >= (3, 11)
+NUL = "\ud800"
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
@@ -63,14 +67,33 @@ class Dialect(NamedTuple):
         """The reader of the standard library for some lines; it refuses a broken quote."""
         # The limit belongs to the process, so it is only raised.
         csv.field_size_limit(max(csv.field_size_limit(), CELL_SIZE_MAX))
-        return csv.reader(
-            lines,
+        found = csv.reader(
+            lines if TAKES_NUL else (line.replace("\0", NUL) for line in lines),
             delimiter=self.delimiter,
             quotechar=self.quote,
             escapechar=self.escape,
             skipinitialspace=self.has_blanks,
             strict=True,
         )
+        return found if TAKES_NUL else _WithNul(found)
+
+
+class _WithNul:
+    """A reader whose lines have another character in the place of NUL."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return self
+
+    def __next__(self) -> list[str]:
+        return [cell.replace(NUL, "\0") for cell in next(self.found)]
+
+    @property
+    def line_num(self) -> int:
+        """How many lines were read."""
+        return int(self.found.line_num)
 
 
 class Block(NamedTuple):
