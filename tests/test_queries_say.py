@@ -378,6 +378,16 @@ def notes(query: Any) -> list[str]:
     return [line for line in query.explain().splitlines() if line.startswith("note: ")]
 
 
+def test_names_with_dots_are_found_or_named(db: pellucid.Database) -> None:
+    table = db.table("logs")
+    table.extend([{"log.level": "warn", "at": {"a.b": 1}}])
+    told = 'note: no record in "logs" has "log"; there is a name with a dot: F["log.level"]'
+    assert notes(table.where(F.log.level == "warn")) == [told]
+    told = 'note: no record in "logs" has "at.a"; there is a name with a dot: F.at["a.b"]'
+    assert notes(table.where(F.at.a.b == 1)) == [told]
+    assert table.select(F["log.level"], F.at["a.b"]).to_list() == [{"log.level": "warn", "at.a.b": 1}]
+
+
 def test_explain_remarks_on_names(people: Any) -> None:
     assert notes(people.where(F.agee > 1)) == ['note: no record in "people" has "agee"; did you mean "age"?']
     assert notes(people.order_by(F.name.lst)) == [

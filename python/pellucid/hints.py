@@ -199,6 +199,11 @@ class _RowHints:
                 return f'{says}; a field in another is F.{path} in where(), "{path}" as a path'
             if above is not None and self.facts.is_method(name):
                 return f"{says}; to call it applies the function: F.{self.shown(place)}()"
+            for count in range(len(steps), missing[0] + 1, -1):
+                dotted = ".".join(step or "" for step, _ in steps[missing[0] : count])
+                if dotted in names:
+                    outer = "F" if above is None else f"F.{above}"
+                    return f"{says}; there is a name with a dot: {outer}[{quoted(dotted)}]"
             close = get_close_matches(name, names, 1)
             return says + did_you_mean([word if above is None else str(above[word]) for word in close])
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node};
+use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Source, Step};
 use pellucid_query::selection::Meter;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -206,6 +206,13 @@ pub fn count_of(argument: &Bound<'_, PyAny>, method: &str) -> PyResult<u64> {
     }
 }
 
+/// The name of a column that got none: a field's own names, as they are in the records.
+fn name_of(node: &Node) -> String {
+    let Kind::Field(Source::Record, path) = node.kind() else { return node.to_string() };
+    let names = path.iter().map(|step| if let Step::Field(name) = step { Some(&**name) } else { None });
+    names.collect::<Option<Vec<_>>>().map_or_else(|| node.to_string(), |names| names.join("."))
+}
+
 /// The names and expressions that `select` or `group_by` was given.
 pub fn chosen(
     method: &str,
@@ -216,7 +223,7 @@ pub fn chosen(
     for argument in expressions {
         let name = match argument.cast::<PyString>() {
             Ok(path) => path.to_string_lossy().into_owned(),
-            Err(_) => node_of(&argument)?.to_string(),
+            Err(_) => name_of(&node_of(&argument)?),
         };
         chosen.push((name, node_of(&argument)?));
     }
