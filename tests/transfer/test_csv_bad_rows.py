@@ -80,6 +80,11 @@ def test_a_quote_that_is_never_closed_is_one_row(db: pellucid.Database) -> None:
     assert (report.rows, report.skipped) == (1001, [("line 3", "a quote is not closed")])
 
 
+def test_a_cell_less_and_a_cell_more_do_not_make_up_for_each_other(db: pellucid.Database) -> None:
+    report = imported(db, b"a,b\n1\n1,2,3\n4,5\n")
+    assert (db.table("t").to_dicts(), report.skipped_count) == ([{"a": 4, "b": 5}], 2)
+
+
 def test_many_quotes_that_are_never_closed_take_no_square_of_time(
     db: pellucid.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

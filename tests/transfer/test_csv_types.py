@@ -23,9 +23,10 @@ COLUMNS: dict[str, tuple[list[str], str, Any]] = {
     "a zero first": (["90210", "01234"], "text", "'01234' of line 3 begins with a zero"),
     "a zero behind a sign": (["-07", "1"], "text", "'-07' of line 2 begins with a zero"),
     "a word": (["1", "2", "n/a"], "text", "'n/a' of line 4 is no number"),
-    "a number in words": (["x", "y", "3"], "text", "'3' of line 4 is a number, and others are not"),
+    "a number in words": (["x", "y", "9"], "text", "'9' of line 4 is a number, and others are not"),
     "a bool among ints": (["1", "true"], "text", "'true' of line 3 is no number"),
     "too large": (["12e-1", "1.5", "12e4567"], "text", "'12e4567' of line 4 does not fit into a float"),
+    "too large with a point": (["1.5", "1.2e4567"], "text", "'1.2e4567' of line 3 does not fit into a float"),
     "too small": (["1.5", "1e-400"], "text", "'1e-400' of line 3 does not fit into a float"),
     "too long": (["0.5", "12345678901234567"], "text", "'12345678901234567' of line 3 has more digits"),
     "codes": (["7e10", "12"], "text", "'7e10' of line 2 looks like a code"),
@@ -94,6 +95,14 @@ def test_a_type_that_changes_in_the_last_row_is_found_in_the_first_pass(db: pell
     assert report.columns == {"a": "int", "b": "text"}
     assert set(db.table("t").column("b")) == {"2", "x"}
     assert report.notes == [f"column 'b' is text: 'x' of line {rows + 2} is no number"]
+
+
+def test_a_number_in_a_later_block_of_words_is_reported(
+    db: pellucid.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_rows, "BLOCK_SIZE", 10)
+    report = imported(db, "a,b\n" + "x,y\n" * 20 + "9,y\n")
+    assert report.notes == ["column 'a' is text: '9' of line 22 is a number, and others are not"]
 
 
 def test_dates_are_a_type_on_request(db: pellucid.Database) -> None:
