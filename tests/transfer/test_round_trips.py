@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import io
 import itertools
 import json
 import math
@@ -153,6 +154,17 @@ def test_json(suffix: str, rows: list[Any]) -> None:
     expected, left_out = kept(rows, json_of)
     assert gone == left_out
     assert same(span_of(found), span_of(expected))
+
+
+@pytest.mark.parametrize("rows", [[{"a": {"0": {}}}], [{"a": {"0": {}}}, {}], [{"_default": {}}, {"b": 1}]])
+def test_a_row_that_looks_like_tables_of_tinydb_is_a_row(rows: list[Any]) -> None:
+    assert sent(rows, "jsonl") == (rows, [])
+    assert sent(rows * 2, "jsonl.gz") == (rows * 2, [])
+    with pellucid.open(":memory:") as db:
+        pellucid.import_from(
+            io.BytesIO(b"".join(json.dumps(row).encode() + b"\n" for row in [*rows, {}])), db
+        )
+        assert db.where().to_dicts() == [*rows, {}]
 
 
 def sqlite_of(row: Any) -> Any:

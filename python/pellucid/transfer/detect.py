@@ -155,7 +155,7 @@ def _of_json(source: Input, text: bytes, suffix: str) -> str:
     Both are read alike but for two things: the elements of a lone array are rows, and a line of JSON Lines
     that is broken is skipped.
     """
-    if TINYDB.match(text):
+    if suffix not in LINES and TINYDB.match(text) and not _has_lines(text):
         return "tinydb"
     line, newline, rest = text.partition(b"\n")
     if not newline and source.may_have_more:
@@ -171,6 +171,16 @@ def _of_json(source: Input, text: bytes, suffix: str) -> str:
     if rest.strip() or (suffix in LINES and text[:1] == b"{"):
         return "jsonl"
     return "jsonl" if source.goes_on_after_line() else "json"
+
+
+def _has_lines(text: bytes) -> bool:
+    """Whether the first line is a value of JSON, and is not the last one."""
+    line, _, rest = text.partition(b"\n")
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return bool(rest.strip())
 
 
 def _unknown(source: Input, what: str) -> SourceError:
