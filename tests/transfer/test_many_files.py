@@ -132,7 +132,8 @@ def logs(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "choices", [{}, {"batch": 2}, {"verify": True}, {"key": "n", "on_conflict": "error"}]
 )
-def test_several_files_are_one_import(logs: Path, choices: Any) -> None:
+def test_several_files_are_one_import(logs: Path, choices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.transfer.progress.PAUSE_SECONDS", 0.0)
     shares: list[Any] = []
     files = [logs / "1.jsonl", str(logs / "2.csv"), str(logs / "3*")]
     rows, report = rows_of(files, progress=lambda _rows, share: shares.append(share), **choices)
