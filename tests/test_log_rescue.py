@@ -225,6 +225,21 @@ def test_a_log_that_was_cut_has_the_commits_before_that(path: Path, tmp_path: Pa
     assert saved(path, tmp_path / "saved.pel") == found
 
 
+@pytest.mark.parametrize("synced", [1 << 24, (1 << 33) + 1, 1 << 60, 2**64 - 1])
+def test_a_head_that_says_that_too_much_was_synced_is_damage(path: Path, tmp_path: Path, synced: int) -> None:
+    leave_synced(path)
+    with log_of(path).open("r+b") as file:
+        for at in (TAIL, SYNCED):
+            file.seek(at)
+            file.write(synced.to_bytes(8, "little"))
+    assert f"'{log_of(path)}' is damaged" in refused(path)
+    for _ in range(2):
+        told, found = opened(path, "r")
+        assert f"'{log_of(path)}' is damaged, though it had reached the disk" in told[0]
+        assert found == whole()
+    assert saved(path, tmp_path / "saved.pel") == whole()
+
+
 def test_both_segments_are_mended(path: Path, tmp_path: Path) -> None:
     limit = pellucid._native._testing.limit_log  # type: ignore[attr-defined]
     code = (

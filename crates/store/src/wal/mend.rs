@@ -21,7 +21,7 @@ use crate::wal::lock::Held;
 use crate::wal::read::LoggedRead;
 use crate::wal::record::{self, CHECK_SIZE, HEAD_SIZE};
 use crate::wal::segments::{SegmentHead, Segments};
-use crate::wal::space::{MemorySpace, Space};
+use crate::wal::space::{MemorySpace, Space, word_count};
 use crate::wal::state::{State, check_version, newest};
 use crate::wal::takeover::{is_damaged, take_over};
 
@@ -68,14 +68,19 @@ pub(crate) fn mended(
         return Ok((segments.into_space(), Vec::new()));
     }
     // The file may be shorter than when it was synced, and the mender writes up to that position.
-    let synced = segments.known_synced().saturating_sub(applied.position);
-    let words = segments.words_until(synced.saturating_add(SIZE_LEAST));
+    // Or that is damaged itself: the commits that the tree lacks lie in two segments at most.
+    let room = segments.bytes_within(word_count(segments.space()));
+    let begins = [0, 1].into_iter().filter_map(|segment| segments.head(segment)).map(|head| head.begin);
+    let last = begins.map(|begin| begin.saturating_sub(applied.position)).max().unwrap_or(0);
+    let last = last.min(segments.capacity());
+    let synced = segments.known_synced().saturating_sub(applied.position).min(last + 2 * room);
+    let words = segments.words_until(synced.max(last) + SIZE_LEAST);
     let copied = || -> Result<Segments, EngineError> {
         let copy = MemorySpace::copy_of(segments.space(), words)?;
         Ok(Segments::new(Box::new(copy), identity).over(tree))
     };
     let copy = copied()?;
-    let mut mender = Mender { known: copy.known_synced(), segments: &copy, faults: Vec::new() };
+    let mut mender = Mender { segments: &copy, known: applied.position + synced, room, faults: Vec::new() };
     mender.mend(applied)?;
     let mut faults = mender.faults;
     take_over(&copy, applied)?;
@@ -119,6 +124,8 @@ struct Mender<'a> {
     segments: &'a Segments,
     /// The position up to which everything had been synced.
     known: u64,
+    /// How many bytes each segment can have in the file.
+    room: u64,
     faults: Vec<LogFault>,
 }
 
@@ -140,7 +147,16 @@ impl Mender<'_> {
         let first = both().find(begins).or_else(|| both().find(is_next)).unwrap_or(self.segments.active());
         let head_of = |segment: usize| heads.get(segment).copied().flatten();
         let other = 1 - first;
-        let until = head_of(other).map(|head| head.begin).filter(|begin| *begin > applied.position);
+        let until = head_of(other).map(|head| head.begin).filter(|begin| {
+            *begin > applied.position && *begin - applied.position <= self.segments.capacity()
+        });
+        // Without a sign of the other segment, everything that was synced is in the first one.
+        if head_of(other).is_none()
+            && !self.segments.is_head_damaged(other)
+            && self.sequence_at(other, 0).is_none_or(|sequence| sequence == 0)
+        {
+            self.known = self.known.min(applied.position + self.room);
+        }
         let head = head_of(first).filter(|_| begins(&first));
         let (end, sequence) = self.mend_segment(first, head, applied.position, until, applied.sequence)?;
         match head_of(other) {
@@ -174,6 +190,8 @@ impl Mender<'_> {
         let place = Use { segment, head };
         let (mut position, mut new_seed, mut bytes) = (begin, head.salt, Vec::new());
         while until != Some(position) {
+            // A head that is damaged may name an end before this, or inside of a WAL record.
+            let until = until.filter(|end| *end >= position + SIZE_LEAST);
             let next = sequence + 1;
             let check = match seed {
                 Some(seed) => self.segments.wal_record(segment, head, position, next, seed, &mut bytes)?,
@@ -219,9 +237,7 @@ impl Mender<'_> {
         seed: Option<u64>,
         until: Option<u64>,
     ) -> Result<Resumed, EngineError> {
-        // A head that is damaged may name an end before the record.
-        let until = until.map(|end| end.max(position));
-        let limit = until.unwrap_or(place.head.begin + self.segments.capacity()).max(position);
+        let limit = until.unwrap_or(place.head.begin + self.room).max(position);
         let mut bytes = Vec::new();
         let mut goes_on = |at: u64, sequence: u64, seed: u64| {
             let Use { segment, head } = place;
@@ -255,7 +271,7 @@ impl Mender<'_> {
         }
         let end = until.unwrap_or_else(|| {
             let last = size.map(|size| position + size).filter(|end| *end <= self.known);
-            last.unwrap_or(self.known.max(position + SIZE_LEAST))
+            last.unwrap_or(self.known.min(limit).next_multiple_of(8).max(position + SIZE_LEAST))
         });
         let after = until.and_then(|_| self.sequence_at(1 - place.segment, 0)).unwrap_or(sequence + 1);
         let is_near = after > sequence && after - sequence <= (end - position) / SIZE_LEAST;
@@ -491,4 +507,59 @@ fn word_in(bytes: &[u8], offset: usize) -> u32 {
 /// A WAL record without its check, and how many entries it has.
 fn body_of(bytes: &[u8]) -> (Vec<u8>, u32) {
     (bytes.get(..bytes.len() - CHECK_SIZE).unwrap_or_default().to_vec(), word_in(bytes, 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Contents;
+    use crate::engine::memory::MemoryEngine;
+    use crate::wal::engine::LoggedEngine;
+    use crate::wal::segments::{SYNCED, TAIL};
+
+    /// The versions of the commits at which a log of ten synced commits is damaged, and how many
+    /// rows can be read.
+    fn mended_after(damage: impl FnOnce(&Segments)) -> (Vec<u64>, usize) {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        for number in 0..10 {
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &[number], &[b"row"]).unwrap();
+            txn.commit().unwrap();
+        }
+        engine.sync().unwrap();
+        engine.quiet();
+        let (tree, segments) = (&*engine.shared.tree, &engine.shared.segments);
+        damage(segments);
+        let space = MemorySpace::copy_of(segments.space(), 0).unwrap();
+        let (space, faults) = mended(tree, Box::new(space), [0; 16], false).unwrap();
+        let mended = Segments::new(space, [0; 16]);
+        let mut state = State::new(tree).unwrap();
+        let below = state.read(tree, &mended).unwrap();
+        let read = LoggedRead::new(&state, below);
+        let count = (0..10).filter(|number| read.get(Tree::Rows, &[*number]).unwrap().is_some()).count();
+        (faults.into_iter().map(|fault| fault.commit).collect(), count)
+    }
+
+    #[test]
+    fn a_head_that_says_that_more_was_synced_than_a_log_can_have_is_damaged() {
+        assert_eq!(mended_after(|_| ()), (vec![], 10));
+        for synced in [1 << 20, (1 << 33) + 1, 1 << 60, u64::MAX] {
+            let found = mended_after(|segments| {
+                segments.store(TAIL, synced);
+                segments.store(SYNCED, synced);
+            });
+            assert_eq!(found, (vec![11], 10), "{synced}");
+        }
+    }
+
+    #[test]
+    fn a_segment_that_seems_to_begin_before_the_damage_ends_nothing() {
+        let found = mended_after(|segments| {
+            segments.begin_segment(&Held::alone(), 1 - segments.active(), 8);
+            let synced = segments.load(TAIL) + 64;
+            segments.store(TAIL, synced);
+            segments.store(SYNCED, synced);
+        });
+        assert_eq!(found, (vec![11], 10));
+    }
 }

@@ -147,6 +147,20 @@ impl MemorySpace {
     }
 }
 
+/// How many words of a space there are: its file may be shorter than its capacity.
+pub(crate) fn word_count(space: &dyn Space) -> usize {
+    let (mut count, mut missing) = (0, space.capacity() + 1);
+    while missing - count > 1 {
+        let middle = count.midpoint(missing);
+        if space.has(middle) {
+            count = middle;
+        } else {
+            missing = middle;
+        }
+    }
+    count
+}
+
 impl MemorySpace {
     /// A copy of another space, with `least` words at least: those that the other one lacks are
     /// zero. Zeros take no memory: much of a log may be holes.
@@ -156,15 +170,7 @@ impl MemorySpace {
     pub(crate) fn copy_of(space: &dyn Space, least: usize) -> Result<Self, EngineError> {
         const PART: usize = 1 << 13;
         let (words, capacity, readable) = (space.words(), space.capacity(), space.readable());
-        let (mut count, mut missing) = (0, capacity + 1);
-        while missing - count > 1 {
-            let middle = count.midpoint(missing);
-            if space.has(middle) {
-                count = middle;
-            } else {
-                missing = middle;
-            }
-        }
+        let count = word_count(space);
         // The head is there in any case.
         let least = words_for(0).min(words.len()).max(least);
         let copy = memory::zeros(count.max(least)).ok_or(EngineError::NoMemory("a copy of the log"))?;
