@@ -148,15 +148,15 @@ pub enum StoreError {
     NoSuchTable {
         /// The database.
         path: String,
-        /// Its name, or its id if the name is not known.
+        /// Its name.
         table: String,
-        /// The names of the tables that there are, if they were asked for.
-        others: Option<Vec<String>>,
+        /// The names of the tables that there are.
+        others: Vec<String>,
     },
     /// The table of this handle was dropped; another table may have its name.
     TableDropped {
-        /// Its last name.
-        table: String,
+        /// Its last name, if known.
+        table: Option<String>,
     },
     /// Changes after a version are no longer kept.
     HistoryGone {
@@ -448,10 +448,8 @@ impl StoreError {
             }
             Self::HistoryGone { path, since, oldest: other }
             | Self::VersionAhead { path, since, version: other } => fmt_versions(out, path, *since, *other),
-            Self::NoSuchTable { path, table, others } => fmt_missing(out, path, table, others.as_deref()),
-            Self::TableDropped { table } => {
-                write!(out, "table '{table}' has been dropped since it was opened")
-            }
+            Self::NoSuchTable { path, table, others } => fmt_missing(out, path, table, others),
+            Self::TableDropped { table } => fmt_dropped(out, table.as_deref()),
             Self::TableExists { table } => write!(out, "table '{table}' exists already"),
             Self::OtherCompression { table, is_compressed } => fmt_other(out, table, *is_compressed),
             Self::TableName { size, size_max } => {
@@ -599,16 +597,17 @@ fn fmt_strange(out: &mut fmt::Formatter<'_>, path: &str, what: &str) -> fmt::Res
     )
 }
 
-fn fmt_missing(
-    out: &mut fmt::Formatter<'_>,
-    path: &str,
-    table: &str,
-    others: Option<&[String]>,
-) -> fmt::Result {
+fn fmt_missing(out: &mut fmt::Formatter<'_>, path: &str, table: &str, others: &[String]) -> fmt::Result {
     write!(out, "{path} has no table '{}'", table.escape_debug())?;
-    let Some(others) = others else { return Ok(()) };
     let others: Vec<_> = others.iter().map(|name| format!("'{}'", name.escape_debug())).collect();
     write!(out, "; it has {}", if others.is_empty() { "none".to_owned() } else { others.join(", ") })
+}
+
+fn fmt_dropped(out: &mut fmt::Formatter<'_>, table: Option<&str>) -> fmt::Result {
+    match table {
+        Some(table) => write!(out, "table '{table}' has been dropped since it was opened"),
+        None => write!(out, "the table has been dropped since it was opened"),
+    }
 }
 
 fn fmt_other(out: &mut fmt::Formatter<'_>, table: &str, is_compressed: bool) -> fmt::Result {

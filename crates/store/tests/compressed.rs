@@ -482,6 +482,8 @@ fn a_damaged_dictionary_costs_its_rows_alone_and_check_names_them() {
             // So does everything, without these rows.
             write(&store, |transaction| transaction.drop_table("packed")).unwrap();
             assert_eq!(store.check().unwrap(), []);
+            let dropped = store.snapshot().unwrap().count(table).unwrap_err().to_string();
+            assert!(dropped.starts_with("the table has been dropped since it was opened"), "{dropped}");
             drop(store);
         }
     }

@@ -392,7 +392,7 @@ pub(super) fn check_same(
     if table.id_in_transaction(py, transaction)? == Some(id) {
         return Ok(());
     }
-    Err(StoreError::TableDropped { table: table.name(py).to_string() })
+    Err(StoreError::TableDropped { table: Some(table.name(py).to_string()) })
 }
 
 /// Refuses a single row, since each of its keys or characters would become a row.

@@ -295,7 +295,7 @@ impl Identity {
                 self.binding.name.with(py, |old| *old = name);
                 Ok(Some(id))
             }
-            None => Err(StoreError::TableDropped { table: self.name(py).to_string() }),
+            None => Err(StoreError::TableDropped { table: Some(self.name(py).to_string()) }),
         }
     }
 }

@@ -79,6 +79,8 @@ pub(crate) struct Audit<'c> {
     /// Tables that have entries about how they are compressed, and their dictionaries.
     compressed: BTreeSet<TableId>,
     openers: HashMap<(TableId, u32), Option<Opener>>,
+    /// Dictionaries that cannot be read. The names of their tables come later in the catalog.
+    damaged_dictionaries: Vec<(TableId, u32)>,
     row_counts: HashMap<TableId, u64>,
     /// Large values: how many rows refer to each, and whether it exists.
     blobs: HashMap<u64, (u32, bool)>,
@@ -90,13 +92,8 @@ pub(crate) struct Audit<'c> {
     is_stopped: bool,
 }
 
-/// The name of a damaged entry of the catalog.
-fn place_of(key: &[u8]) -> String {
-    match pack_entries::number_of(key).filter(|_| key.first() == Some(&pack_entries::DICTIONARY)) {
-        Some((table, number)) => format!("dictionary {number} of table number {}", table.number()),
-        None => format!("catalog entry {}", hex(key)),
-    }
-}
+/// What is wrong with an entry of the catalog that cannot be parsed.
+const DAMAGED: &str = "its check or form is wrong";
 
 /// Receives an entry.
 pub(crate) type Copy<'c> = &'c mut dyn FnMut(Tree, &[u8], &[u8]) -> Result<(), EngineError>;
@@ -130,6 +127,7 @@ impl<'c> Audit<'c> {
             shape_ids: Vec::new(),
             compressed: BTreeSet::new(),
             openers: HashMap::new(),
+            damaged_dictionaries: Vec::new(),
             row_counts: HashMap::new(),
             blobs: HashMap::new(),
             copy: None,
@@ -201,11 +199,27 @@ impl<'c> Audit<'c> {
                 }
                 self.shape_ids.push(id);
             }
-            None => self.find(place_of(key), "its check or form is wrong"),
+            None => match pack_entries::number_of(key)
+                .filter(|_| key.first() == Some(&pack_entries::DICTIONARY))
+            {
+                Some(dictionary) => self.damaged_dictionaries.push(dictionary),
+                None => self.find(format!("catalog entry {}", hex(key)), DAMAGED),
+            },
+        }
+    }
+
+    /// Report the dictionaries that cannot be read: before their rows, which may be many.
+    fn tell_dictionaries(&mut self) {
+        for (table, number) in std::mem::take(&mut self.damaged_dictionaries) {
+            let name = self.names.iter().find_map(|(name, id)| (*id == table).then_some(name));
+            let of =
+                name.map_or_else(|| "a table without a name".to_owned(), |name| format!("table '{name}'"));
+            self.find(format!("dictionary {number} of {of}"), DAMAGED);
         }
     }
 
     fn row(&mut self, row_key: &[u8], bytes: &[u8]) {
+        self.tell_dictionaries();
         let Some((table, _)) = split(row_key) else {
             return self.find_in_row(row_key, "its key begins with no table's id");
         };
@@ -273,6 +287,7 @@ impl<'c> Audit<'c> {
         if self.header.is_none() {
             self.find("the catalog", "the header is missing");
         }
+        self.tell_dictionaries();
         self.compare_tables();
         let blobs: Vec<(u64, (u32, bool))> = self.blobs.iter().map(|(id, found)| (*id, *found)).collect();
         for (id, (references, is_there)) in blobs {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use pellucid_record::{Admission, Dictionary};
 
 use crate::catalog::cell::{CHECK_SIZE, Cell, FoundRow};
+use crate::catalog::index_entries::all_indexes;
 use crate::catalog::{self, CatalogError};
 use crate::db::floors::Floors;
 use crate::db::log_file;
@@ -410,11 +411,6 @@ impl Database {
             .ok_or_else(|| self.corrupt(&format!("large value {id}"), "it is shorter than its check"))
     }
 
-    /// The error of a table that was dropped, of which only the id is known.
-    pub(crate) fn no_table(&self, table: TableId) -> StoreError {
-        StoreError::NoSuchTable { path: self.path.clone(), table: table.0.to_string(), others: None }
-    }
-
     /// The error for a row whose cell cannot be parsed.
     #[cold]
     pub(crate) fn damaged_row(&self, table: TableId, row_key: &[u8]) -> StoreError {
@@ -432,8 +428,28 @@ impl Database {
         if key.is_empty() {
             return self.corrupt("a page of its rows", "the rows on it have no keys: it is overwritten");
         }
-        let place = format!("row {} of table number {}", hex(key), table.0);
+        let place = format!("row {} of {}", hex(key), self.called(table));
         self.corrupt(&place, what)
+    }
+
+    /// How a message names a table, or the entries of an index, of which only the id is known.
+    #[cold]
+    fn called(&self, table: TableId) -> String {
+        let found = self.engine.begin_read().map_err(CatalogError::from).and_then(|read| {
+            let tables = catalog::tables(&*read)?;
+            let indexes = all_indexes(&*read)?;
+            Ok((tables, indexes))
+        });
+        let Ok((tables, indexes)) = found else { return "a table whose name cannot be read".to_owned() };
+        let name_of = |table| tables.iter().find_map(|(name, id)| (*id == table).then_some(name));
+        let index = indexes.iter().find(|info| {
+            info.id == table || info.building.as_ref().is_some_and(|building| building.notes == table)
+        });
+        match (index, name_of(index.map_or(table, |info| info.table))) {
+            (Some(info), Some(name)) => format!("index '{}' of table '{name}'", info.name),
+            (None, Some(name)) => format!("table '{name}'"),
+            (_, None) => "a table that has been dropped".to_owned(),
+        }
     }
 }
 

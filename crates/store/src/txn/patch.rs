@@ -249,7 +249,7 @@ impl Transaction {
     fn is_here(&mut self, table: TableId) -> Result<bool> {
         match self.entry(table) {
             Ok(_) => Ok(true),
-            Err(StoreError::NoSuchTable { .. }) => Ok(false),
+            Err(StoreError::TableDropped { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -102,7 +102,7 @@ pub trait Reader: Large + Sized {
     fn estimate(&self, table: TableId, range: &Range) -> Result<u64> {
         match self.committed()?.estimate(table, range) {
             // Made by this transaction: there are no pages to estimate from.
-            Err(StoreError::NoSuchTable { .. }) => Ok(self.count(table)?.div_ceil(3)),
+            Err(StoreError::TableDropped { .. }) => Ok(self.count(table)?.div_ceil(3)),
             estimate => estimate,
         }
     }

@@ -15,8 +15,8 @@ use crate::catalog::pack_entries;
 use crate::db::database::{Database, OpenVersion};
 use crate::engine::lmdb::estimate::in_share;
 use crate::engine::{self, Direction, Engine, ReadTxn, Start, Tree};
-use crate::error::Result;
 use crate::error::index::NotUnique;
+use crate::error::{Result, StoreError};
 use crate::index::{is_of_parts, range_of_parts};
 use crate::pack::opening::Source;
 use crate::row::{Range, Row};
@@ -139,13 +139,13 @@ impl Snapshot {
     /// The number of rows of a table: exact, and read from one place.
     ///
     /// # Errors
-    /// `NoSuchTable` when it was dropped; when the catalog is damaged.
+    /// `TableDropped`; when the catalog is damaged.
     pub fn count(&self, table: TableId) -> Result<u64> {
         self.check_usable()?;
         let state = catalog::table_state(self.read_txn(), table);
         match state.map_err(|error| self.inner.database.catalog_error(error))? {
             Some(state) => Ok(state.row_count),
-            None => Err(self.inner.database.no_table(table)),
+            None => Err(StoreError::TableDropped { table: None }),
         }
     }
 

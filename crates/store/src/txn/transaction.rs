@@ -331,7 +331,7 @@ impl Transaction {
     /// How many rows a table has.
     ///
     /// # Errors
-    /// `NoSuchTable` when it was dropped, `Forked` in a child process.
+    /// `TableDropped`, `Forked` in a child process.
     pub fn count(&self, table: TableId) -> Result<u64> {
         // The count is at hand, but a forked child must not read its parent's transaction.
         self.rows()?;
@@ -350,7 +350,7 @@ impl Transaction {
         let state = state.map_err(|error| self.database.catalog_error(error))?;
         match state {
             Some(state) => Ok(TableEntry::new(table, state)),
-            None => Err(self.database.no_table(table)),
+            None => Err(StoreError::TableDropped { table: None }),
         }
     }
 

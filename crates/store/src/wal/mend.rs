@@ -513,6 +513,7 @@ fn body_of(bytes: &[u8]) -> (Vec<u8>, u32) {
 mod tests {
     use super::*;
     use crate::engine::Contents;
+    use crate::engine::FileCare;
     use crate::engine::memory::MemoryEngine;
     use crate::wal::engine::LoggedEngine;
     use crate::wal::segments::{SYNCED, TAIL};

@@ -28,7 +28,7 @@ impl Transaction {
     /// deleted.
     ///
     /// # Errors
-    /// `NoSuchTable`, `TooLarge`, `NoSuchBlob` for a blob of another row, or when no room is left.
+    /// `TableDropped`, `TooLarge`, `NoSuchBlob` for a blob of another row, or when no room is left.
     pub fn put(
         &mut self,
         table: TableId,
@@ -266,7 +266,7 @@ impl Transaction {
     /// Delete a row with its blobs. Returns whether it was there.
     ///
     /// # Errors
-    /// `NoSuchTable`, or when no room is left to copy a page.
+    /// `TableDropped`, or when no room is left to copy a page.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool> {
         let Some(set) = self.index_set(table)? else {
             let Some(spelling) = self.delete_row(table, key)? else { return Ok(false) };

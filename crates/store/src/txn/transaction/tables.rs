@@ -85,7 +85,7 @@ impl Transaction {
         if let Some(table) = self.table(name)? {
             return Ok(table);
         }
-        let others = Some(self.tables()?.into_iter().map(|(name, _)| name).collect());
+        let others = self.tables()?.into_iter().map(|(name, _)| name).collect();
         Err(StoreError::NoSuchTable { path: self.database.path.clone(), table: name.to_owned(), others })
     }
 
