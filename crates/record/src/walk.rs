@@ -19,7 +19,7 @@ use crate::view::{Container, Slot, corrupt, heap_slot, inline_slot, read_bits, s
 ///
 /// ```
 /// use pellucid_record::{Container, Corrupt, Shapes, Slot, Walker};
-/// type Counted = Result<(u32, u32)>;
+/// type Counted = Result<(u32, u32), Corrupt>;
 /// fn count_ints<S: Shapes>(bytes: &[u8], shapes: &S, container: Container) -> Counted {
 ///     let mut ints = 0;
 ///     let mut walker = Walker::new(container);
