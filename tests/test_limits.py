@@ -129,7 +129,7 @@ def test_a_program_that_kept_too_many_snapshots_goes_on_writing(request: pytest.
                 db.sync()
         with pytest.raises(pellucid.Busy, match=r"reader slots are taken.*stats\(\)"):
             db.snapshot()
-        # A put, a delete, an append, a transaction, and a new table ask for no snapshot.
+        # A put, a delete, an append, a transaction and a new table ask for no snapshot; reads have more.
         table[1] = {"i": 10}
         del table[2]
         assert table.append({"i": 20}) == 5
@@ -140,8 +140,8 @@ def test_a_program_that_kept_too_many_snapshots_goes_on_writing(request: pytest.
         db.sync()
         assert db.stats()["readers"] >= len(kept)
         assert db.check() == []
-        with pytest.raises(pellucid.Busy):
-            table[3]
+        assert table[3].i == 30
+        assert len(table) == 5
         kept.clear()
         assert [table[n].i for n in (1, 3, 4, 5)] == [10, 30, 4, 20]
         assert 2 not in table

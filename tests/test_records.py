@@ -551,6 +551,7 @@ def test_setting_a_number_encodes_nothing_and_writes_one_slot(fred: Any) -> None
         "containers_encoded": 0,
         "containers_rebuilt": 0,
         "fields_decoded": work.done["fields_decoded"],
+        "other_keys_decoded": 0,
         "slots_overwritten": 1,
         "values_encoded": 0,
     }
