@@ -89,11 +89,11 @@ pub fn refuse_fields(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
 /// field: it would be a field of that very name, which `update` would write into every row, and
 /// `find` would find in none.
 pub fn refuse_double_underscores(call: &str, name: &str) -> PyResult<()> {
-    let names: Vec<&str> = name.split("__").collect();
-    if names.len() == 1 || names.iter().any(|name| name.is_empty()) {
+    let parts: Vec<&str> = name.split("__").collect();
+    if parts.len() == 1 || parts.iter().any(|part| part.is_empty()) {
         return Ok(());
     }
-    let path = names.join(".");
+    let path = parts.join(".");
     let (nested, named) = match call {
         "update" => (format!("update({{{path:?}: ...}})"), format!("update({{{name:?}: ...}})")),
         _ => (

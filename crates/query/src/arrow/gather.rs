@@ -59,7 +59,9 @@ fn add_texts(path: String, kind: &Type, texts: &mut Vec<String>) {
         Type::Text => texts.push(path),
         Type::List(inner) => add_texts(path + "[*]", inner, texts),
         Type::Struct(fields) => {
-            fields.iter().for_each(|(name, kind)| add_texts(format!("{path}.{name}"), kind, texts));
+            for (name, kind) in fields {
+                add_texts(format!("{path}.{name}"), kind, texts);
+            }
         }
         _ => {}
     }
@@ -323,7 +325,9 @@ impl Part {
             }
         }
         let mut texts = Vec::new();
-        kinds.iter().for_each(|(name, kind)| add_texts(name.to_string(), kind, &mut texts));
+        for (name, kind) in &kinds {
+            add_texts(name.to_string(), kind, &mut texts);
+        }
         Gathered::Done(Table { schema, batches, texts })
     }
 }

@@ -61,7 +61,7 @@ pub enum Wanted {
 impl StoreError {
     /// The error for a lock of the log that this process, or thread, did not get in time, and that
     /// the process `pid` holds.
-    pub(crate) fn locked(path: String, lock: BusyLock, pid: Option<u32>, waited: Duration) -> Self {
+    pub(crate) fn locked(path: String, lock: BusyLock, pid: Option<u32>, patience: Duration) -> Self {
         let wanted = match lock {
             BusyLock::Writer => Wanted::Write,
             BusyLock::TreeForCommit => Wanted::File,
@@ -76,7 +76,7 @@ impl StoreError {
             },
             since: String::new(),
         });
-        Self::Busy { path, wanted, holders: holder.into_iter().collect(), waited: Some(waited) }
+        Self::Busy { path, wanted, holders: holder.into_iter().collect(), waited: Some(patience) }
     }
 }
 

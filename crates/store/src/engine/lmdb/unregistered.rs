@@ -95,7 +95,8 @@ impl Environment {
             return Ok(versions);
         }
         let file = self.file()?;
-        let mut open: Vec<Range<i64>> = vec![VERSIONS_AT..i64::MAX];
+        let all: Range<i64> = VERSIONS_AT..i64::MAX;
+        let mut open = vec![all];
         while let Some(bytes) = open.pop() {
             let Some(locked) = os::locked_bytes(&file, bytes.clone()).map_err(EngineError::of_system)? else {
                 continue;
