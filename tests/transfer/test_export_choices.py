@@ -91,6 +91,18 @@ def test_every_format_has_what_was_selected(suffix: str, tmp_path: Path, table: 
     assert found == [("ann", {"id": "ann", "who": "Ann", "city": "Bath"})]
 
 
+@pytest.mark.parametrize("suffix", ["", "-log", "-lock"])
+@pytest.mark.parametrize("form", ["csv", "sqlite", "shelve"])
+def test_no_export_takes_the_place_of_a_database(path: Path, suffix: str, form: str) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = {"n": 1}
+        db.sync()
+        with pytest.raises(ValueError, match="database"):
+            pellucid.export_to(db, f"{path}{suffix}", format=form, overwrite=True)
+        assert db.check() == []
+    assert pellucid.open(path)["a"].n == 1
+
+
 def test_a_report_notes_fields_that_no_row_has(table: pellucid.Table[Any]) -> None:
     report = pellucid.export_to(
         table, io.BytesIO(), format="jsonl", select=["name", "nmae"], where="agee is none"

@@ -95,6 +95,15 @@ def _of_magic(source: Input, head: bytes) -> str | None:
     return None
 
 
+def is_database(path: str) -> bool:
+    """Whether a file is a database of pellucid or LMDB, by its first bytes alone: nothing is opened."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(20)[16:] == LMDB_MAGIC
+    except (FileNotFoundError, IsADirectoryError):
+        return False
+
+
 def _is_ours(path: str) -> bool:
     import pellucid
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pellucid
 from pellucid.transfer.compressed import WRITTEN, packed, split_suffix
+from pellucid.transfer.detect import is_database
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import ExportReport
 
@@ -169,6 +170,8 @@ def run(rows: Any, target: Any, choices: Choices) -> ExportReport:
         os.stat(os.path.dirname(path) or ".")
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(2, "no such folder; create it first", path) from None
+    if path and choices.overwrite:
+        _refuse_database(path)
     report = ExportReport(name)
     report.format = format
     begun = time.monotonic()
@@ -209,6 +212,15 @@ def run(rows: Any, target: Any, choices: Choices) -> ExportReport:
     return report
 
 
+def _refuse_database(path: str) -> None:
+    """Raise `ValueError` if an export would replace a database, perhaps the one that it reads."""
+    for end in ("", "-log", "-lock"):
+        base = path.removesuffix(end)
+        if path.endswith(end) and is_database(base):
+            what = "a database" if base == path else f"part of the database {base}"
+            raise ValueError(f"{path} is {what}, which the export would destroy; choose another name")
+
+
 def _check(choices: Choices, format: str, is_stream: bool, packing: str) -> None:  # noqa: A002
     """Raise `ValueError` for a choice that the format does not have."""
     if is_stream and format in NEED_A_PATH:
@@ -245,7 +257,8 @@ def _chosen(rows: Any, choices: Choices, report: ExportReport) -> Any:
         rows = rows.select(**names, **chosen)
     if choices.where is not None or select is not None:
         for line in rows.explain().splitlines():
-            if line.startswith("note: "):
+            # What else it notes is about speed.
+            if line.startswith("note: no record in "):
                 report.note(line.removeprefix("note: "))
     return rows
 

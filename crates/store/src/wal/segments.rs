@@ -686,9 +686,10 @@ impl Segments {
         HEAD_WORDS + 2 * ((self.chunk_of(words).0 + 1) * self.chunk_words).min(self.segment_words)
     }
 
-    /// How many bytes each segment can have in a log of this many words.
+    /// How many bytes each segment can have in a log of this many words: a chunk at least, so that
+    /// what was there is missed where a file has nothing but its head.
     pub(crate) fn bytes_within(&self, words: usize) -> u64 {
-        let words = words.saturating_sub(HEAD_WORDS).div_ceil(2).next_multiple_of(self.chunk_words);
+        let words = words.saturating_sub(HEAD_WORDS).div_ceil(2).max(1).next_multiple_of(self.chunk_words);
         words.min(self.segment_words) as u64 * 8
     }
 
