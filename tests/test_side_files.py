@@ -121,6 +121,36 @@ def test_a_user_who_may_only_read_leaves_the_owner_of_a_database_the_right_to_wr
         shutil.rmtree(folder)
 
 
+SYNCING = (
+    OF_USER
+    + """
+db = pellucid.open(sys.argv[1], "r")
+print(sorted(db), flush=True)
+db.sync()
+db.close()
+"""
+)
+
+
+def test_a_user_who_may_only_read_syncs_nothing_for_those_who_write() -> None:
+    folder = tempfile.mkdtemp()
+    os.chmod(folder, 0o755)
+    path = f"{folder}/a.pel"
+    other = "60002" if os.geteuid() == 0 else str(os.geteuid())
+    try:
+        with pellucid.open(path) as db:
+            # The file is new, and not on the disk yet.
+            db["0"] = 1
+            done = subprocess.run(
+                [sys.executable, "-c", SYNCING, path, other], check=True, capture_output=True
+            )
+            assert done.stdout == b"['0']\n"
+            db["1"] = 1
+            db.sync()
+    finally:
+        shutil.rmtree(folder)
+
+
 def test_a_lock_file_on_a_tmpfs_has_all_of_its_room(tmp_path: Path) -> None:
     """A hole in it that is read through a map takes room, and on a full tmpfs ends the reader."""
     mounts = Path("/proc/mounts").read_text() if sys.platform == "linux" else ""

@@ -353,6 +353,10 @@ impl Shared {
 
     /// Sync all commits that are acknowledged now to the disk.
     pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
+        if !self.segments.is_of_member() {
+            // Without the right to write, that is left to those who write.
+            return Ok(());
+        }
         self.sync_new_file().map_err(|error| match error {
             EngineError::Broken => self.failed_before(self.segments.failure()),
             error => error,
@@ -648,8 +652,9 @@ impl FileCare for LoggedEngine {
 
     fn leave(&self, has_committed: bool) -> Result<(), EngineError> {
         let segments = &self.shared.segments;
-        // Only members of the log may note a successful sync. Any process may note a failed one.
-        if segments.has_unsynced_file() {
+        // Only members of the log may note a successful sync. Any process that can write it may
+        // note a failed one.
+        if segments.has_unsynced_file() && segments.is_of_member() {
             let synced =
                 self.shared.tree.sync().and_then(|()| segments.space().sync_names().map_err(EngineError::Io));
             synced.map_err(|error| self.shared.not_synced(error))?;

@@ -20,7 +20,7 @@ use crate::wal::extents::Place;
 use crate::wal::lock::Held;
 use crate::wal::read::LoggedRead;
 use crate::wal::record::{self, CHECK_SIZE, HEAD_SIZE};
-use crate::wal::segments::{SegmentHead, Segments};
+use crate::wal::segments::{SYNCED, SegmentHead, Segments};
 use crate::wal::space::{MemorySpace, Space, word_count};
 use crate::wal::state::{State, check_version, newest};
 use crate::wal::takeover::{is_damaged, take_over};
@@ -84,6 +84,11 @@ pub(crate) fn mended(
     mender.mend(applied)?;
     let mut faults = mender.faults;
     take_over(&copy, applied)?;
+    if faults.is_empty() {
+        // It is damaged all the same: a writer must not take the copy for its log.
+        let what = "the log ends before what its head says was synced".to_owned();
+        faults.push(LogFault { commit: copy.sequence() + 1, offset: SYNCED as u64 * 8, what });
+    }
     if is_readable(tree, &copy) {
         return Ok((copy.into_space(), faults));
     }
@@ -516,7 +521,7 @@ mod tests {
     use crate::engine::FileCare;
     use crate::engine::memory::MemoryEngine;
     use crate::wal::engine::LoggedEngine;
-    use crate::wal::segments::{SYNCED, TAIL};
+    use crate::wal::segments::TAIL;
 
     /// The versions of the commits at which a log of ten synced commits is damaged, and how many
     /// rows can be read.

@@ -686,6 +686,11 @@ impl Segments {
         HEAD_WORDS + 2 * ((self.chunk_of(words).0 + 1) * self.chunk_words).min(self.segment_words)
     }
 
+    /// Whether this process may write to the log.
+    pub(crate) fn is_of_member(&self) -> bool {
+        self.space().member() != u64::MAX
+    }
+
     /// How many bytes each segment can have in a log of this many words: a chunk at least, so that
     /// what was there is missed where a file has nothing but its head.
     pub(crate) fn bytes_within(&self, words: usize) -> u64 {
