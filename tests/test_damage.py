@@ -517,3 +517,27 @@ def test_a_unique_index_with_two_rows_of_one_value_is_refused_in_a_strangers_fil
     path = forged(tmp_path, ROWS, honest, claimed, twins=ROWS[:50])
     with pytest.raises(pellucid.DatabaseCorrupt, match="the index is unique; restore a backup"):
         pellucid.open(path, "r", untrusted=True)
+
+
+def test_a_page_that_only_the_version_before_had_may_be_used_again(path: Path) -> None:
+    """As after the death of a process in a commit, which writes over such pages first."""
+    rows = {n: {"n": n, "text": "t" * 200} for n in range(2000)}
+    with pellucid.open(path) as db:
+        for start in range(0, 2000, 500):
+            db.update({n: rows[n] for n in range(start, start + 500)})
+            db.sync()
+    data = bytearray(path.read_bytes())
+    older, newest = sorted((0, 4096), key=lambda at: struct.unpack_from("<Q", data, at + 144)[0])
+    root, used = (struct.unpack_from("<Q", data, at + 128)[0] for at in (older, newest))
+    leaf_flags = 2
+    leaf = next(
+        number
+        for number in range(2, len(data) // 4096)
+        if number not in (root, used) and struct.unpack_from("<H", data, number * 4096 + 10)[0] == leaf_flags
+    )
+    data[root * 4096 : root * 4096 + 4096] = data[leaf * 4096 : leaf * 4096 + 4096]
+    struct.pack_into("<Q", data, root * 4096, root)
+    path.write_bytes(data)
+    with pellucid.open(path) as db:
+        assert db.check() == []
+        assert {key: row.to_dict() for key, row in db.items()} == rows
