@@ -3,7 +3,7 @@
 pip calls maturin's hooks through this module (PEP 517). By itself, maturin would download Rust where there is
 none, and a compiler's words would be all that is said of an unsupported Python. `./dev` runs this file as a
 program, which prints what is missing. So it runs on any Python 3, and imports maturin last. `tools/build.py`
-builds with the same settings, so that whoever comes second finds all products.
+builds with the same settings, so that the second of two builds compiles nothing.
 """
 
 import importlib.util
@@ -146,8 +146,10 @@ def __getattr__(name):
     if name.startswith("build_"):
         pin_python(os.getcwd())
         os.environ["MATURIN_PEP517_ARGS"] = os.environ.get("MATURIN_PEP517_ARGS") or f"--profile {profile()}"
-        # pip shows it with -v.
-        print(told_profile(profile()), file=sys.stderr)
+        told = told_profile(profile())
+        if told:
+            # pip shows it with -v.
+            print(told, file=sys.stderr)
     import maturin
 
     return getattr(maturin, name)

@@ -354,7 +354,7 @@ impl Shared {
     /// Sync all commits that are acknowledged now to the disk.
     pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
         if !self.segments.is_of_member() {
-            // Without the right to write, that is left to those who write.
+            // A process without the right to write leaves the sync to the processes that write.
             return Ok(());
         }
         self.sync_new_file().map_err(|error| match error {
