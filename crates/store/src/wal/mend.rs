@@ -559,6 +559,35 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_is_full_and_says_that_more_was_synced_is_damaged() {
+        const SIZE: u64 = 1 << 16;
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), SIZE as usize).unwrap();
+        let segments = &engine.shared.segments;
+        let put = |number: u8, size: usize| {
+            let before = segments.load(TAIL);
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &[number], &[&vec![b'r'; size]]).unwrap();
+            txn.commit().unwrap();
+            segments.load(TAIL) - before
+        };
+        let size = put(0, 400) as usize;
+        let mut count = 1;
+        while SIZE as usize - segments.load(TAIL) as usize >= 2 * size {
+            put(count, 400);
+            count += 1;
+        }
+        put(count, 400 + SIZE as usize - segments.load(TAIL) as usize - size);
+        assert_eq!(segments.load(TAIL), SIZE);
+        engine.sync().unwrap();
+        engine.quiet();
+        segments.store(TAIL, SIZE + 64);
+        segments.store(SYNCED, SIZE + 64);
+        let space = MemorySpace::copy_of(segments.space(), 0).unwrap();
+        let (_, faults) = mended(&*engine.shared.tree, Box::new(space), [0; 16], false).unwrap();
+        assert_eq!(faults.iter().map(|fault| fault.commit).collect::<Vec<_>>(), [u64::from(count) + 2]);
+    }
+
+    #[test]
     fn a_segment_that_seems_to_begin_before_the_damage_ends_nothing() {
         let found = mended_after(|segments| {
             segments.begin_segment(&Held::alone(), 1 - segments.active(), 8);
