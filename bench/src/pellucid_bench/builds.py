@@ -93,10 +93,11 @@ def built(root: Path, folder: Path, tree: str, name: str, say: Callable[[str], N
     git(root, "checkout-index", "--all", f"--prefix={source}/", index=index)
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    own = {"PATH": path, "CARGO_TARGET_DIR": str(folder / "cargo"), "PELLUCID_PROFILE": "release"}
     with log.open("wb") as output:
         done = subprocess.run(
             [*pip, "--no-build-isolation", "--target", str(part), str(source)],
-            env={**os.environ, "PATH": path, "CARGO_TARGET_DIR": str(folder / "cargo")},
+            env={**os.environ, **own},
             stdout=output,
             stderr=subprocess.STDOUT,
             check=False,
