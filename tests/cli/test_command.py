@@ -343,6 +343,25 @@ def test_what_is_typed_almost_right_is_answered_with_what_is_right(people: Run) 
     assert "give a name with expressions" in people("index", "p.pel", "people", "age").stderr
 
 
+def test_export_needs_a_table_only_if_several_have_rows(run: Run, tmp_path: Path) -> None:
+    with pellucid.open("p.pel") as db:
+        db.table("pets")["Rex"] = {"age": 3}
+    assert run("export", "p.pel", "-").stdout == '{"age":3}\n'
+    with pellucid.open("p.pel") as db:
+        db.table("people")["Ann"] = {"age": 30}
+    refused = run("export", "p.pel", "a.csv")
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith("csv holds one; name one of them before TARGET: 'people', 'pets'\n")
+    assert run("export", "p.pel", "pets", "a.csv").exit_code == 0
+    exported = run("export", "p.pel", "a.sqlite", "--key", "id")
+    assert exported.stderr == "2 rows of 2 tables in a.sqlite (sqlite)\n"
+    assert run("export", "p.pel", "a.sqlite").stderr.endswith("pass --overwrite\n")
+    assert run("import", "q.pel", "a.sqlite").exit_code == 0
+    with pellucid.open("q.pel", "r") as db:
+        assert db.table("pets")["Rex"] == {"id": "Rex", "age": 3}
+    assert "Missing argument 'TARGET'" in run("export", "p.pel").stderr
+
+
 def test_export_and_copy(people: Run, tmp_path: Path) -> None:
     people("index", "p.pel", "people", "by_age", "age")
     assert (

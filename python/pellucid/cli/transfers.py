@@ -211,8 +211,8 @@ def _selected(text: str | None) -> dict[str, Any] | None:
 
 @click.command("export")
 @database_argument()
-@table_argument()
-@click.argument("target", type=click.Path(allow_dash=True))
+@table_argument(is_required=False)
+@click.argument("target", type=click.Path(allow_dash=True), metavar="TARGET", required=False)
 @click.option(
     "--format",
     "form",
@@ -235,8 +235,8 @@ def export_command(
     ctx: click.Context,
     /,
     file: str,
-    table: str,
-    target: str,
+    table: str | None,
+    target: str | None,
     form: str | None,
     key: str | None,
     select: str | None,
@@ -244,6 +244,8 @@ def export_command(
     **options: Any,
 ) -> None:
     """Write TABLE to TARGET: JSON Lines, JSON, CSV, Parquet, Arrow, SQLite or a shelf. `-` writes to stdout.
+
+    Without TABLE, SQLite gets all tables, and the other formats the only one that has rows.
 
     The suffix of TARGET says which: .jsonl .json .csv .tsv .parquet .arrow .sqlite .shelf. A text may be
     compressed, as .csv.gz or .jsonl.zst. The file gets its name when it is complete. Rows that cannot be
@@ -253,11 +255,15 @@ def export_command(
     Examples:
       pellucid export people.pel people people.csv --key email
       pellucid export people.pel people adults.json.gz --where "age >= 21" --select "name, at.city as city"
+      pellucid export shop.pel shop.sqlite --key id
     """
+    if target is None:
+        # The word before TARGET may be left out.
+        table, target = None, table
+    if target is None:
+        raise click.UsageError("Missing argument 'TARGET'.")
     with opened(file) as database, database.snapshot() as snapshot:
-        the_table(database, table)
-        rows: Any = snapshot.table(table)
-        first = rows.first()
+        rows: Any = snapshot if table is None else snapshot.table(the_table(database, table).name)
         if target == "-" and form is None:
             form = "jsonl"
         if target == "-" and form in BYTES and sys.stdout.isatty():
@@ -266,15 +272,15 @@ def export_command(
             rows,
             sys.stdout.buffer if target == "-" else target,
             format=form,
-            table=table,
             key=key,
             select=_selected(select),
             progress=not quiet,
             **options,
         )
+        firsts = [found for name in report.tables if (found := snapshot.table(name).first()) is not None]
     if target != "-" or report.skipped_count or report.notes:
         write(str(report), err=True)
-    if key is None and report.format != "shelve" and first is not None and not isinstance(first[0], int):
+    if key is None and report.format != "shelve" and any(not isinstance(key, int) for key, _ in firsts):
         write("the keys were left out; --key FIELD writes them as a field", err=True)
     if report.skipped_count:
         ctx.exit(SKIPPED)

@@ -99,12 +99,16 @@ def export_to(
     nan_as_null: bool = False,
     progress: bool | Callable[[int, float | None], object] = False,
 ) -> ExportReport:
-    """Write the rows of a table or a query to a file for other programs, and return a report.
+    """Write the rows of a table, a query or a database to a file for other programs, and return a report.
 
     `target` is a path or a binary file. Its suffix decides the format; `format` overrides that: "jsonl",
     "json", "csv", "tsv", "parquet", "arrow", "sqlite" or "shelve". A text whose name ends in `.gz` or `.zst`
     is compressed. With `key`, the key of each row becomes a field of that name; without it, keys are not
-    written, except to a shelf. `table` is the name of the table in SQLite.
+    written, except to a shelf.
+
+    `rows` may be a database or a snapshot. SQLite then gets all of its tables. Other formats hold one table,
+    so several tables with rows raise `ValueError`; `table` chooses one. With a table or a query for `rows`,
+    `table` is the name that it gets in SQLite.
 
     `where` is a condition, `select` a list of field paths or a dict of names and expressions, as of a query.
     With `flatten=True`, the fields of dicts become fields with dots in their names. `fields` chooses the

@@ -6,15 +6,16 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
 from typing import Any, NamedTuple
 
 import pellucid
 from pellucid.transfer.compressed import WRITTEN, packed, split_suffix
+from pellucid.transfer.copying import shown
 from pellucid.transfer.detect import is_database
 from pellucid.transfer.progress import Pace
-from pellucid.transfer.report import ExportReport
+from pellucid.transfer.report import ExportReport, listed
 
 __all__ = ["FORMATS", "Export", "exists_already", "give_name", "own_folder", "plain", "run"]
 
@@ -176,40 +177,92 @@ def run(rows: Any, target: Any, choices: Choices) -> ExportReport:
     report.format = format
     begun = time.monotonic()
     pace = Pace(choices.progress)
-    chosen = _chosen(rows, choices, report)
-    total = _total(chosen) if pace.report is not None else 0
-    export = Export(
-        chosen,
-        choices.key,
-        None if choices.fields is None else list(choices.fields),
-        choices.table or getattr(rows, "name", None) or "rows",
-        format,
-        is_stream,
-        choices.spreadsheet,
-        choices.flatten,
-        choices.nan_as_null,
-        choices.select is not None,
-        report.skip,
-        report.note,
-        lambda done: pace.step(done, min(1.0, done / total) if total else None),
-    )
-    writer: Any = importlib.import_module(f"pellucid.transfer.targets.{WRITERS.get(format, format)}_file")
-    try:
-        if is_stream:
-            report.rows = writer.write(export, target)
-        elif format == "sqlite":
-            report.rows = writer.write(export, path, choices.overwrite)
-        elif format == "shelve":
-            with _part(path, choices.overwrite, True) as part:
-                report.rows = writer.write(export, part)
+    with ExitStack() as stack:
+        tables = stack.enter_context(_tables(rows, choices, format))
+        stack.callback(pace.clear)
+        exports = _exports(tables, choices, is_stream, report, pace)
+        writer: Any = importlib.import_module(f"pellucid.transfer.targets.{WRITERS.get(format, format)}_file")
+        if format == "sqlite":
+            counts = writer.write(exports, path, choices.overwrite)
         else:
-            with _part(path, choices.overwrite, False) as part, packed(part, packing) as file:
-                report.rows = writer.write(export, file)
+            if not is_stream:
+                target = stack.enter_context(_part(path, choices.overwrite, format == "shelve"))
+                target = target if format == "shelve" else stack.enter_context(packed(target, packing))
+            counts = [writer.write(exports[0], target)]
+        report.tables = {each.table: count for each, count in zip(exports, counts, strict=True)}
+        report.rows = sum(counts)
         pace.end(report.rows)
-    finally:
-        pace.clear()
     report.seconds = time.monotonic() - begun
     return report
+
+
+@contextmanager
+def _tables(rows: Any, choices: Choices, format: str) -> Iterator[dict[str, Any]]:  # noqa: A002
+    """The rows to write, under the names of their tables."""
+    if not hasattr(rows, "tables"):
+        yield {choices.table or getattr(rows, "name", None) or "rows": rows}
+        return
+    names = rows.tables()
+    if choices.table is not None:
+        if choices.table not in names:
+            raise ValueError(
+                f"{shown(rows)} has no table {choices.table!r}; it has {listed(names) or 'none'}"
+            )
+        names = [choices.table]
+    elif format != "sqlite" or choices.where is not None or choices.select is not None:
+        # A table without rows is no reason to refuse the only one that has some.
+        names = [name for name in names if rows.table(name)] or ["default"]
+        if len(names) > 1:
+            what = f"{format} holds one" if format != "sqlite" else "where= and select= are for one"
+            raise ValueError(
+                f"several tables have rows, and {what}; choose with table= among {listed(names)}"
+            )
+    if len(names) < 2:
+        yield {name: rows.table(name) for name in names or ["default"]}
+        return
+    # All tables are written as they were at one time.
+    with rows.snapshot() if hasattr(rows, "snapshot") else nullcontext(rows) as state:
+        yield {name: state.table(name) for name in names}
+
+
+def _exports(
+    tables: dict[str, Any], choices: Choices, is_stream: bool, report: ExportReport, pace: Pace
+) -> list[Export]:
+    """What is to be written of each table."""
+    chosen = {name: _chosen(rows, choices, report) for name, rows in tables.items()}
+    total = sum(map(_total, chosen.values())) if pace.report is not None else 0
+    fields = None if choices.fields is None else list(choices.fields)
+    # The rows of the tables that are written already, and of the one that is being written.
+    done: dict[str, int] = {}
+
+    def export(name: str, rows: Any) -> Export:
+        def step(count: int) -> None:
+            done[name] = count
+            pace.step(sum(done.values()), min(1.0, sum(done.values()) / total) if total else None)
+
+        def skip(place: str, reason: str) -> None:
+            report.skip(f"{name} {place}" if len(tables) > 1 else place, reason)
+
+        def note(what: str) -> None:
+            report.note(f"table {name!r}: {what}" if len(tables) > 1 else what)
+
+        return Export(
+            rows,
+            choices.key,
+            fields,
+            name,
+            report.format,
+            is_stream,
+            choices.spreadsheet,
+            choices.flatten,
+            choices.nan_as_null,
+            choices.select is not None,
+            skip,
+            note,
+            step,
+        )
+
+    return [export(name, rows) for name, rows in chosen.items()]
 
 
 def _refuse_database(path: str) -> None:
@@ -275,7 +328,13 @@ def _is_selected(query: Any) -> bool:
 
 def _format(name: str, format: str | None) -> str:  # noqa: A002
     if format is None:
-        format = SUFFIXES.get(os.path.splitext(name)[1].lower())  # noqa: A001
+        suffix = os.path.splitext(name)[1].lower()
+        if suffix == ".pel":
+            raise ValueError(
+                f"{name!r} is the name of a database; pellucid.copy() copies tables into one, as does the "
+                "command pellucid copy"
+            )
+        format = SUFFIXES.get(suffix)  # noqa: A001
         if format is None:
             raise ValueError(f"the suffix of {name!r} names no format; pass format=: {', '.join(FORMATS)}")
     if format not in FORMATS:

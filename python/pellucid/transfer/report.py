@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["SKIPPED_KEPT", "CopyReport", "ExportReport", "ImportReport", "Skipped"]
+__all__ = ["SKIPPED_KEPT", "CopyReport", "ExportReport", "ImportReport", "Skipped", "listed"]
 
 # Most rows whose reasons a report keeps: a file of nothing but broken rows must not fill memory.
 SKIPPED_KEPT = 1000
 SHOWN = 10
+NAMES_SHOWN = 20
 # What becomes of a row with a key: the table did not have the key; the row is stored in place of another
 # one, or merged with it; the table had the same row; it was left out for the row that the table had.
 OUTCOMES = ("new", "changed", "same", "ignored")
@@ -100,8 +102,13 @@ class ImportReport(_Report):
 class ExportReport(_Report):
     """What an export wrote."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.tables: dict[str, int] = {}
+
     def __repr__(self) -> str:
-        return f"<ExportReport: {_rows(self.rows)} in {self.name} ({self.format}){self._end()}>"
+        tables = f" of {len(self.tables):,} tables" if len(self.tables) > 1 else ""
+        return f"<ExportReport: {_rows(self.rows)}{tables} in {self.name} ({self.format}){self._end()}>"
 
 
 class CopyReport(_Report):
@@ -120,3 +127,10 @@ class CopyReport(_Report):
 
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in quotes and with commas, as a message has them; of very many, the first ones."""
+    names = list(names)
+    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(map(repr, names[:NAMES_SHOWN])) + more

@@ -1,4 +1,4 @@
-"""This module writes a table of SQLite, in a new file or in one that is there."""
+"""This module writes tables of SQLite, in a new file or in one that is there."""
 
 from __future__ import annotations
 
@@ -21,30 +21,45 @@ COLUMNS_MAX = 2_000
 NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")
 
 
-def write(export: Export, path: str, overwrite: bool) -> int:
-    """Write the rows in one transaction, and return their number; an error leaves no new file."""
+def write(exports: list[Export], path: str, overwrite: bool) -> list[int]:
+    """Write tables in one transaction, and return the numbers of their rows; an error leaves no new file."""
+    _check_names([export.table for export in exports])
     if os.path.exists(path):
-        return _write_file(export, path, path, overwrite)
+        return _write_file(exports, path, path, overwrite)
     with own_folder(path) as part:
-        count = _write_file(export, part, path, overwrite)
+        counts = _write_file(exports, part, path, overwrite)
         give_name(part, path, overwrite)
-    return count
+    return counts
 
 
-def _write_file(export: Export, file: str, path: str, overwrite: bool) -> int:
+def _check_names(names: list[str]) -> None:
+    """Raise `ValueError` for names that tables of SQLite cannot have."""
+    taken: dict[bytes, str] = {}
+    for name in names:
+        other = taken.setdefault(name.encode("utf-8", "surrogatepass").lower(), name)
+        if NOT_IN_NAMES.search(name) or name.lower().startswith("sqlite_"):
+            why = f"no table of SQLite can have the name {name!r}"
+        elif other != name:
+            why = f"SQLite takes the names {other!r} and {name!r} for the same"
+        else:
+            continue
+        raise ValueError(
+            f"{why}; choose one with table=, as in export_to(db.table({name!r}), path, table='other')"
+        )
+
+
+def _write_file(exports: list[Export], file: str, path: str, overwrite: bool) -> list[int]:
     try:
         with closing(sqlite3.connect(file, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            count = _write(export, connection, overwrite)
+            counts = [_write(export, connection, overwrite) for export in exports]
             connection.execute("COMMIT")
-            return count
+            return counts
     except sqlite3.DatabaseError as error:
         raise OSError(f"{path}: {error}") from error
 
 
 def _write(export: Export, connection: sqlite3.Connection, overwrite: bool) -> int:
-    if NOT_IN_NAMES.search(export.table) or export.table.lower().startswith("sqlite_"):
-        raise ValueError(f"no table of SQLite can have the name {export.table!r}; choose one with table=")
     table = quoted(export.table)
     found = "SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE"
     is_there = connection.execute(found, [export.table]).fetchone()
