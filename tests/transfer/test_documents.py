@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import time
@@ -149,3 +150,66 @@ def test_nul_bytes_in_a_text_are_no_reason_to_refuse_it(tmp_path: Path) -> None:
     with pellucid.open(":memory:") as db:
         report = pellucid.import_from(tmp_path / "a.log", db)
         assert (db.column("a"), [skipped.place for skipped in report.skipped]) == ([1, 2], ["line 2"])
+
+
+TABLES = (
+    '{"users": {"1": {"n": 1}, "20": {}}}',
+    '{"_default": {}}',
+    '{"empty": {}, "a \\"b\\"": {"0": {"n": 1}}}',
+    '{"_default": {"3": {"4": {}}}, "users": {}}\n',
+)
+NO_TABLES = (
+    '{"users": {"1": {"n": 1}}, "version": 3}',
+    '{"users": {"1": {"n": 1}, "ann": {"n": 2}}}',
+    '{"users": {"1": {"n": 1}, "2": 2}}',
+    '{"users": {"01": {"n": 1}}}',
+    '{"users": {"-1": {"n": 1}}}',
+    '{"users": {"\u0661": {"n": 1}}}',
+    '{"users": {"1": {"n": 1}}, "pets": [{"n": 2}]}',
+    '{"users": {}}',
+    '{"_default": []}',
+    '{"1": {"n": 1}}',
+)
+
+
+@pytest.mark.parametrize("text", [*TABLES, *NO_TABLES])
+@pytest.mark.parametrize("kind", ["file", "stream", "gzip"])
+def test_only_an_object_of_numbered_objects_is_taken_for_tinydb(
+    text: str, kind: str, tmp_path: Path, db: pellucid.Database
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(gzip.compress(text.encode()) if kind == "gzip" else text.encode())
+    if kind == "stream":
+        with path.open("rb") as file:
+            report = pellucid.import_from(file, db)
+    else:
+        report = pellucid.import_from(path, db)
+    said = [note for note in report.notes if "taken for tables of TinyDB; format='json' reads it" in note]
+    if text in TABLES:
+        assert (report.format, len(said)) == ("tinydb", 1)
+        names = {"default" if name == "_default" else name: rows for name, rows in json.loads(text).items()}
+        assert {name: dict(db.table(name)) for name in names} == {
+            name: {int(number): row for number, row in rows.items()} for name, rows in names.items()
+        }
+        assert pellucid.import_from(path, db, format="json").rows == 1
+        assert not pellucid.import_from(path, db, format="tinydb").notes
+    else:
+        # What comes through a pipe may have more lines.
+        assert (report.format, said) == ("json" if kind == "file" else "jsonl", [])
+        assert db.to_dicts() == [json.loads(text)]
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_what_is_no_table_of_tinydb_may_be_anywhere(is_last: bool, db: pellucid.Database) -> None:
+    tables: dict[str, Any] = {"big": {str(number): {"text": "x" * 100} for number in range(3_000)}}
+    tables |= {"last": {"x": {}}} if is_last else {}
+    data = json.dumps(tables).encode()
+    report = pellucid.import_from(io.BytesIO(data), db)
+    assert (report.format, report.rows) == (("jsonl", 1) if is_last else ("tinydb", 3_000))
+
+
+def test_a_damaged_file_of_tinydb_is_read_as_json(tmp_path: Path, db: pellucid.Database) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{\n "users": {"1": {"n": 1}},\n "pets": {"1"}\n}')
+    with pytest.raises(pellucid.SourceError, match="line 3, column 14"):
+        pellucid.import_from(path, db)

@@ -101,5 +101,5 @@ def test_a_document_of_tinydb_without_a_number_is_skipped(tmp_path: Path) -> Non
     documents = {"1": {"n": 1}, "x": {"n": 2}, "7" * 5000: {"n": 3}, "4": {"n": 4}}
     (tmp_path / "a.json").write_text(json.dumps({"_default": documents}))
     db = pellucid.open(":memory:")
-    report = pellucid.import_from(tmp_path / "a.json", db)
+    report = pellucid.import_from(tmp_path / "a.json", db, format="tinydb")
     assert (list(db), report.skipped_count) == ([1, 4], 2)

@@ -17,7 +17,8 @@ FORMATS = (
 )
 
 LMDB_MAGIC = b"\xde\xc0\xef\xbe"
-TINYDB = re.compile(rb'\s*\{\s*("[^"\\]*"\s*:\s*\{\s*"\d+"\s*:\s*\{|"_default"\s*:\s*\{\s*\})')
+# How the tables of TinyDB begin. Few other files do, so that few are read to the end to know more.
+TINYDB = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*(?:"\d+"\s*:\s*\{|\})')
 PICKLES = (".pickle", ".pkl", ".p")
 LINES = (".jsonl", ".ndjson")
 # Characters that no text has. Some programs write NUL into texts, so that alone says nothing.
@@ -164,7 +165,9 @@ def _of_json(source: Input, text: bytes, suffix: str) -> str:
     Both are read alike but for two things: the elements of a lone array are rows, and a line of JSON Lines
     that is broken is skipped.
     """
-    if suffix not in LINES and TINYDB.match(text) and not _has_lines(text):
+    from pellucid.transfer.sources.json_file import is_tinydb
+
+    if suffix not in LINES and TINYDB.match(text) and is_tinydb(source):
         return "tinydb"
     line, newline, rest = text.partition(b"\n")
     if not newline and source.may_have_more:
@@ -180,16 +183,6 @@ def _of_json(source: Input, text: bytes, suffix: str) -> str:
     if rest.strip() or (suffix in LINES and text[:1] == b"{"):
         return "jsonl"
     return "jsonl" if source.goes_on_after_line() else "json"
-
-
-def _has_lines(text: bytes) -> bool:
-    """Whether the first line is a value of JSON, and is not the last one."""
-    line, _, rest = text.partition(b"\n")
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return bool(rest.strip())
 
 
 def _unknown(source: Input, what: str) -> SourceError:

@@ -306,6 +306,11 @@ class _Import:
 
     def all_tables(self) -> None:
         wanted, names = self.choices.table, []
+        if self.format == "tinydb" and self.choices.format is None:
+            self.note(
+                "it is an object of objects with numbers for names, and was taken for tables of TinyDB; "
+                "format='json' reads it as other JSON"
+            )
         with self.parts(self.job) as parts:
             for part in parts:
                 if part.name is not None:

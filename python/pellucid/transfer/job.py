@@ -143,6 +143,19 @@ class Input:
                     return True
         return False
 
+    @contextmanager
+    def ahead(self) -> Iterator[BinaryIO]:
+        """The bytes from the beginning, only to look at: a stream has them again afterwards."""
+        if self.stream is None:
+            with self.open() as file:
+                yield file
+            return
+        stream, taken = self.stream, io.BytesIO()
+        try:
+            yield io.BufferedReader(_Taken(stream, taken), HEAD_SIZE)
+        finally:
+            self.stream = io.BufferedReader(_Joined(taken.getvalue(), stream), HEAD_SIZE)
+
     @property
     def exists(self) -> bool:
         """Whether there is a file or folder at the path, or a stream."""
@@ -212,15 +225,31 @@ class _Joined(io.RawIOBase):
     """A stream with bytes before it that were read already."""
 
     def __init__(self, ahead: bytes, stream: BinaryIO) -> None:
-        self.ahead = ahead
+        self.ahead = io.BytesIO(ahead)
         self.stream = stream
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = self.ahead[: len(buffer)] or self.stream.read(len(buffer))
-        self.ahead = self.ahead[len(piece) :]
+        piece = self.ahead.read(len(buffer)) or self.stream.read(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+class _Taken(io.RawIOBase):
+    """A stream of which all that is read is kept."""
+
+    def __init__(self, stream: BinaryIO, taken: io.BytesIO) -> None:
+        self.stream = stream
+        self.taken = taken
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self.stream.read(len(buffer))
+        self.taken.write(piece)
         buffer[: len(piece)] = piece
         return len(piece)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from pellucid.errors import SourceError
-from pellucid.transfer.job import Job, Part, in_chunks
+from pellucid.transfer.job import Input, Job, Part, in_chunks
 from pellucid.transfer.sources.jsonl import BOMS_UTF16, SPACE, decode, reason_of
 
-__all__ = ["parts", "parts_of_tinydb"]
+__all__ = ["is_tinydb", "parts", "parts_of_tinydb"]
 
 PIECE = 1 << 16
+ID = re.compile(r"(0|[1-9]\d*)\Z", re.ASCII)
 NAMES_SHOWN = 20
 
 
@@ -103,6 +105,31 @@ def _at_path(text: Text, path: tuple[str, ...], sign: str) -> Iterator[tuple[obj
             raise text.error(f"path= found {sign!r} in the document before, and {found!r} here")
 
 
+def is_tinydb(source: Input) -> bool:
+    """Whether a file is one object of tables, each an object of objects whose names are all ids of TinyDB.
+
+    One of them has documents, or is the default table: `{"x": {}}` alone says nothing.
+    """
+    job = Job(source, None, None, "deny", None, lambda _place, _reason: None, lambda _what: None)
+    is_sure = False
+    with source.ahead() as file:
+        wrapper = io.TextIOWrapper(file, _encoding(job))
+        text = Text(job, wrapper)
+        try:
+            for name, table in _only(text, _members(text)):
+                if not isinstance(table, dict) or not all(map(ID.match, table)):
+                    return False
+                if not all(isinstance(document, dict) for document in table.values()):
+                    return False
+                is_sure = is_sure or bool(table) or name == "_default"
+        except SourceError:
+            # What is wrong is said when it is read as JSON.
+            return False
+        finally:
+            wrapper.detach()
+    return is_sure
+
+
 def parts_of_tinydb(job: Job) -> Iterator[Part]:
     """The tables of a TinyDB; the ids of its documents become keys."""
     with _opened(job) as text:
@@ -126,10 +153,13 @@ def _of_table(job: Job, table: str, documents: Any) -> list[tuple[int, Any]]:
     return pairs
 
 
+def _encoding(job: Job) -> str:
+    return job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8-sig")
+
+
 @contextmanager
 def _opened(job: Job) -> Iterator[Text]:
-    encoding = job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8-sig")
-    with job.input.text(encoding) as file:
+    with job.input.text(_encoding(job)) as file:
         yield Text(job, file)
 
 
