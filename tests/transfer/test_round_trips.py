@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pellucid.transfer.convert import TYPES as READERS
 from pellucid.transfer.digits import write_int
-from pellucid.transfer.sources.jsonl import loads
+from pellucid.transfer.sources.json_values import loads
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 INTS = st.integers(-(2**70), 2**70) | st.integers(0, 10**9).map(lambda n: n**600)

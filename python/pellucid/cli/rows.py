@@ -13,7 +13,8 @@ from pellucid.cli import show
 from pellucid.cli.app import Refused, write
 from pellucid.cli.parameters import database_argument, opened, read_key, table_argument, the_table
 from pellucid.transfer.outgoing import plain
-from pellucid.transfer.sources.jsonl import fast_loads, reason_of
+from pellucid.transfer.sources.json_values import fast_loads
+from pellucid.transfer.sources.jsonl import reason_of
 
 __all__ = ["del_command", "get_command", "ls_command", "put_command", "show_rows"]
 

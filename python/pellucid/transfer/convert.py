@@ -8,8 +8,8 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pellucid.transfer.digits import read_int
-from pellucid.transfer.sources.jsonl import loads
+from pellucid.transfer.digits import Number, keeps_digits, read_int, with_numbers
+from pellucid.transfer.sources.json_values import loads
 
 __all__ = ["TYPES", "converter", "reader_of", "when", "with_dicts"]
 
@@ -55,6 +55,9 @@ def converter(
         steps.append(_of_fields(readers, unseen))
     if dates:
         steps.append(_with_dates)
+    if keeps_digits(types):
+        # Those are the numbers of fields that got no type.
+        steps.append(with_numbers)
     if not steps:
         return None
     if len(steps) == 1:
@@ -113,18 +116,22 @@ def _of_fields(by_name: dict[str, Convert], unseen: set[str]) -> Convert:
     def convert(row: Any) -> Any:
         if not isinstance(row, dict):
             return row
+        refused: ValueError | None = None
         for name, read in by_name.items():
             # A name with dots may be that of a field.
             steps = [name] if name in row or "." not in name else name.split(".")
             try:
                 changed = _changed(row, steps, name, read)
-            except ValueError:
+            except ValueError as error:
                 # The row has the field, and a value in it that is not of the type.
                 unseen.discard(name)
-                raise
+                refused = refused or error
+                continue
             if changed is not None:
                 unseen.discard(name)
                 row = changed
+        if refused is not None:
+            raise refused
         return row
 
     return convert
@@ -228,11 +235,20 @@ def _text(value: Any, kind: str = "text") -> str:
 
 
 def _int(value: Any) -> int:
+    if type(value) is Number and INT.match(value) is None:
+        return _whole(value)
     if isinstance(value, (int, float)):
         return int(value) if value == value // 1 else _refuse(value, "int")
     text = _text(value, "int")
     # `int` reads `1_000` and digits of all scripts, and refuses more digits than 4,300.
     return read_int(text.strip()) if INT.match(text) else _refuse(value, "int")
+
+
+def _whole(number: Number) -> int:
+    """The int that a number with a point or an exponent is."""
+    # An exponent can be too large for memory, and a float has a limit for that.
+    found = _decimal(number) if abs(number.read()) != INFINITY else _refuse(number, "int")
+    return int(found) if found == int(found) else int(_refuse(number, "int"))
 
 
 def _float(value: Any) -> float:

@@ -1,12 +1,46 @@
-"""This module reads and writes ints of thousands of digits, which `int` and `str` refuse."""
+"""This module keeps all digits of numbers: of ints of any length, and of numbers in JSON."""
 
 from __future__ import annotations
 
-__all__ = ["is_long", "read_int", "write_int"]
+from typing import Any
+
+__all__ = ["Number", "is_long", "keeps_digits", "read_int", "with_numbers", "write_int"]
+
+# The types of `types=` that may have digits which a float does not have.
+WITH_ALL_DIGITS = ("text", "decimal", "int")
 
 # `int` and `str` take at least 640 digits under any `sys.set_int_max_str_digits`.
 PIECE_DIGITS = 512
 PIECE_BITS = 1024
+
+
+class Number(str):
+    """The text of a number in JSON, until it is known whether a type wants its digits."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def read(self) -> int | float:
+        """The number as JSON is read without types."""
+        return float(self) if "." in self or "e" in self or "E" in self else read_int(self)
+
+
+def keeps_digits(types: Any) -> bool:
+    """Whether `types=` names a type that may need more digits than a float has."""
+    kinds = (types,) if isinstance(types, str) else (types or {}).values()
+    return any(kind in WITH_ALL_DIGITS for kind in kinds)
+
+
+def with_numbers(value: Any) -> Any:
+    """The value with an int or float in place of each `Number`, at any depth."""
+    kind = type(value)
+    if kind is Number:
+        return value.read()
+    if kind is dict:
+        return {name: with_numbers(part) for name, part in value.items()}
+    return list(map(with_numbers, value)) if kind is list else value
 
 
 def read_int(text: str) -> int:

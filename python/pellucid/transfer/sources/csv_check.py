@@ -35,7 +35,8 @@ def says_the_same(value: Any, cell: str) -> bool:
 
 
 def _is_number(value: Any, cell: str) -> bool:
-    if type(value) is not int and not math.isfinite(value):
+    # `math.isfinite` makes a float of a Decimal, which may be larger than that.
+    if not (value.is_finite() if type(value) is Decimal else type(value) is int or math.isfinite(value)):
         return cell.strip().lower() in (str(value).lower(), str(value).lower().replace("inf", "infinity"))
     try:
         exact = Fraction(Decimal(cell.strip()))

@@ -184,6 +184,8 @@ class _Rows:
     def verify(self, block: Block, values: list[Sequence[Any]], faults: dict[int, str]) -> None:
         """Raise `SourceError` if a value is not what the text of its cell says."""
         for name, found, cells in zip(self.columns, values, block.columns, strict=False):
+            if self.columns[name] == "json":
+                continue
             plain = self.numbers.plain(cells) if self.columns[name] in OF_NUMBERS else cells
             for row, (value, cell) in enumerate(zip(found, plain, strict=True)):
                 if value is not MISSING and row not in faults and not says_the_same(value, cell):

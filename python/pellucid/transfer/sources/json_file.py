@@ -11,7 +11,8 @@ from typing import Any
 
 from pellucid.errors import SourceError
 from pellucid.transfer.job import Input, Job, Part, in_chunks
-from pellucid.transfer.sources.jsonl import BOMS_UTF16, SPACE, decode, reason_of
+from pellucid.transfer.sources.json_values import Decoder
+from pellucid.transfer.sources.jsonl import BOMS_UTF16, SPACE, reason_of
 
 __all__ = ["is_tinydb", "parts", "parts_of_tinydb"]
 
@@ -197,6 +198,7 @@ class Text:
     def __init__(self, job: Job, file: io.TextIOWrapper) -> None:
         self.job = job
         self.file = file
+        self.decode = Decoder(job).decode
         self.buffer = ""
         self.position = 0
         self.line = 1
@@ -257,7 +259,7 @@ class Text:
         while True:
             start = self.position
             try:
-                value, end = decode(self.buffer, self.position)
+                value, end = self.decode(self.buffer, self.position)
             except RecursionError:
                 raise self.error("nested too deeply") from None
             except ValueError as error:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from pellucid.transfer.digits import read_int
 from pellucid.transfer.job import CHUNK_SIZE, Chunk, Job, Part
+from pellucid.transfer.sources.json_values import Decoder
 
-__all__ = ["BOMS_UTF16", "SPACE", "decode", "fast_loads", "loads", "parts", "reason_of"]
+__all__ = ["BOMS_UTF16", "SPACE", "parts", "reason_of"]
 
 BOMS_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 SPACE = re.compile(r"[ \t\r\n]*")
 # How much text may be read again and again because a value that begins in it does not end. Without a limit,
 # a file of opening brackets takes the square of its size.
 AGAIN = 1 << 20
-
-_DECODER = json.JSONDecoder()
-_DECODER_OF_LONG_INTS = json.JSONDecoder(parse_int=read_int)
 
 
 def parts(job: Job) -> Iterator[Part]:
@@ -29,18 +26,18 @@ def parts(job: Job) -> Iterator[Part]:
 
 
 def _chunks(job: Job) -> Iterator[Chunk]:
-    loads = fast_loads()
+    decoder = Decoder(job)
     source = _lines(job)
-    across = _Across(source)
+    across = _Across(source, decoder)
     number, done = 1, 0
     for lines in source:
         try:
-            rows = list(map(loads, lines))
+            rows = list(map(decoder.loads, lines))
             places: Any = range(number, number + len(lines))
         except (ValueError, RecursionError):
             # Something in this chunk is not plain JSON: look at each line, and at those that follow if a
             # value goes on in them. They are then in `lines`.
-            rows, places = _one_by_one(job, lines, number, loads, across)
+            rows, places = _one_by_one(job, lines, number, across)
         done += sum(map(len, lines))
         number += len(lines)
         yield Chunk(rows, places, "line", job.share(done))
@@ -61,43 +58,7 @@ def _lines(job: Job) -> Iterator[list[bytes]]:
             raise job.damaged(reason_of(error)) from error
 
 
-def fast_loads() -> Callable[[bytes], Any]:
-    """A function from bytes to a value: msgspec's if it is installed, else the standard library's.
-
-    msgspec refuses NaN, half of a surrogate pair and ints of thousands of digits, which `decode` reads.
-    """
-    try:
-        import msgspec
-    except ImportError:
-        return json.loads
-    return msgspec.json.Decoder().decode
-
-
-def decode(text: str, position: int = 0) -> tuple[Any, int]:
-    """The JSON value at a position, and where it ends."""
-    try:
-        return _DECODER.raw_decode(text, position)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        # `int` refuses more digits than 4,300.
-        return _DECODER_OF_LONG_INTS.raw_decode(text, position)
-
-
-def loads(text: str | bytes) -> Any:
-    """The JSON value that a text is."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        # `int` refuses more digits than 4,300.
-        return json.loads(text, parse_int=read_int)
-
-
-def _one_by_one(
-    job: Job, lines: list[bytes], number: int, loads: Callable[[bytes], Any], across: _Across
-) -> tuple[list[Any], list[int]]:
+def _one_by_one(job: Job, lines: list[bytes], number: int, across: _Across) -> tuple[list[Any], list[int]]:
     rows: list[Any] = []
     numbers: list[int] = []
     at = 0
@@ -111,7 +72,7 @@ def _one_by_one(
         count = 1
         try:
             try:
-                found = [loads(line)]
+                found = [across.decoder.loads(line)]
             except ValueError:
                 found, count = across.values(lines, at)
         except (ValueError, RecursionError) as error:
@@ -127,8 +88,9 @@ def _one_by_one(
 class _Across:
     """Reads the values in lines that hold a part of a value, or several."""
 
-    def __init__(self, source: Iterator[list[bytes]]) -> None:
+    def __init__(self, source: Iterator[list[bytes]], decoder: Decoder) -> None:
         self.source = source
+        self.decoder = decoder
         self.left = AGAIN
 
     def values(self, lines: list[bytes], at: int) -> tuple[list[Any], int]:
@@ -143,7 +105,7 @@ class _Across:
             text = ""
             try:
                 text = b"".join(lines[at : at + count]).decode("utf-8").rstrip()
-                values, position, broken_here = _values(text)
+                values, position, broken_here = _values(text, self.decoder)
             except (ValueError, RecursionError) as error:
                 raise self.failed(broken or error, count, text) from None
             if broken_here is None:
@@ -171,7 +133,7 @@ class _Across:
         return len(lines) > wanted
 
 
-def _values(text: str) -> tuple[list[Any], int, json.JSONDecodeError | None]:
+def _values(text: str, decoder: Decoder) -> tuple[list[Any], int, json.JSONDecodeError | None]:
     """The values that follow each other in a text, where the last one ends, and what ended that too early."""
     values: list[Any] = []
     position = 0
@@ -180,7 +142,7 @@ def _values(text: str) -> tuple[list[Any], int, json.JSONDecodeError | None]:
         if start == len(text):
             return values, position, None
         try:
-            value, position = decode(text, start)
+            value, position = decoder.decode(text, start)
         except json.JSONDecodeError as error:
             return values, position, error
         values.append(value)

@@ -13,7 +13,7 @@ from typing import Any
 from pellucid.errors import SourceError
 from pellucid.transfer.job import Allowance, Input, Job, Part, in_chunks
 from pellucid.transfer.safe_pickles import is_pickle
-from pellucid.transfer.sources.jsonl import loads
+from pellucid.transfer.sources.json_values import loads
 
 __all__ = ["Reader", "check_read", "check_table", "kind_of", "opened", "parts", "quoted", "tables"]
 
