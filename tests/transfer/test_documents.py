@@ -213,3 +213,44 @@ def test_a_damaged_file_of_tinydb_is_read_as_json(tmp_path: Path, db: pellucid.D
     path.write_text('{\n "users": {"1": {"n": 1}},\n "pets": {"1"}\n}')
     with pytest.raises(pellucid.SourceError, match="line 3, column 14"):
         pellucid.import_from(path, db)
+
+
+TWICE = (
+    ("a.jsonl", '{"a": 1}\n{"a": 1, "b": {"x": 2, "x": 3}}\n{"a": 1, "a": 2}\n{"a": 1', "line 2", "x", 1),
+    ("a.jsonl", '\n{"a": [{"b": 1,\n"b": 2}]} {"a": 1, "a": 2}\n', "line 2", "b", 0),
+    ("a.json", '[{"a": 1},\n\n\n{"a": 1, "a": 2}]', "line 4", "a", 0),
+    ("a.json", '{"a": {"1": {"n": 1, "n": 2}}}', "line 1", "n", 0),
+    ("a.json", '[\n{"a": 1, "a": ' + "[]," * 40_000 + '"b": 0}]', "", "", 0),
+    ("a.json", '[\n{"a": 1, "a": [' + "[]," * 40_000 + '0], "b": 0}]', "line 2", "a", 0),
+)
+
+
+@pytest.mark.parametrize(("name", "text", "place", "twice", "more"), TWICE)
+def test_a_name_that_is_there_twice_is_noted_by_a_verification(
+    name: str, text: str, place: str, twice: str, more: int, tmp_path: Path, db: pellucid.Database
+) -> None:
+    (tmp_path / name).write_text(text)
+    if not place:
+        with pytest.raises(pellucid.SourceError):
+            pellucid.import_from(tmp_path / name, db, verify=True)
+        return
+    for types in (None, "text", "json"):
+        report = pellucid.import_from(tmp_path / name, db, types=types, verify=True, dry_run=True)
+        also = f", and so have {more} rows more" if more else ""
+        expected = (
+            f"{place}: an object has the name {twice!r} twice{also}; the last value of a name is stored"
+        )
+        assert report.notes[-1] == expected
+        assert not [note for note in pellucid.import_from(tmp_path / name, db).notes if "twice" in note]
+
+
+def test_a_path_that_is_there_twice_is_noted(db: pellucid.Database) -> None:
+    data = b'{"a": {"rows": [1],\n"more": [],\n"rows": [2]}, "b": 0}'
+    report = pellucid.import_from(io.BytesIO(data), db, path="a.rows")
+    assert (db.to_list(), report.notes) == (
+        [1],
+        ["line 3: the name 'rows' of path= is there twice; the rows under the first one are stored"],
+    )
+    for broken in (b'{"a": {"1": {}}, "a": {"1": {}}}', b'{"a": {"1": {}}, "\\u0061": {"2": {}}}'):
+        with pytest.raises(pellucid.SourceError, match="it has two tables 'a'"):
+            pellucid.import_from(io.BytesIO(broken), db)

@@ -96,9 +96,13 @@ def _at_path(text: Text, path: tuple[str, ...], sign: str) -> Iterator[tuple[obj
             yield from _elements(text)
         else:
             yield from ((key, (key, row)) for key, row in _members(text))
-        for _ in path:
+        for name in reversed(path):
             while not text.closes("}"):
-                _name(text)
+                if _name(text) == name:
+                    text.job.note(
+                        f"line {text.place()[0]}: the name {name!r:.40} of path= is there twice; the rows "
+                        "under the first one are stored"
+                    )
                 text.value()
         if not text.peek():
             return
@@ -136,7 +140,11 @@ def parts_of_tinydb(job: Job) -> Iterator[Part]:
     with _opened(job) as text:
         if text.peek() != "{":
             raise job.damaged("it is no object of tables")
+        names = set()
         for name, documents in _only(text, _members(text)):
+            if name in names:
+                raise job.damaged(f"it has two tables {name!r}")
+            names.add(name)
             pairs = _of_table(job, name, documents)
             table = "default" if name == "_default" else name
             yield Part(table, "pairs", in_chunks(((pair[0], pair) for pair in pairs), "document", len(pairs)))
@@ -161,7 +169,9 @@ def _encoding(job: Job) -> str:
 @contextmanager
 def _opened(job: Job) -> Iterator[Text]:
     with job.input.text(_encoding(job)) as file:
-        yield Text(job, file)
+        text = Text(job, file)
+        yield text
+        text.decoder.note(job)
 
 
 def _elements(text: Text) -> Iterator[tuple[int, Any]]:
@@ -198,7 +208,8 @@ class Text:
     def __init__(self, job: Job, file: io.TextIOWrapper) -> None:
         self.job = job
         self.file = file
-        self.decode = Decoder(job).decode
+        self.decoder = Decoder(job)
+        self.decode, self.twice = self.decoder.decode, self.decoder.twice
         self.buffer = ""
         self.position = 0
         self.line = 1
@@ -271,6 +282,8 @@ class Text:
                 raise self.error(str(error)) from None
             # A number at the end of the buffer may go on.
             if end < len(self.buffer) or not self.fill():
+                if self.twice:
+                    self.decoder.place(f"line {self.place()[0]}")
                 self.position = end
                 return value
 

@@ -34,13 +34,17 @@ def _chunks(job: Job) -> Iterator[Chunk]:
         try:
             rows = list(map(decoder.loads, lines))
             places: Any = range(number, number + len(lines))
+            is_plain = not decoder.twice
         except (ValueError, RecursionError):
+            is_plain = False
+        if not is_plain:
             # Something in this chunk is not plain JSON: look at each line, and at those that follow if a
             # value goes on in them. They are then in `lines`.
             rows, places = _one_by_one(job, lines, number, across)
         done += sum(map(len, lines))
         number += len(lines)
         yield Chunk(rows, places, "line", job.share(done))
+    decoder.note(job)
 
 
 def _lines(job: Job) -> Iterator[list[bytes]]:
@@ -70,6 +74,7 @@ def _one_by_one(job: Job, lines: list[bytes], number: int, across: _Across) -> t
             at += 1
             continue
         count = 1
+        across.decoder.twice.clear()
         try:
             try:
                 found = [across.decoder.loads(line)]
@@ -79,6 +84,7 @@ def _one_by_one(job: Job, lines: list[bytes], number: int, across: _Across) -> t
             job.skip(f"line {place}", reason_of(error))
             at += 1
             continue
+        across.decoder.place(f"line {place}")
         rows += found
         numbers += [place] * len(found)
         at += count
