@@ -299,3 +299,32 @@ def test_long_ints_in_text_are_read_as_json(tmp_path: Path) -> None:
     db = pellucid.open(":memory:")
     pellucid.import_from(tmp_path / "a.csv", db, table="t", types={"v": "json"})
     assert write_int(db.table("t")[0]["v"][0]) == "7" * 5000
+
+
+@pytest.mark.parametrize("suffix", ["json", "jsonl", "csv", "tsv"])
+@given(rows=st.lists(st.binary(), min_size=1))
+@SETTINGS
+def test_bytes_come_back_from_base64(suffix: str, rows: list[bytes]) -> None:
+    file = io.BytesIO()
+    with pellucid.open(":memory:") as db:
+        db.extend({"n": number, "f": row} for number, row in enumerate(rows))
+        pellucid.export_to(db, file, format=suffix)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"a.{suffix}"
+            path.write_bytes(file.getvalue())
+            back = pellucid.open(":memory:")
+            pellucid.import_from(path, back, types={"f": "bytes"}, verify=True, strict=True)
+        assert back.to_dicts() == db.to_dicts()
+
+
+@pytest.mark.parametrize(
+    "text", ["Zm9v", "Zm9v\nZm8=", "Zm9", "Zm9=", "Zm-_", "f\u00f6\u00f6=", "x", 7, 1.5, ["Zm9v"], True]
+)
+def test_only_base64_is_read_as_bytes(text: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"f": text, "n": 1}]))
+    with pellucid.open(":memory:") as db:
+        report = pellucid.import_from(tmp_path / "a.json", db, types={"f": "bytes", "n": "int"}, verify=True)
+        if type(text) is str and text.startswith("Zm9v"):
+            assert db[0].f == b"foo" + (b"fo" if "\n" in text else b"")
+        else:
+            assert report.skipped[0].reason.endswith("is not of type bytes, which are base64 in a text")

@@ -96,7 +96,8 @@ def _is_of_others(path: str) -> bool:
     "types",
     multiple=True,
     metavar="FIELD=TYPE",
-    help="Read a field as text, int, float, bool, decimal, date, time, timedelta, uuid, json or pickle. "
+    help="Read a field as text, int, float, bool, decimal, date, time, timedelta, uuid, json, bytes (from "
+    "base64) or pickle. "
     "A TYPE alone is that of all fields.",
 )
 @click.option(

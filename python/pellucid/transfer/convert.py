@@ -283,7 +283,19 @@ def _json(value: Any) -> Any:
 
 
 def _bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else _text(value, "bytes").encode("utf-8")
+    import base64
+
+    if isinstance(value, bytes):
+        return value
+    try:
+        text = "".join(value.split()) if type(value) is str else ""
+        found = base64.b64decode(text, validate=True)
+    except ValueError:
+        found, text = b"", "?"
+    # Another text than an export writes was probably not meant as base64.
+    if type(value) is not str or base64.b64encode(found).decode() != text:
+        raise ValueError(f"{value!r:.40} is not of type bytes, which are base64 in a text")
+    return found
 
 
 def _refuse(value: Any, kind: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from decimal import Decimal, InvalidOperation
@@ -23,7 +24,7 @@ def says_the_same(value: Any, cell: str) -> bool:
     if kind is str:
         return bool(value == cell)
     if kind is bytes:
-        return bool(value == cell.encode("utf-8"))
+        return base64.b64encode(value).decode() == "".join(cell.split())
     if kind is bool:
         return cell.lower() == str(value).lower() or value is (cell.lower() in ("1", "yes"))
     if kind is int or kind is float or kind is Decimal:
