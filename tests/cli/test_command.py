@@ -362,6 +362,27 @@ def test_export_needs_a_table_only_if_several_have_rows(run: Run, tmp_path: Path
     assert "Missing argument 'TARGET'" in run("export", "p.pel").stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("query", "p.pel", "people", "--select", "age as name, name"),
+        ("query", "p.pel", "people", "--select", "name, age * 2, name", "--json"),
+        ("query", "p.pel", "people", "--group", "city, age as city"),
+        ("query", "p.pel", "people", "--select", "name", "--key", "name", "--csv"),
+        ("export", "p.pel", "people", "-", "--select", "age as name, `name`"),
+        ("export", "p.pel", "people", "-", "--select", "name", "--key", "name"),
+        ("import", "q.pel", "a.csv", "--type", "n=int", "--type", "n=text"),
+        ("import", "q.pel", "a.csv", "--dialect", "decimal=,", "--dialect", "decimal=."),
+    ],
+)
+def test_a_name_that_is_there_twice_is_an_error(arguments: tuple[str, ...], people: Run) -> None:
+    found = people(*arguments)
+    assert found.exit_code in (1, 2)
+    assert found.stdout == ""
+    assert re.search("twice|choose another (one|name)$", found.stderr.strip())
+    assert not Path("q.pel").exists()
+
+
 def test_export_and_copy(people: Run, tmp_path: Path) -> None:
     people("index", "p.pel", "people", "by_age", "age")
     assert (

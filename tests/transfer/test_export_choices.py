@@ -208,6 +208,9 @@ def test_a_stream_is_not_compressed_twice(tmp_path: Path, table: pellucid.Table[
         ("a.sqlite.zst", {}, "no export writes sqlite as .zst"),
         ("a.shelf", {"flatten": True}, "leave out select= and flatten="),
         ("a.shelf", {"select": ["a"]}, "leave out select= and flatten="),
+        ("a.csv", {"fields": ["a", "b", "a"]}, "fields= has 'a' twice; leave out one of them"),
+        ("a.csv", {"fields": ["a", "b"], "key": "b"}, "key='b' is one of fields="),
+        ("a.csv", {"select": ["a", "b", "a"]}, "select= has 'a' twice; leave out one of them"),
     ],
 )
 def test_a_choice_that_a_format_does_not_have(

@@ -25,6 +25,7 @@ __all__ = [
     "progress_line",
     "read_key",
     "read_order",
+    "selected",
     "table_argument",
     "the_table",
     "with_output",
@@ -178,6 +179,19 @@ def named(piece: str) -> tuple[str, str]:
     if head and name and not set(name) & {*QUOTES, *BRACKETS, *BRACKETS.values()}:
         return head.strip(), name
     return piece, piece.replace("`", "")
+
+
+def selected(text: str) -> dict[str, str]:
+    """The expressions of a list by their names; a name may be there once."""
+    found: dict[str, str] = {}
+    for expression, name in map(named, pieces(text)):
+        if name in found:
+            raise Refused(
+                f"the name {name!r} is there twice; give one of them another one, as in "
+                f'"{expression} as other_name"'
+            )
+        found[name] = expression
+    return found
 
 
 def read_order(piece: str) -> Any:

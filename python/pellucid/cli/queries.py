@@ -14,10 +14,10 @@ from pellucid.cli import show
 from pellucid.cli.app import Refused, write
 from pellucid.cli.parameters import (
     database_argument,
-    named,
     opened,
     pieces,
     read_order,
+    selected,
     table_argument,
     the_table,
     with_output,
@@ -68,15 +68,17 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
     with opened(file) as database:
         query: Any = the_table(database, table).where(*map(pellucid.parse, options["conditions"]))
         matching = query
-        selected = list(map(named, pieces(options["select"]))) if options["select"] else []
+        chosen = selected(options["select"]) if options["select"] else {}
         if options["is_explain"] and options["group"]:
             write(query.explain())
             return
-        if options["group"] or any(AGGREGATE.match(text) for text, _ in selected):
-            query = _grouped(query, options["group"], selected)
-        elif selected:
+        if options["group"] or any(map(AGGREGATE.match, chosen.values())):
+            query = _grouped(query, options["group"], chosen)
+        elif chosen:
             keys = {options["key"]: pellucid.KEY} if options["key"] and output is not None else {}
-            query = query.select(**keys, **{name: pellucid.parse(text) for text, name in selected})
+            if keys.keys() & chosen.keys():
+                raise Refused(f"--key {options['key']} is a name of --select, too; choose another one")
+            query = query.select(**keys, **{name: pellucid.parse(text) for name, text in chosen.items()})
             options["key"] = None
         if options["order"]:
             query = query.order_by(*map(read_order, pieces(options["order"])))
@@ -91,25 +93,24 @@ def query_command(file: str, table: str | None, output: str | None, **options: A
                 query = query.limit(options["limit"])
             show.write_for_programs(query, output, options["key"])
         else:
-            is_whole = bool(options["group"] or selected)
+            is_whole = bool(options["group"] or chosen)
             if not _for_people(query, LIMIT if options["limit"] is None else options["limit"], is_whole):
                 write("no rows", err=True)
                 _say_notes(matching, options["conditions"])
 
 
-def _grouped(query: Any, group: str | None, selected: list[tuple[str, str]]) -> Any:
+def _grouped(query: Any, group: str | None, chosen: dict[str, str]) -> Any:
     """The groups as rows of a table in memory, so that they can be sorted like any others."""
-    groups = {name: text for text, name in map(named, pieces(group))} if group else {}
-    chosen = selected or [*((name, name) for name in groups), ("count()", "count")]
+    groups = selected(group) if group else {}
     aggregates: dict[str, Any] = {}
     columns: dict[str, str] = {}
-    for text, name in chosen:
+    for name, text in (chosen or {**{name: name for name in groups}, "count": "count()"}).items():
         shared = text if text in groups else next((by for by, found in groups.items() if found == text), None)
         columns[name] = name if shared is None else shared
         if shared is None:
             aggregates[name] = _aggregate(text)
     by = {name: pellucid.parse(text) for name, text in groups.items()}
-    if not selected or all(AGGREGATE.match(text) for text, _ in selected):
+    if all(map(AGGREGATE.match, chosen.values())):
         columns = {**{name: name for name in groups}, **columns}
     rows = query.group_by(**by).agg(**aggregates) if by else [query.agg(**aggregates)]
     scratch = pellucid.open(":memory:")

@@ -11,7 +11,7 @@ import click
 
 import pellucid
 from pellucid.cli.app import Refused, message_of, say, with_options, write
-from pellucid.cli.parameters import database_argument, named, opened, pieces, table_argument, the_table
+from pellucid.cli.parameters import database_argument, opened, selected, table_argument, the_table
 from pellucid.transfer.detect import FORMATS as SOURCES
 from pellucid.transfer.keys import CONFLICTS
 from pellucid.transfer.outgoing import FORMATS as TARGETS
@@ -26,7 +26,10 @@ def _types(given: tuple[str, ...]) -> Any:
     """The argument `types` of `import_from`: a word for all fields, or NAME=TYPE for some."""
     whole = [text for text in given if "=" not in text]
     if not whole:
-        return dict(text.rsplit("=", 1) for text in given) or None
+        found = dict(text.rsplit("=", 1) for text in given)
+        if len(found) < len(given):
+            raise click.UsageError("--type has a field twice")
+        return found or None
     if len(given) > 1:
         raise click.UsageError("--type takes NAME=TYPE for each field, or one TYPE for all")
     return whole[0]
@@ -39,6 +42,8 @@ def _dialect(given: tuple[str, ...]) -> dict[str, Any] | None:
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError("--dialect takes WHAT=VALUE, as in --dialect decimal=,")
+        if name in found and name != "null":
+            raise click.UsageError(f"--dialect has {name} twice")
         if name == "null":
             found.setdefault(name, []).append(value)
         elif name == "skip" and value.isdecimal():
@@ -207,7 +212,7 @@ def _imported(file: str, source: str, types: tuple[str, ...], options: dict[str,
 
 def _selected(text: str | None) -> dict[str, Any] | None:
     """The argument `select` of `export_to`."""
-    return None if text is None else {name: pellucid.parse(piece) for piece, name in map(named, pieces(text))}
+    return None if text is None else {name: pellucid.parse(piece) for name, piece in selected(text).items()}
 
 
 @click.command("export")

@@ -232,6 +232,10 @@ def _exports(
     chosen = {name: _chosen(rows, choices, report) for name, rows in tables.items()}
     total = sum(map(_total, chosen.values())) if pace.report is not None else 0
     fields = None if choices.fields is None else list(choices.fields)
+    if fields is not None:
+        _check_once("fields=", fields)
+        if choices.key in fields:
+            raise ValueError(f"key={choices.key!r} is one of fields=; leave it out there")
     # The rows of the tables that are written already, and of the one that is being written.
     done: dict[str, int] = {}
 
@@ -317,9 +321,17 @@ def _chosen(rows: Any, choices: Choices, report: ExportReport) -> Any:
 
 
 def _named(paths: Any) -> dict[str, Any]:
-    if isinstance(paths, str):
-        paths = [paths]
+    paths = [paths] if isinstance(paths, str) else list(paths)
+    _check_once("select=", paths)
     return {path: path for path in paths}
+
+
+def _check_once(choice: str, names: list[Any]) -> None:
+    there = set()
+    for name in names:
+        if name in there:
+            raise ValueError(f"{choice} has {name!r} twice; leave out one of them")
+        there.add(name)
 
 
 def _is_selected(query: Any) -> bool:
