@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -82,13 +83,42 @@ def chunks(job: Job, batches: Iterator[Any], total: int | None) -> Iterator[Chun
     done = 0
     try:
         for whole in batches:
+            index = _index_of_pandas(whole.schema, total)
             for start in range(0, whole.num_rows, BATCH_ROWS):
                 batch = whole.slice(start, BATCH_ROWS)
                 places = range(done, done + batch.num_rows)
                 done += batch.num_rows
+                if index is not None and done <= len(index[1]):
+                    batch = _with_column(library, batch, index[0], index[1][places.start : done])
                 yield Chunk(batch, places, "row", done / total if total else None)
     except (library.ArrowException, OSError) as error:
         raise job.damaged(error) from error
+
+
+def _index_of_pandas(schema: Any, total: int | None) -> tuple[str, range] | None:
+    """The name and the values of an index that pandas did not write as a column, because it is a range.
+
+    One that only counts the rows is no column of a frame either.
+    """
+    try:
+        (found,) = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+        name, values = found["name"], range(found["start"], found["stop"], found["step"])
+        is_whole = total is None or total == len(values)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        # No index that is a range, or metadata of another program.
+        return None
+    is_counter = name is None and values.start == 0 and values.step == 1
+    if is_counter or not is_whole or not all(-(2**63) <= end < 2**63 for end in (*values[:1], *values[-1:])):
+        return None
+    name = "__index_level_0__" if name is None else str(name)
+    return None if name in schema.names else (name, values)
+
+
+def _with_column(library: Any, batch: Any, name: str, values: range) -> Any:
+    column = library.array(values, library.int64())
+    return library.RecordBatch.from_arrays(
+        [*batch.columns, column], schema=batch.schema.append(library.field(name, column.type))
+    )
 
 
 class _Bounded:
