@@ -10,7 +10,7 @@ use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, 
 use pellucid_query::expression::Node;
 use pellucid_query::{LookedUp, Scanned, Walk};
 use pellucid_record::Shapes;
-use pellucid_store::{Large, Whole};
+use pellucid_store::{Large, OverflowReader};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -127,24 +127,24 @@ fn gathered(
             let (rows, large, shapes) = feed.parts();
             let work = Gather { large, ..gather };
             callbacks::released(py, || {
-                work.run_over(rows, selection.as_mut(), &Whole { shapes, large }, SIGNALS)
+                work.run_over(rows, selection.as_mut(), &OverflowReader { shapes, large }, SIGNALS)
             })
         };
         return part.map_err(|fault| feed.large.failed(py).unwrap_or_else(|| of_fault(py, table_ref, fault)));
     }
     let part = table_ref.in_running(py, |transaction| {
         let transaction = &*transaction;
-        let whole = transaction.whole();
+        let overflow_reader = transaction.overflow_reader();
         let work = Gather { large: transaction, ..gather };
         Ok(match rows {
-            Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS),
+            Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &overflow_reader, SIGNALS),
             Rows::Inside(mut scan) => {
                 let mut rows = Scanned { scan: &mut scan, reader: transaction };
-                work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
+                work.run_over(&mut rows, selection.as_mut(), &overflow_reader, SIGNALS)
             }
             Rows::IndexedInside(mut rows) => {
                 let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
-                work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
+                work.run_over(&mut rows, selection.as_mut(), &overflow_reader, SIGNALS)
             }
             Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) | Rows::Remote(_) => {
                 Ok(Part::default())

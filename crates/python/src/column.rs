@@ -13,7 +13,7 @@ use pellucid_query::{Column, Extremes, LookedUp, Selected, Selection, Sum, Walk}
 use pellucid_record::Shapes;
 use pellucid_record::path::OwnedStep;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Row, Snapshot, TransactionScan, Whole};
+use pellucid_store::{OverflowReader, Row, Snapshot, TransactionScan};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -329,12 +329,12 @@ fn see_source<'py>(
         Rows::Remote(mut feed) => {
             let seen = {
                 let (rows, large, shapes) = feed.parts();
-                let whole = Whole { shapes, large };
+                let overflow_reader = OverflowReader { shapes, large };
                 match &mut selection {
-                    None => see_values(py, table_ref, rows, &whole, columns, None, visit),
+                    None => see_values(py, table_ref, rows, &overflow_reader, columns, None, visit),
                     Some(selection) => {
-                        let mut rows = Selected { rows, selection, shapes: &whole };
-                        see_values(py, table_ref, &mut rows, &whole, columns, None, visit)
+                        let mut rows = Selected { rows, selection, shapes: &overflow_reader };
+                        see_values(py, table_ref, &mut rows, &overflow_reader, columns, None, visit)
                     }
                 }
             };
@@ -371,12 +371,12 @@ fn see_pinned<'py>(
     columns: Vec<Column>,
     visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
-    let whole = snapshot.whole();
+    let overflow_reader = snapshot.overflow_reader();
     match selection {
-        None => see_values(py, table_ref, rows, &whole, columns, Some(snapshot), visit),
+        None => see_values(py, table_ref, rows, &overflow_reader, columns, Some(snapshot), visit),
         Some(selection) => {
-            let mut rows = Selected { rows, selection, shapes: &whole };
-            see_values(py, table_ref, &mut rows, &whole, columns, Some(snapshot), visit)
+            let mut rows = Selected { rows, selection, shapes: &overflow_reader };
+            see_values(py, table_ref, &mut rows, &overflow_reader, columns, Some(snapshot), visit)
         }
     }
 }

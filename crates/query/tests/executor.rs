@@ -145,18 +145,23 @@ fn query(chance: &mut Chance) -> Query {
 fn naive<R: Reader>(reader: &R, table: TableId, query: &Query) -> Rows {
     let all = query.conditions.iter().map(|text| node(text)).collect();
     let (mut condition, mut by) = (evaluator_of_all(all).unwrap(), SortKey::new(&query.order).unwrap());
-    let (mut scan, whole) = (reader.scan(table, &Range::ALL, false).unwrap(), reader.whole());
+    let (mut scan, overflow_reader) =
+        (reader.scan(table, &Range::ALL, false).unwrap(), reader.overflow_reader());
     let mut found = Vec::new();
     let mut visit = |row: Row<'_>| {
-        if condition.as_mut().is_none_or(|condition| condition.is_true(&row, &whole).unwrap()) {
-            found.push((by.of(&row, &whole).unwrap().to_vec(), row.key.to_vec(), row.record.to_vec()));
+        if condition.as_mut().is_none_or(|condition| condition.is_true(&row, &overflow_reader).unwrap()) {
+            found.push((
+                by.of(&row, &overflow_reader).unwrap().to_vec(),
+                row.key.to_vec(),
+                row.record.to_vec(),
+            ));
         }
     };
     while reader.next(&mut scan, &mut visit).unwrap().is_some() {}
     found.sort();
     let mut rows = Given(found.into_iter().map(|(_, key, record)| (key, record)).collect());
     let rows = Collect(query.reads.clone().unwrap_or_default())
-        .run(&mut rows, &whole, Stop::Caller(&|| false))
+        .run(&mut rows, &overflow_reader, Stop::Caller(&|| false))
         .unwrap();
     rows.into_iter().skip(query.offset as usize).take(query.limit.min(1 << 20) as usize).collect()
 }

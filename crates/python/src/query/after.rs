@@ -2,7 +2,7 @@
 
 use pellucid_query::sort::SortKey;
 use pellucid_record::Damage;
-use pellucid_store::{Row, Snapshot, StoreError, Whole};
+use pellucid_store::{OverflowReader, Row, Snapshot, StoreError};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -85,7 +85,7 @@ impl After {
         let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };
         let large = RowLarge::new(table.as_any(), &self.key);
         let shapes = table.get().codec.get().dictionary();
-        let code = by.of(&row, &Whole { shapes, large: &large }).map(<[u8]>::to_vec);
+        let code = by.of(&row, &OverflowReader { shapes, large: &large }).map(<[u8]>::to_vec);
         code.map_err(|error| row_errors::corrupt_key(py, &table.get().name_of(py), &self.key, &error))
     }
 
@@ -98,12 +98,12 @@ impl After {
         let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };
         let shapes = &*this.core().names;
         let code = match &self.snapshot {
-            Some(large) => by.of(&row, &Whole { shapes, large }).map(<[u8]>::to_vec),
+            Some(large) => by.of(&row, &OverflowReader { shapes, large }).map(<[u8]>::to_vec),
             None if this.is_in_transaction(py) => this.core().in_running(py, |transaction| {
                 let large = &*transaction;
-                Ok::<_, StoreError>(by.of(&row, &Whole { shapes, large }).map(<[u8]>::to_vec))
+                Ok::<_, StoreError>(by.of(&row, &OverflowReader { shapes, large }).map(<[u8]>::to_vec))
             })?,
-            None => by.of(&row, &Whole { shapes, large: &this.snapshot(py)? }).map(<[u8]>::to_vec),
+            None => by.of(&row, &OverflowReader { shapes, large: &this.snapshot(py)? }).map(<[u8]>::to_vec),
         };
         code.map_err(|error| match error.damage {
             Damage::Overflow if self.snapshot.is_none() => errors::raise(

@@ -525,8 +525,8 @@ impl Edits<'_> {
             records.push(match value {
                 NewValue::Constant(constant) => Some(constant.resolve_ids(who, transaction, id)?),
                 NewValue::Column(column) => {
-                    let whole = transaction.whole();
-                    match column.value(&row, &whole) {
+                    let overflow_reader = transaction.overflow_reader();
+                    match column.value(&row, &overflow_reader) {
                         Ok(None) => None,
                         Ok(Some(value)) => {
                             let mut blobs = Vec::new();

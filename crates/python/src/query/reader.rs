@@ -90,11 +90,11 @@ pub fn copied(
     mut rows: impl Lookups<Transaction>,
     mut selection: Selection,
 ) -> Result<CopiedRows, Fault> {
-    let (mut copied, whole) = (CopiedRows::default(), transaction.whole());
+    let (mut copied, overflow_reader) = (CopiedRows::default(), transaction.overflow_reader());
     let mut pace = Pace::new(is_interrupted);
     while selection.limit > 0 {
         let taken = rows.next(transaction, |row, has_large| {
-            let taken = selection.takes(&row, &whole);
+            let taken = selection.takes(&row, &overflow_reader);
             if let Ok(ControlFlow::Continue(true)) = taken {
                 copied.push(&row, has_large);
             }

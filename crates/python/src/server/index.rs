@@ -4,7 +4,9 @@
 use pellucid_query::index::{Definition, Expressions, Keys};
 use pellucid_query::server::stored_spelling;
 use pellucid_record::key::split_stand_in;
-use pellucid_store::{Derive, Derived, Deriver, IndexError, NotUnique, Range, Row, StoreError, Whole};
+use pellucid_store::{
+    Derive, Derived, Deriver, IndexError, NotUnique, OverflowReader, Range, Row, StoreError,
+};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
@@ -75,12 +77,12 @@ impl ServerIndexes {
         let row = Row { key, spelling: spelling.unwrap_or_default(), record: stored::record_of(value) };
         let large = RowLarge::with(table.as_any(), key, large);
         let shapes = table.get().codec.get().dictionary();
-        let whole = Whole { shapes, large: &large };
+        let overflow_reader = OverflowReader { shapes, large: &large };
         let mut all = Vec::with_capacity(prepared.len());
         let mut derived = Derived::default();
         for Prepared { keys, derive } in &mut prepared {
             derived.clear();
-            if let Err(error) = derive.derive(&row, &whole, &mut derived) {
+            if let Err(error) = derive.derive(&row, &overflow_reader, &mut derived) {
                 let damaged = || row_errors::corrupt_key(py, &table.get().name_of(py), key, &error);
                 return Err(large.failed(py).unwrap_or_else(damaged));
             }

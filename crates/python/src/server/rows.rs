@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use pellucid_query::Selection;
-use pellucid_store::{Row, Whole};
+use pellucid_store::{OverflowReader, Row};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -104,7 +104,7 @@ impl Walk {
         let spelling = spelling.as_ref().map(PyBytesMethods::as_bytes).unwrap_or_default();
         let row = Row { key: key.as_bytes(), spelling, record: stored::record_of(value.as_bytes()) };
         let shapes = table.get().codec.get().dictionary();
-        let taken = selection.takes(&row, &Whole { shapes, large: &self.large });
+        let taken = selection.takes(&row, &OverflowReader { shapes, large: &self.large });
         taken.map_err(|error| {
             let damaged = || row_errors::corrupt_key(py, &table.get().name_of(py), row.key, &error);
             self.large.failed(py).unwrap_or_else(damaged)

@@ -21,7 +21,7 @@ use pellucid_query::stoppable::Pace;
 use pellucid_query::{CopiedRows, Lookups, Selection};
 use pellucid_record::layout::Kind;
 use pellucid_record::{Corrupt, Shapes};
-use pellucid_store::{Large, Row as StoredRow, RowName, Scan, Snapshot, StoreError, Whole};
+use pellucid_store::{Large, OverflowReader, Row as StoredRow, RowName, Scan, Snapshot, StoreError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -270,8 +270,8 @@ impl RowIterator {
         let mut pace = Pace::new(|| true);
         let is_late = || pace.step().is_err();
         let sought = callbacks::released(py, || {
-            let whole = snapshot.whole();
-            seek(&mut scan, &mut selection, &whole, is_late)
+            let overflow_reader = snapshot.overflow_reader();
+            seek(&mut scan, &mut selection, &overflow_reader, is_late)
         });
         self.walk.with(py, |walk| {
             if let Some(walk) = walk {
@@ -342,8 +342,8 @@ impl Walk {
                 left -= 1;
                 left == 0
             };
-            let whole = Whole { shapes: &*self.shapes, large: snapshot };
-            match seek(scan, selection, &whole, is_late) {
+            let overflow_reader = OverflowReader { shapes: &*self.shapes, large: snapshot };
+            match seek(scan, selection, &overflow_reader, is_late) {
                 Ok(Sought::Row) => self.is_found = true,
                 Ok(Sought::End | Sought::Pause) => return None,
                 Err(failure) => {
@@ -382,8 +382,8 @@ impl Walk {
                 left -= 1;
                 left == 0
             };
-            let whole = Whole { shapes: &*self.shapes, large: snapshot };
-            match seek(scan, selection, &whole, is_late)? {
+            let overflow_reader = OverflowReader { shapes: &*self.shapes, large: snapshot };
+            match seek(scan, selection, &overflow_reader, is_late)? {
                 Sought::Row => {}
                 Sought::End => return Ok(Advance::Done),
                 Sought::Pause => return Ok(Advance::Pause),
@@ -500,7 +500,7 @@ impl Walk {
             is_large = has_large;
             let taken = match selection {
                 None => Ok(ControlFlow::Continue(true)),
-                Some(selection) => selection.takes(&row, &Whole { shapes, large: &large }),
+                Some(selection) => selection.takes(&row, &OverflowReader { shapes, large: &large }),
             };
             match taken {
                 Ok(ControlFlow::Continue(true)) => {

@@ -117,15 +117,17 @@ pub fn over_parts<W: Parallel>(
     let done = match rows {
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
-            callbacks::released(py, || threads::over_rows(&mut *scan, selection, &snapshot.whole(), work, on))
+            callbacks::released(py, || {
+                threads::over_rows(&mut *scan, selection, &snapshot.overflow_reader(), work, on)
+            })
         }
         Rows::Listed(snapshot, mut rows) => callbacks::released(py, || {
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
-            threads::over_rows(&mut rows, selection, &snapshot.whole(), work, on)
+            threads::over_rows(&mut rows, selection, &snapshot.overflow_reader(), work, on)
         }),
         Rows::Indexed(snapshot, mut rows) => callbacks::released(py, || {
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
-            threads::over_rows(&mut rows, selection, &snapshot.whole(), work, on)
+            threads::over_rows(&mut rows, selection, &snapshot.overflow_reader(), work, on)
         }),
         Rows::Covered(mut rows, _) => {
             callbacks::released(py, || threads::over_rows(&mut *rows, selection, &NoShapes, work, on))

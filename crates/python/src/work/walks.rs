@@ -6,7 +6,7 @@
 use pellucid_query::expression::Node;
 use pellucid_query::{Extremes, Fault, LookedUp, Scanned, Selection};
 use pellucid_record::value::NoShapes;
-use pellucid_store::Whole;
+use pellucid_store::OverflowReader;
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -79,17 +79,17 @@ pub fn over<W: Work>(py: Python<'_>, table_ref: &TableRef, source: Source, work:
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
             callbacks::released(py, move || {
-                let whole = snapshot.whole();
-                work.run_over(&mut *scan, selection.as_mut(), &whole, SIGNALS)
+                let overflow_reader = snapshot.overflow_reader();
+                work.run_over(&mut *scan, selection.as_mut(), &overflow_reader, SIGNALS)
             })
         }
         Rows::Listed(snapshot, mut rows) => callbacks::released(py, move || {
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
-            work.run_over(&mut rows, selection.as_mut(), &snapshot.whole(), SIGNALS)
+            work.run_over(&mut rows, selection.as_mut(), &snapshot.overflow_reader(), SIGNALS)
         }),
         Rows::Indexed(snapshot, mut rows) => callbacks::released(py, move || {
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
-            work.run_over(&mut rows, selection.as_mut(), &snapshot.whole(), SIGNALS)
+            work.run_over(&mut rows, selection.as_mut(), &snapshot.overflow_reader(), SIGNALS)
         }),
         Rows::Covered(mut rows, _) => {
             callbacks::released(py, move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, SIGNALS))
@@ -98,7 +98,7 @@ pub fn over<W: Work>(py: Python<'_>, table_ref: &TableRef, source: Source, work:
             let result = {
                 let (rows, large, shapes) = feed.parts();
                 callbacks::released(py, move || {
-                    work.run_over(rows, selection.as_mut(), &Whole { shapes, large }, SIGNALS)
+                    work.run_over(rows, selection.as_mut(), &OverflowReader { shapes, large }, SIGNALS)
                 })
             };
             return result
@@ -106,19 +106,19 @@ pub fn over<W: Work>(py: Python<'_>, table_ref: &TableRef, source: Source, work:
         }
         Rows::IndexedInside(mut rows) => table_ref.in_running(py, |transaction| {
             let transaction = &*transaction;
-            let whole = transaction.whole();
+            let overflow_reader = transaction.overflow_reader();
             let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
-            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
+            Ok(work.run_over(&mut rows, selection.as_mut(), &overflow_reader, SIGNALS))
         })?,
         Rows::Copied(mut rows) => table_ref.in_running(py, |transaction| {
-            let whole = transaction.whole();
-            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
+            let overflow_reader = transaction.overflow_reader();
+            Ok(work.run_over(&mut rows, selection.as_mut(), &overflow_reader, SIGNALS))
         })?,
         Rows::Inside(mut scan) => table_ref.in_running(py, |transaction| {
             let transaction = &*transaction;
-            let whole = transaction.whole();
+            let overflow_reader = transaction.overflow_reader();
             let mut rows = Scanned { scan: &mut scan, reader: transaction };
-            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
+            Ok(work.run_over(&mut rows, selection.as_mut(), &overflow_reader, SIGNALS))
         })?,
     };
     result.map_err(|fault| of_fault(py, table_ref, fault))

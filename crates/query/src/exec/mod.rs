@@ -251,7 +251,7 @@ impl<'a, R: Reader> Executor<'a, R> {
     fn run_scan<W: Work>(&self, of: TableId, (range, is_reverse): (&Range, bool), work: W) -> WorkResult<W> {
         let mut scan = self.reader.scan(of, range, is_reverse)?;
         let mut rows = Scanned { scan: &mut scan, reader: self.reader };
-        work.run(&mut rows, &self.reader.whole(), self.caller.stop)
+        work.run(&mut rows, &self.reader.overflow_reader(), self.caller.stop)
     }
 
     /// Runs work over rows that were found.
@@ -259,18 +259,19 @@ impl<'a, R: Reader> Executor<'a, R> {
     /// # Errors
     /// Damage, or a stop.
     pub fn run_over<W: Work>(&self, rows: RowSet<R>, mut selection: Selection, work: W) -> WorkResult<W> {
-        let (reader, selection, whole) = (self.reader, Some(&mut selection), self.reader.whole());
+        let (reader, selection, overflow_reader) =
+            (self.reader, Some(&mut selection), self.reader.overflow_reader());
         let stop = self.caller.stop;
         match rows {
             RowSet::Scan(mut scan) => {
-                work.run_over(&mut Scanned { scan: &mut scan, reader }, selection, &whole, stop)
+                work.run_over(&mut Scanned { scan: &mut scan, reader }, selection, &overflow_reader, stop)
             }
             RowSet::Keys(keys) => {
                 let rows = &mut RowsByKey::new(self.table, keys);
-                work.run_over(&mut LookedUp { rows, reader }, selection, &whole, stop)
+                work.run_over(&mut LookedUp { rows, reader }, selection, &overflow_reader, stop)
             }
             RowSet::Index(mut rows) => {
-                work.run_over(&mut LookedUp { rows: &mut rows, reader }, selection, &whole, stop)
+                work.run_over(&mut LookedUp { rows: &mut rows, reader }, selection, &overflow_reader, stop)
             }
         }
     }
@@ -283,7 +284,7 @@ impl<'a, R: Reader> Executor<'a, R> {
             RowSet::Scan(scan) => match R::into_pinned(scan) {
                 Ok(mut scan) => {
                     let snapshot = scan.snapshot().clone();
-                    threads::over_rows(&mut scan, Some(selection), &snapshot.whole(), work, on)
+                    threads::over_rows(&mut scan, Some(selection), &snapshot.overflow_reader(), work, on)
                 }
                 Err(scan) => self.run_over(RowSet::Scan(scan), selection, work),
             },
@@ -291,7 +292,7 @@ impl<'a, R: Reader> Executor<'a, R> {
                 let snapshot = self.reader.committed()?;
                 let rows = &mut RowsByKey::new(self.table, keys);
                 let mut rows = LookedUp { rows, reader: &snapshot };
-                threads::over_rows(&mut rows, Some(selection), &snapshot.whole(), work, on)
+                threads::over_rows(&mut rows, Some(selection), &snapshot.overflow_reader(), work, on)
             }
             rows => self.run_over(rows, selection, work),
         }

@@ -136,7 +136,7 @@ impl<R: Reader> Statistics for RowStatistics<'_, '_, R> {
             self.sample = Some(self.or_note(sample, Vec::new()));
         }
         let rows = self.sample.as_deref().unwrap_or_default();
-        let shapes = self.executor.reader.whole();
+        let shapes = self.executor.reader.overflow_reader();
         let is_true = |(key, record): &&RowCopy| {
             let row = Row { key: &key.code, spelling: &key.spelling, record };
             evaluator.is_true(&row, shapes.shapes).unwrap_or(false)

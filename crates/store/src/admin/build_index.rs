@@ -109,7 +109,7 @@ impl Store {
 
     fn build(&self, info: &IndexInfo, is_fresh: bool, timeout: Duration, go_on: GoOn<'_>) -> Result<()> {
         let snapshot = self.snapshot()?;
-        let shapes = snapshot.whole();
+        let shapes = snapshot.overflow_reader();
         let prepared = snapshot.database().prepare(info.clone())?;
         let building = info.building.clone();
         let (mut done, mut put) = building.as_ref().map_or((0, 0), |building| (building.done, building.put));

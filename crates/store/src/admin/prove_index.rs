@@ -83,7 +83,7 @@ impl Proof<'_> {
         };
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();
         let snapshot = self.snapshot.clone();
-        let shapes = snapshot.whole();
+        let shapes = snapshot.overflow_reader();
         let (mut entries, mut spelling, mut code) = (Derived::default(), Vec::new(), Vec::new());
         let mut scan = self.snapshot.scan(self.info.table, &Range::ALL, false)?;
         let mut count = 0;
@@ -124,7 +124,7 @@ impl Proof<'_> {
     /// unique index.
     fn look_at_entries(&mut self, prepared: &Prepared, expected: u64) -> Result<()> {
         let snapshot = self.snapshot.clone();
-        let shapes = snapshot.whole();
+        let shapes = snapshot.overflow_reader();
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();
         let has_others = self.snapshot.count(self.info.id)? != expected;
         if !has_others && !self.info.is_unique {

@@ -23,10 +23,10 @@ use crate::index::{Derived, IndexSet, Prepared};
 use crate::row::{Range, Row};
 use crate::row_key::{RowKey, TableId, is_long};
 use crate::sort::{SORT_PART, memory_max};
+use crate::txn::overflow::OverflowReader;
 use crate::txn::scan::RowRange;
 use crate::txn::transaction::Transaction;
 use crate::txn::transaction_scan::DirtyScan;
-use crate::txn::whole::Whole;
 
 /// Changes to be written into indexes, with reusable memory.
 #[derive(Default)]
@@ -142,8 +142,8 @@ impl Transaction {
                 self.gathered.meet(&index.info);
             }
             let mut derived = std::mem::take(&mut changes.derived);
-            let whole = Whole { shapes: &*shapes, large: &*self };
-            let done = self.changes_of(index, (old, new), &whole, &mut derived, &mut changes);
+            let overflow_reader = OverflowReader { shapes: &*shapes, large: &*self };
+            let done = self.changes_of(index, (old, new), &overflow_reader, &mut derived, &mut changes);
             changes.derived = derived;
             if let Err(error) = done {
                 self.changes = changes;

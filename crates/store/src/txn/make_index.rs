@@ -14,10 +14,10 @@ use crate::row::{Range, Row};
 use crate::row_key::TableId;
 use crate::sys::process::own_number;
 use crate::sys::steps::{Step, reached};
+use crate::txn::overflow::OverflowReader;
 use crate::txn::single::KnownTable;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::{TableEntry, Transaction};
-use crate::txn::whole::Whole;
 
 impl Snapshot {
     /// The indexes of a table, by name.
@@ -272,8 +272,9 @@ impl Transaction {
         let (mut runs, mut clock) = (Runs::new(memory), Clock::new());
         let (mut done, mut found, mut is_over) = (0, 0, false);
         while !is_over {
-            let whole = Whole { shapes: &*shapes, large: &*self };
-            let mut take = |row: Row<'_>| runs.derive(&row, &mut **derive, &whole).map(|()| runs.is_full());
+            let overflow_reader = OverflowReader { shapes: &*shapes, large: &*self };
+            let mut take =
+                |row: Row<'_>| runs.derive(&row, &mut **derive, &overflow_reader).map(|()| runs.is_full());
             match scan.next(self, &mut take)? {
                 Some(taken) => {
                     found += 1;

@@ -11,11 +11,11 @@ use crate::error::{Result, StoreError};
 use crate::row::{Range, Row};
 use crate::row_key::TableId;
 use crate::txn::lookahead::Lookahead;
+use crate::txn::overflow::{Large, OverflowReader};
 use crate::txn::scan::Scan;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 use crate::txn::transaction_scan::TransactionScan;
-use crate::txn::whole::{Large, Whole};
 
 /// Reads one state of a database: that of a snapshot, or what a transaction has made of it.
 ///
@@ -114,7 +114,7 @@ pub trait Reader: Large + Sized {
     fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>>;
 
     /// The shapes that its records name, and its large values.
-    fn whole(&self) -> Whole<'_, Self::Shapes, Self>;
+    fn overflow_reader(&self) -> OverflowReader<'_, Self::Shapes, Self>;
 }
 
 /// What snapshots and transactions do by methods of their own, under the same names.
@@ -147,8 +147,8 @@ macro_rules! own_methods {
             $own::indexes(self, table)
         }
 
-        fn whole(&self) -> Whole<'_, Self::Shapes, Self> {
-            $own::whole(self)
+        fn overflow_reader(&self) -> OverflowReader<'_, Self::Shapes, Self> {
+            $own::overflow_reader(self)
         }
     };
 }

@@ -40,7 +40,7 @@ impl<L: Large + ?Sized> Large for &L {
 }
 
 /// Shapes, and the large values of one version.
-pub struct Whole<'a, S: ?Sized, L> {
+pub struct OverflowReader<'a, S: ?Sized, L> {
     /// The shapes.
     pub shapes: &'a S,
     /// The large values.
@@ -50,20 +50,20 @@ pub struct Whole<'a, S: ?Sized, L> {
 impl Snapshot {
     /// The shapes and large values of its records.
     #[must_use]
-    pub fn whole(&self) -> Whole<'_, Dictionary, Self> {
-        Whole { shapes: self.dictionary(), large: self }
+    pub fn overflow_reader(&self) -> OverflowReader<'_, Dictionary, Self> {
+        OverflowReader { shapes: self.dictionary(), large: self }
     }
 }
 
 impl Transaction {
     /// The shapes and large values of its records.
     #[must_use]
-    pub fn whole(&self) -> Whole<'_, TransactionShapes, Self> {
-        Whole { shapes: self.shapes(), large: self }
+    pub fn overflow_reader(&self) -> OverflowReader<'_, TransactionShapes, Self> {
+        OverflowReader { shapes: self.shapes(), large: self }
     }
 }
 
-impl<S: Shapes + ?Sized, L: Large> Shapes for Whole<'_, S, L> {
+impl<S: Shapes + ?Sized, L: Large> Shapes for OverflowReader<'_, S, L> {
     #[inline]
     fn shape(&self, id: u32) -> Option<&Shape> {
         self.shapes.shape(id)
