@@ -98,7 +98,7 @@ fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, St
     let name = path.display().to_string();
     let found = Opening::find(path, Wish { creates: false, writes: false }, options.timeout)?;
     let file = found.opening.file()?;
-    let Identity::Ours(mark) = stamp::identify(file, &name, found.is_alone)? else {
+    let Identity::Ours(log_token) = stamp::identify(file, &name, found.is_alone)? else {
         return Err(StoreError::NotADatabase { path: name, what: "it was never completely created" });
     };
     if !found.is_alone {
@@ -113,7 +113,7 @@ fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, St
     }
     let engine = copy::copy_stranger(file, &name)?;
     let mut warnings = Vec::new();
-    if mark != 0 {
+    if log_token != 0 {
         warnings.push(log_file::missing_log(&engine, &name)?);
     }
     let why = Some("it was opened as untrusted");
@@ -151,10 +151,10 @@ fn open_found(
 ) -> Result<Option<Arc<Database>>, StoreError> {
     let OpenedFile { opening, is_alone, is_writable } = found;
     let name = opening.path.display().to_string();
-    let mut mark = 0;
+    let mut log_token = 0;
     let is_new = match stamp::identify(opening.file()?, &name, is_alone)? {
         Identity::Ours(found) => {
-            mark = found;
+            log_token = found;
             false
         }
         // The creator of a file is alone with it. If we are not alone, the others have just left.
@@ -173,7 +173,7 @@ fn open_found(
         Identity::Empty | Identity::Unfinished | Identity::CutOff => true,
     };
     let place = registry::place_of(opening.file_id);
-    open_at(&place, opening, State { is_alone, is_writable, is_new, mark }, options)
+    open_at(&place, opening, State { is_alone, is_writable, is_new, log_token }, options)
 }
 
 /// What was found out about the file.
@@ -182,7 +182,7 @@ struct State {
     is_alone: bool,
     is_writable: bool,
     is_new: bool,
-    mark: u64,
+    log_token: u64,
 }
 
 fn open_at(
@@ -350,7 +350,7 @@ fn open_engine(
     options: &OpenOptions,
     warnings: &mut Vec<Warning>,
 ) -> Result<Box<dyn Engine>, StoreError> {
-    let State { is_writable, is_new, mark, .. } = state;
+    let State { is_writable, is_new, log_token, .. } = state;
     let path = opening.path.display().to_string();
     if is_writable && !is_first && !opening.lock_path().exists() {
         // Processes that have it open use other lock files, under another name.
@@ -368,7 +368,7 @@ fn open_engine(
         is_alone: is_first,
         is_writable,
         writes: options.mode != Mode::Read,
-        mark,
+        log_token,
         segment_size: options.log_segment_size,
         upkeep: Upkeep { memory: options.memory, compacts: options.auto_compact },
         timeout: options.timeout,

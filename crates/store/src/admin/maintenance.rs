@@ -396,7 +396,8 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<()> {
     database.engine = Box::new(MemoryEngine::new());
     if let Some(opening) = &database.opening {
         // The log is in the file, and is about to be missing for a moment.
-        let unmarked = opening.file().map(|file| stamp::set_mark(file, 0).and_then(|()| file.sync_data()))?;
+        let unmarked =
+            opening.file().map(|file| stamp::set_log_token(file, 0).and_then(|()| file.sync_data()))?;
         unmarked.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
         let _ = std::fs::remove_file(log_file::path_of(&opening.path));
         let _ = std::fs::remove_file(opening.lock_path());

@@ -62,8 +62,8 @@ pub(crate) struct Database {
     /// How many index entries were written or deleted.
     pub(crate) entry_writes: AtomicU64,
     pub(crate) key_size_max: usize,
-    /// Whether the file is marked: a log may have commits that the file lacks.
-    is_marked: AtomicBool,
+    /// Whether the file has the log's token: a log may have commits that the file lacks.
+    is_dirty: AtomicBool,
     pub(crate) generation: u64,
     pub(crate) warnings: Vec<Warning>,
     /// When an old snapshot is looked for again.
@@ -131,7 +131,7 @@ impl Database {
             dictionaries: Dictionaries::default(),
             entry_writes: AtomicU64::new(0),
             key_size_max,
-            is_marked: AtomicBool::new(false),
+            is_dirty: AtomicBool::new(false),
             generation: os::generation(),
             warnings,
             looks_at: Mutex::new(None),
@@ -163,35 +163,36 @@ impl Database {
     /// [O3] Mark the file before the first commit that is in the log alone, so that a copy of the
     /// file differs visibly from a database at rest.
     #[inline]
-    pub(crate) fn mark(&self) -> Result<(), StoreError> {
-        if self.is_marked.load(Ordering::Relaxed) { Ok(()) } else { self.mark_now() }
+    pub(crate) fn mark_dirty(&self) -> Result<(), StoreError> {
+        if self.is_dirty.load(Ordering::Relaxed) { Ok(()) } else { self.mark_dirty_now() }
     }
 
     #[cold]
-    fn mark_now(&self) -> Result<(), StoreError> {
+    fn mark_dirty_now(&self) -> Result<(), StoreError> {
         let (Some(care), Some(opening)) = (self.engine.file_care(), &self.opening) else { return Ok(()) };
-        let token = care.mark();
+        let token = care.log_token();
         if token != 0 {
-            let done = stamp::set_mark(opening.file()?, token);
+            let done = stamp::set_log_token(opening.file()?, token);
             done.map_err(|source| StoreError::from_io("write", self.path.clone(), source))?;
         }
-        self.is_marked.store(true, Ordering::Relaxed);
+        self.is_dirty.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Write everything into the tree and remove the mark, since the log is about to be removed.
+    /// Write everything into the tree and remove the log token, since the log is about to be removed.
     /// The caller is alone. False when that failed; then everything is as before.
     pub(crate) fn empty_log(&self) -> Result<bool, EngineError> {
         let Some(care) = self.engine.file_care() else { return Ok(true) };
         let file = self.opening.as_ref().and_then(|opening| opening.file().ok());
-        let token = care.mark();
-        // A copy without commits of its own keeps the mark of the log that it lacks.
-        let marked = file.filter(|file| token != 0 && stamp::mark_of(file).is_ok_and(|mark| mark == token));
+        let token = care.log_token();
+        // A copy without commits of its own keeps the token of the log that it lacks.
+        let marked =
+            file.filter(|file| token != 0 && stamp::log_token_of(file).is_ok_and(|found| found == token));
         let is_pending = care.pending() > 0;
         if let Some(file) = marked {
-            // Before the checkpoint, whose syncs then cover the mark too: the mark must not outlast
+            // Before the checkpoint, whose syncs then cover this too: the token must not outlast
             // the log.
-            stamp::set_mark(file, 0).map_err(EngineError::Io)?;
+            stamp::set_log_token(file, 0).map_err(EngineError::Io)?;
         }
         let mut checkpointed = care.checkpoint(Duration::ZERO, Duration::ZERO);
         if matches!(checkpointed, Ok(true)) {
@@ -200,7 +201,7 @@ impl Database {
         match (&checkpointed, marked) {
             (Ok(true), Some(file)) if !is_pending => file.sync_data().map_err(EngineError::Io)?,
             (Ok(true), _) | (_, None) => {}
-            (_, Some(file)) => stamp::set_mark(file, token).map_err(EngineError::Io)?,
+            (_, Some(file)) => stamp::set_log_token(file, token).map_err(EngineError::Io)?,
         }
         checkpointed
     }
@@ -209,12 +210,12 @@ impl Database {
     /// and belongs to the file until everything is in the tree.
     fn checkpoint_moved(&self, opening: &Opening) -> bool {
         let Some(care) = self.engine.file_care() else { return true };
-        let token = care.mark();
+        let token = care.log_token();
         let checkpointed = care.checkpoint(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
         let unmarked = || {
             let file = opening.file().ok()?;
-            if token != 0 && stamp::mark_of(file).ok()? == token {
-                stamp::set_mark(file, 0).and_then(|()| file.sync_data()).ok()?;
+            if token != 0 && stamp::log_token_of(file).ok()? == token {
+                stamp::set_log_token(file, 0).and_then(|()| file.sync_data()).ok()?;
             }
             Some(())
         };
@@ -502,7 +503,7 @@ impl Database {
             return Some(Warning::Unsynced { path: self.path.clone(), why });
         }
         // If this process has committed nothing, it has lost nothing.
-        if self.is_marked.load(Ordering::Relaxed) && opening.is_deleted() {
+        if self.is_dirty.load(Ordering::Relaxed) && opening.is_deleted() {
             return Some(Warning::FileDeleted { path: self.path.clone() });
         }
         self.tell_of_log(failed.as_ref()?, false)
@@ -513,7 +514,7 @@ impl Database {
     /// that failed.
     pub(crate) fn checkpoint_beside_readers(&self) -> Option<Warning> {
         let is_ours = self.generation == os::generation() && self.read_only.is_none();
-        let has_committed = self.is_marked.load(Ordering::Relaxed);
+        let has_committed = self.is_dirty.load(Ordering::Relaxed);
         if self.handles.load(Ordering::Acquire) > 0 || !is_ours || !has_committed {
             return None;
         }

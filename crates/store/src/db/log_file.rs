@@ -63,8 +63,8 @@ pub(crate) struct Manner {
     pub(crate) is_writable: bool,
     /// The opener will write.
     pub(crate) writes: bool,
-    /// The mark of the data file.
-    pub(crate) mark: u64,
+    /// The log token in the data file.
+    pub(crate) log_token: u64,
     /// Bytes of a segment of the log, or 0 for the default.
     pub(crate) segment_size: usize,
     pub(crate) upkeep: Upkeep,
@@ -111,7 +111,7 @@ pub(crate) fn attach(
     } else {
         let space = match FileSpace::open(&log_path, manner.words(), None, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if manner.mark != 0 {
+                if manner.log_token != 0 {
                     warnings.push(missing_log(&*tree, &name)?);
                 }
                 return Ok(tree);
@@ -144,7 +144,7 @@ pub(crate) fn attach(
         if writes { not_written(path, error) } else { StoreError::from_engine(&log_name, error) }
     })?;
     let Met { lost, applied } = met;
-    if opened.is_alone && engine.misses_log(manner.mark) {
+    if opened.is_alone && engine.misses_log(manner.log_token) {
         warnings.push(Warning::LogMissing { path: name.clone(), version: applied });
     }
     let namespace = u64::from(os::pid_namespace());
@@ -330,7 +330,7 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
         is_alone: false,
         is_writable: false,
         writes: false,
-        mark: 0,
+        log_token: 0,
         segment_size,
         upkeep: Upkeep { memory: MEMORY_USUAL, compacts: false },
         timeout,
@@ -399,7 +399,7 @@ fn whose_it_is(log_path: &Path, manner: Manner) -> String {
     }
 }
 
-/// The warning for a database whose mark names a log that is missing.
+/// The warning for a database whose token names a log that is missing.
 pub(crate) fn missing_log(tree: &dyn Engine, name: &str) -> Result<Warning, StoreError> {
     let txn = tree.begin_read().map_err(|error| StoreError::from_engine(name, error))?;
     let applied = catalog::applied(&*txn).map_err(|error| error.at(name))?;
@@ -445,7 +445,7 @@ mod tests {
             is_alone: false,
             is_writable: true,
             writes: true,
-            mark: 0,
+            log_token: 0,
             segment_size: 1 << 16,
             upkeep: Upkeep { memory: MEMORY_USUAL, compacts: false },
             timeout: Duration::ZERO,

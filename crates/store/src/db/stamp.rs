@@ -5,8 +5,8 @@
 //!        4048   u16 format, u16 oldest reader's format,
 //!               u32 kind: 0, or the kind of an unfinished copy
 //!        4056   u64 XXH3-64 of the 24 bytes before
-//!        4064   u64 mark: 0, or the token of the log that may have commits which the file lacks
-//!        4072   u64 XXH3-64 of the mark; anything else is no mark
+//!        4064   u64 log token: 0, or the token of the log that may have commits which the file lacks
+//!        4072   u64 XXH3-64 of the log token; else there is none
 //!        4080   u64 proof: 0 while the file is being made,
 //!               then XXH3-64 of the pages after this one as they were made
 //!        4088   u64 XXH3-64 of the proof; anything else is none: an older version made the file
@@ -43,8 +43,8 @@ const HEAD_SIZE: usize = 4096;
 const SIZE_MADE: u64 = 4 * PAGE_SIZE as u64;
 const KIND: std::ops::Range<usize> = 20..24;
 const CHECKED: usize = 24;
-const MARK: usize = 4064;
-const MARK_SIZE: usize = 16;
+const LOG_TOKEN: usize = 4064;
+const LOG_TOKEN_SIZE: usize = 16;
 const PROOF: usize = 4080;
 const SECOND_MAGIC: usize = PAGE_SIZE + 496;
 /// A disk writes this many bytes atomically.
@@ -72,7 +72,7 @@ pub(crate) enum Identity {
     Unfinished,
     /// A few bytes, which may be the beginning of any database.
     CutOff,
-    /// A database, and its mark.
+    /// A database, and its log token.
     Ours(u64),
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
     Ok(if is_new {
         Identity::Unfinished
     } else {
-        Identity::Ours(mark_in(head.get(MARK..).unwrap_or_default()))
+        Identity::Ours(log_token_in(head.get(LOG_TOKEN..).unwrap_or_default()))
     })
 }
 
@@ -149,7 +149,8 @@ fn is_left_of_beginning(found: &[u8]) -> bool {
     let mut has_all = found.len() >= whole.len();
     for (index, (found, whole)) in found.chunks(SECTOR).zip(whole.chunks(SECTOR)).enumerate() {
         let is_as_made = whole.starts_with(found)
-            || index == MARK / SECTOR && found.starts_with(whole.get(..MARK % SECTOR).unwrap_or(whole))
+            || index == LOG_TOKEN / SECTOR
+                && found.starts_with(whole.get(..LOG_TOKEN % SECTOR).unwrap_or(whole))
             || index == PAGE_SIZE / SECTOR && is_of_first_commit(found, whole);
         if !is_as_made && found.iter().any(|byte| *byte != 0) {
             return false;
@@ -212,25 +213,25 @@ fn with_check(word: u64) -> Vec<u8> {
     [word, xxh3_64(&word.to_le_bytes())].map(u64::to_le_bytes).concat()
 }
 
-/// The mark in these bytes.
-fn mark_in(bytes: &[u8]) -> u64 {
-    let mark = read_u64(bytes, 0).unwrap_or(0);
-    let is_one = read_u64(bytes, 8) == Some(xxh3_64(&mark.to_le_bytes()));
-    if is_one { mark } else { 0 }
+/// The log token in these bytes.
+fn log_token_in(bytes: &[u8]) -> u64 {
+    let token = read_u64(bytes, 0).unwrap_or(0);
+    let is_one = read_u64(bytes, 8) == Some(xxh3_64(&token.to_le_bytes()));
+    if is_one { token } else { 0 }
 }
 
-/// The mark of a database's file.
-pub(crate) fn mark_of(file: &File) -> io::Result<u64> {
-    let mut bytes = [0; MARK_SIZE];
-    file.read_exact_at(&mut bytes, MARK as u64)?;
-    Ok(mark_in(&bytes))
+/// The log token of a database's file.
+pub(crate) fn log_token_of(file: &File) -> io::Result<u64> {
+    let mut bytes = [0; LOG_TOKEN_SIZE];
+    file.read_exact_at(&mut bytes, LOG_TOKEN as u64)?;
+    Ok(log_token_in(&bytes))
 }
 
-/// Set the mark of a database's file; 0 removes it. Any copy of the file made from now on has it.
+/// Set the log token of a database's file; 0 removes it. Any copy of the file made from now on has it.
 /// The next sync of the file writes it to the disk.
-pub(crate) fn set_mark(file: &File, mark: u64) -> io::Result<()> {
-    let bytes = if mark == 0 { vec![0; MARK_SIZE] } else { with_check(mark) };
-    file.write_all_at(&bytes, MARK as u64)
+pub(crate) fn set_log_token(file: &File, token: u64) -> io::Result<()> {
+    let bytes = if token == 0 { vec![0; LOG_TOKEN_SIZE] } else { with_check(token) };
+    file.write_all_at(&bytes, LOG_TOKEN as u64)
 }
 
 fn corrupt(path: &str, what: &str) -> StoreError {

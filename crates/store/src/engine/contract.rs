@@ -360,8 +360,8 @@ pub trait FileCare {
     /// cannot be written; no entry is lost.
     fn compact_online(&self, patience: Duration, go_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<bool>;
 
-    /// The mark of the file while a log may have commits that it lacks; 0 if none ever has.
-    fn mark(&self) -> u64;
+    /// The token that the file has while a log may have commits that it lacks; 0 if none ever has.
+    fn log_token(&self) -> u64;
 
     /// Bytes of commits that are only in the log.
     fn pending(&self) -> u64;

@@ -17,7 +17,7 @@ use crate::engine::Tree;
 
 pub(crate) const PUT: u8 = 0;
 pub(crate) const DELETED: u8 = 0x10;
-/// The table counts this entry. Watchers do not see this mark.
+/// The table counts this entry. Watchers do not see this bit.
 pub(crate) const COUNTED: u8 = 0x20;
 pub(crate) const CLEARED: u8 = 0x40;
 /// The value is the place of a large value in the data file (`wal/extents.rs`). Watchers see the
@@ -28,17 +28,17 @@ pub(crate) const PLACED: u8 = 0x80;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) tree: Tree,
-    /// `PUT`, or the bits of the other marks.
-    pub(crate) mark: u8,
+    /// `PUT`, or the other bits.
+    pub(crate) flags: u8,
     pub(crate) key: Range<usize>,
     pub(crate) value: Range<usize>,
 }
 
 /// Add an entry; its value is the concatenation of `parts`.
 #[inline]
-pub(crate) fn push(bytes: &mut Vec<u8>, tree: Tree, mark: u8, key: &[u8], parts: &[&[u8]]) -> Entry {
+pub(crate) fn push(bytes: &mut Vec<u8>, tree: Tree, flags: u8, key: &[u8], parts: &[&[u8]]) -> Entry {
     let size: usize = parts.iter().map(|part| part.len()).sum();
-    bytes.push(tree as u8 | mark);
+    bytes.push(tree as u8 | flags);
     push_varint(bytes, key.len() as u32);
     push_varint(bytes, size as u32);
     let key_at = bytes.len();
@@ -47,7 +47,7 @@ pub(crate) fn push(bytes: &mut Vec<u8>, tree: Tree, mark: u8, key: &[u8], parts:
     for part in parts {
         bytes.extend_from_slice(part);
     }
-    Entry { tree, mark, key: key_at..value_at, value: value_at..bytes.len() }
+    Entry { tree, flags, key: key_at..value_at, value: value_at..bytes.len() }
 }
 
 /// Reads a number of entries from a position on. Ends early at an invalid entry.
@@ -69,8 +69,8 @@ impl Iterator for Entries<'_> {
     #[inline]
     fn next(&mut self) -> Option<Entry> {
         self.left = self.left.checked_sub(1)?;
-        let mark = *self.bytes.get(self.at)?;
-        let tree = Tree::ALL.into_iter().find(|tree| *tree as u8 == mark & 0x0F)?;
+        let flags = *self.bytes.get(self.at)?;
+        let tree = Tree::ALL.into_iter().find(|tree| *tree as u8 == flags & 0x0F)?;
         let mut at = self.at + 1;
         let mut size = || {
             let (size, next) = read_varint(self.bytes, at)?;
@@ -82,6 +82,6 @@ impl Iterator for Entries<'_> {
         let value = key.end..key.end.checked_add(value_size)?;
         self.bytes.get(value.clone())?;
         self.at = value.end;
-        Some(Entry { tree, mark: mark & 0xF0, key, value })
+        Some(Entry { tree, flags: flags & 0xF0, key, value })
     }
 }

@@ -115,7 +115,7 @@ impl<'a> Iterator for WrittenIter<'a> {
     fn next(&mut self) -> Option<Written<'a>> {
         let entry = self.entries.next()?;
         let (key, value) = (self.bytes.get(entry.key)?, self.bytes.get(entry.value)?);
-        let what = match entry.mark & !COUNTED {
+        let what = match entry.flags & !COUNTED {
             PUT => What::Value(value),
             DELETED => What::Deleted,
             CLEARED => What::ClearedUpTo(value),

@@ -84,7 +84,7 @@ impl State {
         if is_put != was_there {
             self.count_row(key, is_put)?;
         }
-        let (mark, value) = if is_put { (PUT, Some(Arc::from(&*self.spare))) } else { (DELETED, None) };
+        let (flags, value) = if is_put { (PUT, Some(Arc::from(&*self.spare))) } else { (DELETED, None) };
         let key: Arc<[u8]> = Arc::from(key);
         let rows = tree_of_mut(&mut self.trees, Tree::Rows);
         match &value {
@@ -93,7 +93,7 @@ impl State {
         }
         self.version += 1;
         let mut ops = self.past.begin();
-        ops.push(Op { tree: Tree::Rows, mark, key, value });
+        ops.push(Op { tree: Tree::Rows, flags, key, value });
         self.past.add(self.version, ops);
         Ok(true)
     }
@@ -307,8 +307,8 @@ impl MemoryWrite {
         Ok(Arc::from(key))
     }
 
-    fn note(&mut self, tree: Tree, mark: u8, key: Arc<[u8]>, value: Option<Arc<[u8]>>) {
-        self.ops.push(Op { tree, mark, key, value });
+    fn note(&mut self, tree: Tree, flags: u8, key: Arc<[u8]>, value: Option<Arc<[u8]>>) {
+        self.ops.push(Op { tree, flags, key, value });
         self.is_changed = true;
         self.is_catalog_changed |= tree == Tree::Meta;
     }

@@ -23,7 +23,7 @@ const BATCH_SIZE: usize = 256 << 10;
 #[derive(Clone)]
 pub(crate) struct Op {
     pub(crate) tree: Tree,
-    pub(crate) mark: u8,
+    pub(crate) flags: u8,
     pub(crate) key: Arc<[u8]>,
     pub(crate) value: Option<Arc<[u8]>>,
 }
@@ -50,7 +50,7 @@ impl Ops {
         if op.tree == Tree::Blobs {
             let size = self.large_size + op.size();
             // A delete or clear of large values is not needed: the rows say the same.
-            if op.mark == entry::PUT && !self.is_lost && size <= self.size_max {
+            if op.flags == entry::PUT && !self.is_lost && size <= self.size_max {
                 self.large_size = size;
                 self.list.push(op);
             }
@@ -203,7 +203,7 @@ impl Shared {
         let mut bytes = Vec::new();
         for op in &*self.ops {
             let value: &[u8] = op.value.as_deref().unwrap_or_default();
-            entry::push(&mut bytes, op.tree, op.mark, &op.key, &[value]);
+            entry::push(&mut bytes, op.tree, op.flags, &op.key, &[value]);
         }
         Commit::new(self.version, bytes, 0, self.ops.len() as u32)
     }

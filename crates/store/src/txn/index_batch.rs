@@ -17,7 +17,7 @@ use crate::row_key::TableId;
 use crate::sort::{Entries, Entry, Merge, Part, Run, Spill};
 use crate::txn::transaction::Transaction;
 
-/// What the rest of a gathered entry begins with: its mark, the size of the parts, its row, and its
+/// What the rest of a gathered entry begins with: its flags, the size of the parts, its row, and its
 /// number in the order of arrival.
 const HEAD_SIZE: usize = 17;
 
@@ -72,9 +72,9 @@ impl Gathered {
         spelling: &[u8],
         (is_put, is_new): (bool, bool),
     ) {
-        let mark = if is_put { PUT } else { 0 } | if is_new { NEW } else { 0 };
+        let flags = if is_put { PUT } else { 0 } | if is_new { NEW } else { 0 };
         if let Some(known) = self.indexes.iter_mut().find(|known| known.info.id == index) {
-            let mut head = [mark; HEAD_SIZE];
+            let mut head = [flags; HEAD_SIZE];
             head[1..5].copy_from_slice(&(parts_size as u32).to_le_bytes());
             head[5..9].copy_from_slice(&self.row.to_le_bytes());
             head[9..].copy_from_slice(&self.count.to_le_bytes());
@@ -164,11 +164,11 @@ impl Outcome {
     /// The last change that was made to the entry.
     fn take(&mut self, entry: &Entry<'_>) {
         let (head, spelling) = entry.rest.split_first_chunk::<HEAD_SIZE>().unwrap_or((&[0; HEAD_SIZE], &[]));
-        let [mark, p0, p1, p2, p3, r0, r1, r2, r3, number @ ..] = *head;
+        let [flags, p0, p1, p2, p3, r0, r1, r2, r3, number @ ..] = *head;
         self.parts_size = u32::from_le_bytes([p0, p1, p2, p3]) as usize;
         self.row = u32::from_le_bytes([r0, r1, r2, r3]);
         self.number = u64::from_le_bytes(number);
-        self.is_put = mark & PUT != 0;
+        self.is_put = flags & PUT != 0;
         self.spelling.clear();
         self.spelling.extend_from_slice(spelling);
     }
@@ -177,7 +177,7 @@ impl Outcome {
     fn begin(&mut self, entry: &Entry<'_>) {
         self.code.clear();
         self.code.extend_from_slice(entry.code);
-        self.was_there = entry.rest.first().is_some_and(|mark| mark & NEW == 0);
+        self.was_there = entry.rest.first().is_some_and(|flags| flags & NEW == 0);
         self.take(entry);
     }
 

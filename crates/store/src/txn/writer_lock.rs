@@ -32,7 +32,7 @@ pub(crate) fn acquire(
             Refused::Stopped => StoreError::Stopped,
         })?;
         // Before the first commit, and so before commits at once: these need an earlier commit.
-        database.mark()?;
+        database.mark_dirty()?;
         let until = deadline.min(Instant::now() + LOOK);
         let txn = match care {
             Some(care) => care.begin_write_until(until, timeout),
@@ -58,7 +58,7 @@ pub(crate) fn acquire(
 pub(crate) fn try_acquire(database: &Database, timeout: Duration) -> Result<Option<Acquired>> {
     let Some(turn) = database.writer_queue.try_enter() else { return Ok(None) };
     let Some(care) = database.engine.file_care() else { return Ok(None) };
-    database.mark()?;
+    database.mark_dirty()?;
     let txn = care.try_begin_write(timeout).map_err(|error| database.error(error))?;
     Ok(txn.map(|txn| (txn, turn)))
 }

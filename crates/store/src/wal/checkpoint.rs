@@ -16,7 +16,7 @@ use crate::pack::packing::Packing;
 use crate::sys::steps::{Step, reached};
 use crate::wal::budget::SIZE_USUAL;
 use crate::wal::engine::Shared;
-use crate::wal::extents::{Place, put_placed};
+use crate::wal::extents::{Extent, put_placed};
 use crate::wal::history;
 use crate::wal::lock::{self, Held};
 use crate::wal::memtable::{Lookup, LookupEntry, Memtable};
@@ -352,13 +352,13 @@ impl Shared {
     }
 }
 
-/// Write the newest version of every key into the tree, in key order. Returns the places of the
+/// Write the newest version of every key into the tree, in key order. Returns the extents of the
 /// large values among them; `None` if `go_on` returned false.
 pub(super) fn write_memtable(
     txn: &mut dyn WriteTxn,
     memtable: &Memtable,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Option<Vec<Place>>, EngineError> {
+) -> Result<Option<Vec<Extent>>, EngineError> {
     let mut extents = Vec::new();
     if memtable.key_count() >= MANY_KEYS
         && let Some(pages) = txn.pages()
@@ -370,8 +370,8 @@ pub(super) fn write_memtable(
             if !go_on() {
                 return Ok(None);
             }
-            if let Lookup::Extent(place, _) = lookup {
-                extents.push(place);
+            if let Lookup::Extent(extent, _) = lookup {
+                extents.push(extent);
             }
             write_lookup(txn, tree, key, lookup)?;
             reached(Step::CheckpointWrites);
@@ -393,7 +393,7 @@ pub(crate) fn write_lookup(
                 txn.put(tree, key, &[value])?;
             }
         }
-        Lookup::Extent(place, value) => put_placed(txn, (tree, key), place, value)?,
+        Lookup::Extent(extent, value) => put_placed(txn, (tree, key), extent, value)?,
         Lookup::Tombstone => {
             txn.delete(tree, key)?;
         }

@@ -25,7 +25,7 @@ use crate::sys::os;
 use crate::sys::reclaim::Reclaimer;
 use crate::wal::checkpoint::Done;
 use crate::wal::engine::Shared;
-use crate::wal::sync::Extent;
+use crate::wal::sync::SyncScope;
 
 /// The longest time that a `process` commit stays unsynced. Less than a second, so that it is one
 /// second including a tick and the sync itself.
@@ -230,7 +230,7 @@ impl Watch {
         if self.synced.elapsed() >= SYNC_INTERVAL {
             self.synced = Instant::now();
             // The error is seen by the next caller of `sync`, and by the checkpoint.
-            let _ = shared.sync(Extent::Whole);
+            let _ = shared.sync(SyncScope::Whole);
             shared.release();
             shared.fit_log();
         }

@@ -23,7 +23,7 @@ use crate::wal::refill::Ahead;
 use crate::wal::segments::{FORMAT, Foreign, Segments, words_for};
 use crate::wal::space::{MemorySpace, Space};
 use crate::wal::state::{State, check_version, newest};
-use crate::wal::sync::{Extent, SyncError, Unsynced};
+use crate::wal::sync::{SyncError, SyncScope, Unsynced};
 use crate::wal::takeover;
 use crate::wal::write::LoggedWrite;
 use crate::wal::write_batch::WriteBatch;
@@ -216,16 +216,16 @@ impl LoggedEngine {
         self.shared.segments.meet_namespace(own)
     }
 
-    /// Whether the data file's mark names another log than this one. That log may have commits
+    /// Whether the log token of the data file names another log than this one. That log may have commits
     /// which neither the file nor this log has.
-    pub(crate) fn misses_log(&self, mark: u64) -> bool {
+    pub(crate) fn misses_log(&self, log_token: u64) -> bool {
         let segments = &self.shared.segments;
         if segments.token() == 0 {
             // A power cut took the token. That this log lies here makes it the right one.
             let other = segments.head(segments.active()).map_or(1, |head| head.salt);
-            segments.set_token(if mark == 0 { other } else { mark });
+            segments.set_token(if log_token == 0 { other } else { log_token });
         }
-        mark != 0 && segments.token() != mark
+        log_token != 0 && segments.token() != log_token
     }
 
     /// Put a log in this process's memory over a tree, with segments of this many bytes. For tests.
@@ -352,7 +352,7 @@ impl Shared {
     }
 
     /// Sync all commits that are acknowledged now to the disk.
-    pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
+    pub(crate) fn sync(&self, scope: SyncScope) -> Result<(), EngineError> {
         if !self.segments.is_of_member() {
             // A process without the right to write leaves the sync to the processes that write.
             return Ok(());
@@ -361,7 +361,7 @@ impl Shared {
             EngineError::Broken => self.failed_before(self.segments.failure()),
             error => error,
         })?;
-        self.segments.sync(extent).map_err(|error| match error {
+        self.segments.sync(scope).map_err(|error| match error {
             SyncError::Now(source) => EngineError::SyncFailed(source),
             SyncError::Before(source) => self.failed_before(source),
         })
@@ -545,7 +545,7 @@ impl Engine for LoggedEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
-        self.shared.sync(Extent::Commits)
+        self.shared.sync(SyncScope::Commits)
     }
 
     fn usage(&self) -> Result<Usage, EngineError> {
@@ -621,7 +621,7 @@ impl FileCare for LoggedEngine {
         self.shared.segments.writer_pid()
     }
 
-    fn mark(&self) -> u64 {
+    fn log_token(&self) -> u64 {
         self.shared.segments.token()
     }
 

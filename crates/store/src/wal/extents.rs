@@ -1,4 +1,4 @@
-//! Large values in the log: a WAL record has their place in the data file, not their bytes.
+//! Large values in the log: a WAL record has their extent in the data file, not their bytes.
 //!
 //! The contract is docs/internals/large-values.md. The head of the log says which pages of the
 //! tree's reserve are not used yet. The words are written under the writer lock alone:
@@ -40,7 +40,7 @@ pub(super) const RANGES_MAX: usize = 200;
 
 /// Where a large value is in the data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Extent {
     /// Its first page.
     pub(crate) first: u64,
     pub(crate) size: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Place {
     check: u64,
 }
 
-impl Place {
+impl Extent {
     pub(crate) const SIZE: usize = 24;
 
     fn of(first: u64, parts: &[&[u8]]) -> Self {
@@ -126,8 +126,8 @@ impl Segments {
 
     /// Whether the large values of a WAL record are in the data file.
     pub(crate) fn has_values_of(&self, wal_record: &[u8]) -> bool {
-        record::places(wal_record)
-            .all(|place| self.extents().is_some_and(|extents| place.is_intact(&**extents)))
+        record::extents_in(wal_record)
+            .all(|extent| self.extents().is_some_and(|extents| extent.is_intact(&**extents)))
     }
 
     /// Note what is left of each range, before the WAL record that has the rest. It ends at `end`.
@@ -167,7 +167,7 @@ impl Segments {
         }
     }
 
-    /// The position after the last WAL record that has a place.
+    /// The position after the last WAL record that has an extent.
     pub(crate) fn placed(&self) -> u64 {
         self.word(PLACED).load(Ordering::Acquire)
     }
@@ -197,12 +197,12 @@ impl Segments {
     pub(crate) fn forget_reserve(&self, held: &Held, tail: u64) {
         self.set_reserve(held, &[]);
         self.store(RESERVES, 0);
-        // Perhaps all of them have places.
+        // Perhaps all of them have extents.
         self.store(PLACED, tail);
     }
 }
 
-/// The places that a transaction takes, before its commit tells the others.
+/// The extents that a transaction takes, before its commit tells the others.
 #[derive(Default)]
 pub(crate) struct Taken {
     /// What is left of the reserve.
@@ -259,15 +259,16 @@ impl Taken {
 impl Shared {
     /// Write a large value into the data file. `None` if it has to go into the log as it is. `base`
     /// is what the caller's transaction reads.
-    pub(crate) fn place(
+    pub(crate) fn write_extent(
         self: &Arc<Self>,
         (held, base): (&Held, &mut LoggedRead),
         taken: &mut Taken,
         parts: &[&[u8]],
         until: Instant,
-    ) -> Result<Option<Place>, EngineError> {
+    ) -> Result<Option<Extent>, EngineError> {
         let size: usize = parts.iter().map(|part| part.len()).sum();
-        let Some(extents) = self.segments.extents().filter(|_| size >= SIZE_MIN && self.segments.may_place())
+        let Some(extents) =
+            self.segments.extents().filter(|_| size >= SIZE_MIN && self.segments.may_have_extents())
         else {
             return Ok(None);
         };
@@ -292,7 +293,7 @@ impl Shared {
         taken.used.push(first..first + pages);
         extents.write(first, parts).map_err(EngineError::of_system)?;
         reached(Step::ValueWritten);
-        Ok(Some(Place::of(first, parts)))
+        Ok(Some(Extent::of(first, parts)))
     }
 }
 
@@ -329,24 +330,24 @@ pub(super) fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// Take the places of a memtable out of the reserve, in the transaction that has put the newest of
+/// Take the extents of a memtable out of the reserve, in the transaction that has put the newest of
 /// them, `assigned`, into the tree. The pages of the others, whose values were replaced since, are
 /// freed. What a commit took that never came stays in the reserve, until that is taken anew.
 pub(crate) fn take_from_reserve(
     txn: &mut dyn WriteTxn,
     extents: Option<&dyn Extents>,
     memtable: &Memtable,
-    assigned: &[Place],
+    assigned: &[Extent],
 ) -> Result<(), EngineError> {
-    let places = memtable.places();
-    let (Some(extents), Some(page_txn)) = (extents.filter(|_| !places.is_empty()), txn.pages()) else {
+    let all = memtable.value_extents();
+    let (Some(extents), Some(page_txn)) = (extents.filter(|_| !all.is_empty()), txn.pages()) else {
         return Ok(());
     };
-    let pages_of = |places: &[Place]| {
-        let pages: Vec<_> = places.iter().map(|place| place.pages(extents)).collect();
+    let pages_of = |these: &[Extent]| {
+        let pages: Vec<_> = these.iter().map(|extent| extent.pages(extents)).collect();
         (count_of(&pages), merged(pages))
     };
-    let ((count, used), (_, assigned)) = (pages_of(&places), pages_of(assigned));
+    let ((count, used), (_, assigned)) = (pages_of(&all), pages_of(assigned));
     let reserve = page_txn.reserve()?;
     let left: Vec<_> = reserve.iter().flat_map(|range| without(range, &used)).collect();
     // Each page is in the reserve once.
@@ -364,11 +365,11 @@ pub(crate) fn take_from_reserve(
 pub(crate) fn put_placed(
     txn: &mut dyn WriteTxn,
     (tree, key): (Tree, &[u8]),
-    place: Place,
+    extent: Extent,
     bytes: &[u8],
 ) -> Result<(), EngineError> {
     match txn.pages() {
-        Some(page_txn) => page_txn.put_placed(tree, key, place.first, place.size),
+        Some(page_txn) => page_txn.put_placed(tree, key, extent.first, extent.size),
         None => txn.put(tree, key, &[bytes]),
     }
 }

@@ -23,7 +23,7 @@ use crate::sys::block::LINE;
 use crate::sys::latch::{Latch, LatchGuard};
 use crate::sys::short::is_same;
 use crate::wal::counted::Counted;
-use crate::wal::extents::Place;
+use crate::wal::extents::Extent;
 use crate::wal::newest::Newest;
 use crate::wal::record::{self, Change};
 use crate::wal::tombstones::{Bounds, Covered, KeyOrder};
@@ -34,7 +34,7 @@ pub(crate) enum Lookup<'a> {
     /// The key has this value.
     Value(&'a [u8]),
     /// The same, for a large value that is in the data file already.
-    Extent(Place, &'a [u8]),
+    Extent(Extent, &'a [u8]),
     /// The key is deleted.
     Tombstone,
 }
@@ -50,9 +50,9 @@ impl<'a> Lookup<'a> {
     /// The value in an extent. A log that names pages which the file lacks is damaged, and its
     /// value empty.
     pub(crate) fn in_extent(bytes: &[u8], extents: Option<&'a Arc<dyn Extents>>) -> Self {
-        let Some(place) = Place::parse(bytes) else { return Self::Value(&[]) };
-        let value = extents.and_then(|extents| extents.bytes(place.first, place.size));
-        Self::Extent(place, value.unwrap_or_default())
+        let Some(extent) = Extent::parse(bytes) else { return Self::Value(&[]) };
+        let value = extents.and_then(|extents| extents.bytes(extent.first, extent.size));
+        Self::Extent(extent, value.unwrap_or_default())
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Memtable {
     /// without a lock.
     newest: Newest,
     index: Latch<Index>,
-    /// The data file, for the values that the WAL records have places of.
+    /// The data file, for the values that the WAL records have extents of.
     extents: Option<Arc<dyn Extents>>,
 }
 
@@ -110,7 +110,7 @@ const HEAD_SIZE: usize = 24;
 const DELETED: u8 = 1;
 /// Set if the WAL record's entry is counted: see `record.rs`.
 const COUNTS: u8 = 2;
-/// Set if the value is the place of a large value in the data file.
+/// Set if the value is the extent of a large value in the data file.
 const PLACED: u8 = 4;
 /// Large values (blobs) from this size on are aligned as in the engine's pages: 16 bytes after a
 /// multiple of 64. The padding of arrays inside them relies on it.
@@ -390,13 +390,13 @@ impl Memtable {
     }
 
     /// The places of all its large values, those that were replaced included.
-    pub(crate) fn places(&self) -> Vec<Place> {
+    pub(crate) fn value_extents(&self) -> Vec<Extent> {
         let index = self.index();
         let versions = index.trees.iter().flat_map(|of_tree| &of_tree.all);
         let placed = versions.filter_map(|version| {
             let (head, rest) = version_at(&self.versions, *version)?;
             let value = rest.get(head.key_size as usize..)?.get(..head.value_size as usize)?;
-            (head.flags & PLACED != 0).then(|| Place::parse(value))?
+            (head.flags & PLACED != 0).then(|| Extent::parse(value))?
         });
         placed.collect()
     }

@@ -16,7 +16,7 @@ use crate::catalog::cell::{CHECK_SIZE as CELL_CHECK_SIZE, Cell};
 use crate::catalog::{self, Applied, blob, parse_entry};
 use crate::engine::entry::{self, COUNTED, DELETED, Entries, Entry, PLACED, PUT};
 use crate::engine::{Engine, EngineError, Extents, Tree};
-use crate::wal::extents::Place;
+use crate::wal::extents::Extent;
 use crate::wal::lock::Held;
 use crate::wal::read::LoggedRead;
 use crate::wal::record::{self, CHECK_SIZE, HEAD_SIZE};
@@ -329,10 +329,10 @@ impl Mender<'_> {
         for (entry, intact) in entries.iter().zip(intact) {
             if intact.unwrap_or(is_found) {
                 let (key, value) = (part(body, &entry.key), part(body, &entry.value));
-                entry::push(&mut kept, entry.tree, entry.mark, key, &[value]);
+                entry::push(&mut kept, entry.tree, entry.flags, key, &[value]);
                 kept_count += 1;
             } else if let Some(value) = resealed(body, entry) {
-                entry::push(&mut kept, entry.tree, entry.mark, part(body, &entry.key), &[&value]);
+                entry::push(&mut kept, entry.tree, entry.flags, part(body, &entry.key), &[&value]);
                 kept_count += 1;
                 is_renamed = true;
             }
@@ -354,13 +354,13 @@ impl Mender<'_> {
     fn is_intact(&self, bytes: &[u8], entry: &Entry) -> Option<bool> {
         let (key, value) = (part(bytes, &entry.key), part(bytes, &entry.value));
         let placed;
-        let value = match entry.mark & !COUNTED {
+        let value = match entry.flags & !COUNTED {
             PUT => value,
             DELETED if value.is_empty() => return None,
             PLACED => {
                 let extents = self.segments.extents()?;
-                let place = Place::parse(value).filter(|place| place.is_intact(&**extents));
-                placed = place.and_then(|place| place.copy(&**extents));
+                let extent = Extent::parse(value).filter(|extent| extent.is_intact(&**extents));
+                placed = extent.and_then(|extent| extent.copy(&**extents));
                 let Some(placed) = &placed else { return Some(false) };
                 placed
             }
@@ -396,9 +396,9 @@ impl Mender<'_> {
             let key = part(bytes, &change.key);
             let value = change.value.as_ref().map(|value| part(bytes, value));
             let counted = if change.is_counted { COUNTED } else { 0 };
-            let large = value.filter(|_| change.is_placed).and_then(Place::parse);
+            let large = value.filter(|_| change.is_placed).and_then(Extent::parse);
             let is_lost =
-                |large: &Place| !extents.as_ref().is_some_and(|extents| large.is_intact(&**extents));
+                |large: &Extent| !extents.as_ref().is_some_and(|extents| large.is_intact(&**extents));
             count += 1;
             match (value, large) {
                 (_, Some(large)) if is_lost(&large) => {
@@ -417,8 +417,8 @@ impl Mender<'_> {
                     self.note(place, position, sequence, what);
                 }
                 (Some(value), large) => {
-                    let mark = if large.is_some() { PLACED } else { PUT };
-                    entry::push(&mut body, change.tree, mark | counted, key, &[value]);
+                    let flags = if large.is_some() { PLACED } else { PUT };
+                    entry::push(&mut body, change.tree, flags | counted, key, &[value]);
                 }
                 (None, _) => {
                     entry::push(&mut body, change.tree, DELETED | counted, key, &[]);
@@ -483,7 +483,7 @@ fn resealed(bytes: &[u8], entry: &Entry) -> Option<Vec<u8>> {
     let body = value.get(..value.len().checked_sub(CHECK_SIZE)?)?;
     let sealed = catalog::sealed(key, body.to_vec());
     let is_needed = entry.tree == Tree::Meta
-        && entry.mark & !COUNTED == PUT
+        && entry.flags & !COUNTED == PUT
         && matches!(
             parse_entry(key, &sealed),
             Some(catalog::Entry::Shape(..) | catalog::Entry::Name(..) | catalog::Entry::Table(..))
@@ -492,8 +492,8 @@ fn resealed(bytes: &[u8], entry: &Entry) -> Option<Vec<u8>> {
 }
 
 /// The cell of a row whose large value is damaged: the key can be read, and the value cannot.
-fn unreadable_cell(place: &Place, extents: Option<&Arc<dyn Extents>>) -> Vec<u8> {
-    let value = extents.and_then(|extents| extents.read(place.first, place.size)).unwrap_or_default();
+fn unreadable_cell(extent: &Extent, extents: Option<&Arc<dyn Extents>>) -> Vec<u8> {
+    let value = extents.and_then(|extents| extents.read(extent.first, extent.size)).unwrap_or_default();
     let head_size = Cell::parse(&value).map_or(0, |cell| value.len() - cell.record.len() - CELL_CHECK_SIZE);
     let mut cell = value.get(..head_size).unwrap_or_default().to_vec();
     cell.resize(head_size + CELL_CHECK_SIZE, 0);

@@ -11,7 +11,7 @@
 //!
 //! The check is XXH3-64 of all bytes before it, seeded by the check of the previous WAL record or
 //! by the segment's salt. Entries are in the order in which they were written; the last one of a
-//! key holds. Of a large value there may be the place in the data file alone (`extents.rs`).
+//! key holds. Of a large value there may be the extent in the data file alone (`extents.rs`).
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use pellucid_record::encode::copy;
 use crate::engine::entry::{self, COUNTED, DELETED, Entries, Entry, PLACED, PUT};
 use crate::engine::{Extents, Tree};
 use crate::sys::short;
-use crate::wal::extents::Place;
+use crate::wal::extents::Extent;
 
 /// Bytes before a WAL record's entries.
 pub(crate) const HEAD_SIZE: usize = 16;
@@ -40,7 +40,7 @@ pub(crate) struct Change {
     pub(crate) value: Option<Range<usize>>,
     /// A counted entry; see the module.
     pub(crate) is_counted: bool,
-    /// The value is the [`Place`] of the real one.
+    /// The value is the [`Extent`] of the real one.
     pub(crate) is_placed: bool,
 }
 
@@ -75,8 +75,8 @@ fn head_of(size: u32, count: u32, sequence: u64) -> [u8; HEAD_SIZE] {
 pub(crate) fn begin_row(bytes: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
     bytes.clear();
     let mut head = [0; HEAD_SIZE + 3];
-    let [.., mark, key_size, _] = &mut head;
-    (*mark, *key_size) = (Tree::Rows as u8 | PUT, key.len() as u8);
+    let [.., flags, key_size, _] = &mut head;
+    (*flags, *key_size) = (Tree::Rows as u8 | PUT, key.len() as u8);
     if key.len() < 0x80 {
         short::push(bytes, [&head, key]);
     } else {
@@ -111,22 +111,22 @@ pub(crate) fn end_put(bytes: &mut Vec<u8>, mut key: Range<usize>) -> Change {
 /// Turn the WAL record of `begin_row` into a delete of the row.
 pub(crate) fn end_delete(bytes: &mut Vec<u8>, key: Range<usize>) -> Change {
     bytes.truncate(key.end);
-    if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
-        *mark |= DELETED;
+    if let Some(flags) = bytes.get_mut(HEAD_SIZE) {
+        *flags |= DELETED;
     }
     Change { tree: Tree::Rows, key, value: None, is_counted: false, is_placed: false }
 }
 
 impl Change {
     #[inline]
-    fn of(Entry { tree, mark, key, value }: Entry) -> Option<Self> {
-        let is_placed = mark & PLACED != 0;
-        let value = match mark & !(COUNTED | PLACED) {
-            PUT if !is_placed || value.len() == Place::SIZE => Some(value),
+    fn of(Entry { tree, flags, key, value }: Entry) -> Option<Self> {
+        let is_placed = flags & PLACED != 0;
+        let value = match flags & !(COUNTED | PLACED) {
+            PUT if !is_placed || value.len() == Extent::SIZE => Some(value),
             DELETED if !is_placed => None,
             _ => return None,
         };
-        Some(Self { tree, key, value, is_counted: mark & COUNTED != 0, is_placed })
+        Some(Self { tree, key, value, is_counted: flags & COUNTED != 0, is_placed })
     }
 }
 
@@ -137,22 +137,28 @@ pub(crate) fn push_put(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], parts: &[&[u
 }
 
 /// Add a put of a large value that is in the data file. The entry is counted if the row is new.
-pub(crate) fn push_placed(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], place: Place, is_new: bool) -> Change {
-    let mark = PUT | PLACED | if is_new { COUNTED } else { 0 };
-    let Entry { key, value, .. } = entry::push(bytes, tree, mark, key, &[&place.to_bytes()]);
+pub(crate) fn push_placed(
+    bytes: &mut Vec<u8>,
+    tree: Tree,
+    key: &[u8],
+    extent: Extent,
+    is_new: bool,
+) -> Change {
+    let flags = PUT | PLACED | if is_new { COUNTED } else { 0 };
+    let Entry { key, value, .. } = entry::push(bytes, tree, flags, key, &[&extent.to_bytes()]);
     Change { tree, key, value: Some(value), is_counted: is_new, is_placed: true }
 }
 
-/// The places in a WAL record.
-pub(crate) fn places(bytes: &[u8]) -> impl Iterator<Item = Place> + '_ {
+/// The extents in a WAL record.
+pub(crate) fn extents_in(bytes: &[u8]) -> impl Iterator<Item = Extent> + '_ {
     let placed = changes(bytes).filter(|change| change.is_placed);
-    placed.filter_map(|change| Place::parse(bytes.get(change.value?)?))
+    placed.filter_map(|change| Extent::parse(bytes.get(change.value?)?))
 }
 
-/// The WAL record with each [`Place`] replaced by the large value that is there; the same record if
-/// it has no places. `None` if a value is gone, since its pages were used again.
+/// The WAL record with each [`Extent`] replaced by the large value that is there; the same record if
+/// it has no extents. `None` if a value is gone, since its pages were used again.
 pub(crate) fn with_values(bytes: Vec<u8>, extents: Option<&dyn Extents>) -> Option<Vec<u8>> {
-    if places(&bytes).next().is_none() {
+    if extents_in(&bytes).next().is_none() {
         return Some(bytes);
     }
     let (mut whole, mut count) = (begin(bytes.len()), 0);
@@ -163,8 +169,8 @@ pub(crate) fn with_values(bytes: Vec<u8>, extents: Option<&dyn Extents>) -> Opti
         match change.value {
             None => entry::push(&mut whole, tree, DELETED | counted, key, &[]),
             Some(value) if change.is_placed => {
-                let place = Place::parse(bytes.get(value)?)?;
-                let value = place.copy(extents?)?;
+                let extent = Extent::parse(bytes.get(value)?)?;
+                let value = extent.copy(extents?)?;
                 entry::push(&mut whole, tree, PUT | counted, key, &[&value])
             }
             Some(value) => entry::push(&mut whole, tree, PUT | counted, key, &[bytes.get(value)?]),
@@ -187,11 +193,11 @@ pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change
 pub(crate) fn push_row(bytes: &mut Vec<u8>, key: &[u8], parts: [&[u8]; 2], is_new: bool) -> Change {
     let [record, check] = parts;
     let size = record.len() + check.len();
-    let mark = Tree::Rows as u8 | PUT | if is_new { COUNTED } else { 0 };
+    let flags = Tree::Rows as u8 | PUT | if is_new { COUNTED } else { 0 };
     if key.len() < 0x80 && size < 0x80 {
-        bytes.extend_from_slice(&[mark, key.len() as u8, size as u8]);
+        bytes.extend_from_slice(&[flags, key.len() as u8, size as u8]);
     } else {
-        bytes.push(mark);
+        bytes.push(flags);
         push_varint(bytes, key.len() as u32);
         push_varint(bytes, size as u32);
     }
@@ -219,14 +225,14 @@ pub(crate) fn push_gone(bytes: &mut Vec<u8>, key: &[u8]) -> Change {
     Change { tree: Tree::Rows, key, value: None, is_counted: true, is_placed: false }
 }
 
-/// Clear the counted mark of all entries. `changes` has to be all entries of the WAL record.
+/// Clear the counted bit of all entries. `changes` has to be all entries of the WAL record.
 pub(crate) fn uncount(bytes: &mut [u8], changes: &mut [Change]) {
     let mut at = HEAD_SIZE;
     for change in changes {
         if std::mem::take(&mut change.is_counted)
-            && let Some(mark) = bytes.get_mut(at)
+            && let Some(flags) = bytes.get_mut(at)
         {
-            *mark &= !COUNTED;
+            *flags &= !COUNTED;
         }
         at = change.value.as_ref().map_or(change.key.end, |value| value.end);
     }
@@ -235,8 +241,8 @@ pub(crate) fn uncount(bytes: &mut [u8], changes: &mut [Change]) {
 /// Mark the WAL record's only entry as counted.
 #[inline]
 pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
-    if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
-        *mark |= COUNTED;
+    if let Some(flags) = bytes.get_mut(HEAD_SIZE) {
+        *flags |= COUNTED;
         change.is_counted = true;
     }
 }

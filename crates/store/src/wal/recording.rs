@@ -65,9 +65,9 @@ impl Recording {
         self.put_count > 0
     }
 
-    fn note(&mut self, tree: Tree, mark: u8, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+    fn note(&mut self, tree: Tree, flags: u8, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         if tree != Tree::Meta {
-            self.count_put(mark, key);
+            self.count_put(flags, key);
         }
         if self.so_far.is_lost || tree == Tree::Blobs || (tree == Tree::Meta && key.first() == Some(&CHUNK)) {
             return Ok(());
@@ -80,13 +80,13 @@ impl Recording {
         if self.body.len() + size > CHUNK_SIZE {
             self.write_part(Kind::Part)?;
         }
-        push(&mut self.body, tree, mark, key, parts);
+        push(&mut self.body, tree, flags, key, parts);
         self.count += 1;
         Ok(())
     }
 
-    fn count_put(&mut self, mark: u8, key: &[u8]) {
-        if mark == PUT {
+    fn count_put(&mut self, flags: u8, key: &[u8]) {
+        if flags == PUT {
             self.put_count += 1;
             self.last_put.clear();
             self.last_put.extend_from_slice(key);

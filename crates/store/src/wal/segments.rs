@@ -58,7 +58,7 @@ use crate::wal::sync::Pace;
 /// "pelluLOG"
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
 pub(crate) const FORMAT: u64 = 2;
-/// The format of logs without places of large values (`extents.rs`).
+/// The format of logs without extents of large values (`extents.rs`).
 const FORMAT_OLD: u64 = 1;
 const TOKEN: usize = 3;
 const UNSYNCED_FILE: usize = 5;
@@ -98,7 +98,7 @@ pub(crate) struct Segments {
     chunk_words: usize,
     pub(super) budget: Budget,
     pub(super) pace: Pace,
-    /// Whether this process's last sync was for a commit (`Extent::Commits`), not of the whole log.
+    /// Whether this process's last sync was for a commit (`SyncScope::Commits`), not of the whole log.
     pub(super) is_synced_often: AtomicBool,
     /// The sequence number of the log when this process last released the writer lock.
     pub(super) left_at: AtomicU64,
@@ -189,8 +189,8 @@ impl Segments {
         self.extents.as_ref()
     }
 
-    /// Whether all members of the log know of places.
-    pub(crate) fn may_place(&self) -> bool {
+    /// Whether all members of the log know of extents.
+    pub(crate) fn may_have_extents(&self) -> bool {
         self.load(1) == FORMAT
     }
 
@@ -356,7 +356,7 @@ impl Segments {
         let chunk = 2 * number + segment;
         if place + bytes.len() / 8 <= self.chunk_words {
             // Nearly every WAL record is in one chunk.
-            if self.chunk.load(Ordering::Relaxed) != self.mark_of(chunk) {
+            if self.chunk.load(Ordering::Relaxed) != self.stamp_of(chunk) {
                 self.check_room(bytes)?;
                 self.reserve_chunk(chunk)?;
             }
@@ -390,7 +390,7 @@ impl Segments {
 
     /// What `chunk` is while this chunk is the last one.
     #[inline]
-    fn mark_of(&self, chunk: usize) -> u64 {
+    fn stamp_of(&self, chunk: usize) -> u64 {
         (chunk as u64 + 1) | self.load(PUNCHED) << 32
     }
 
@@ -398,7 +398,7 @@ impl Segments {
     fn reserve_chunk(&self, chunk: usize) -> std::io::Result<()> {
         self.space.reserve(self.words_of(chunk), self.has_small_pages(chunk))?;
         reached(Step::LogGrown);
-        self.chunk.store(self.mark_of(chunk), Ordering::Relaxed);
+        self.chunk.store(self.stamp_of(chunk), Ordering::Relaxed);
         // Wake the checkpointer early, and not for each chunk: waking a thread costs a fifth of
         // what it saves.
         let ahead = self.chunks_ahead();
@@ -426,10 +426,10 @@ impl Segments {
     /// one: that takes longer than to prepare a chunk, and wants small pages.
     fn chunks_ahead(&self) -> Vec<usize> {
         const AHEAD_MAX: usize = 8;
-        let mark = self.chunk.load(Ordering::Relaxed);
-        let last = ((mark & u64::from(u32::MAX)) as usize).checked_sub(1);
+        let stamp = self.chunk.load(Ordering::Relaxed);
+        let last = ((stamp & u64::from(u32::MAX)) as usize).checked_sub(1);
         // After room was given back, it is not known where the next writer goes on.
-        let Some(last) = last.filter(|last| self.mark_of(*last) == mark) else { return Vec::new() };
+        let Some(last) = last.filter(|last| self.stamp_of(*last) == stamp) else { return Vec::new() };
         let ahead = if self.has_small_pages(last) { 0 } else { (last / 2).min(AHEAD_MAX) };
         let is_there = |chunk: &usize| self.words_of(*chunk).start < self.words.len();
         (1..=ahead).map(|number| last + 2 * number).take_while(is_there).collect()
@@ -572,7 +572,7 @@ impl Segments {
         self.load(TOKEN)
     }
 
-    /// Restore the token from the data file's mark, if a power cut took it.
+    /// Restore the token from the data file, if a power cut took it.
     pub(crate) fn set_token(&self, token: u64) {
         self.store(TOKEN, token);
     }

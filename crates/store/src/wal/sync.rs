@@ -64,7 +64,7 @@ const PERHAPS_ALL: u64 = u64::MAX;
 
 /// How much of the log a sync covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum SyncScope {
     /// All pages of the file that were written to, found by the system. Afterwards the first page
     /// tells how far the log goes.
     Whole,
@@ -78,14 +78,14 @@ pub(super) struct Pace(AtomicU64);
 
 impl Segments {
     /// [D1] Sync all that is acknowledged now to the disk.
-    pub(crate) fn sync(&self, extent: Extent) -> Result<(), SyncError> {
+    pub(crate) fn sync(&self, scope: SyncScope) -> Result<(), SyncError> {
         // Needed even if the tree has everything: a synced tree says nothing about the file's name.
         self.space().sync_names().map_err(|error| self.fail(error))?;
         let goal = self.load(TAIL);
         if self.is_synced(goal) {
             return Ok(());
         }
-        self.is_synced_often.store(extent == Extent::Commits, Ordering::Relaxed);
+        self.is_synced_often.store(scope == SyncScope::Commits, Ordering::Relaxed);
         let arrived = self.word(ARRIVED).fetch_add(1, Ordering::AcqRel) + 1;
         let own = self.space().member();
         let syncer = self.word(SYNCER);
@@ -100,7 +100,7 @@ impl Segments {
                 return Err(SyncError::Before(self.failure()));
             }
             let Err(owner) = syncer.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) else {
-                return self.sync_for_all(extent, arrived);
+                return self.sync_for_all(scope, arrived);
             };
             let since = match waiting {
                 Some((since_round, since)) if since_round == round => since,
@@ -110,7 +110,7 @@ impl Segments {
             let waited = since.elapsed();
             let is_over = waited >= PATIENCE || waited >= LOOK && self.space().if_gone(owner, &mut || ());
             if is_over && syncer.compare_exchange(owner, own, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return self.sync_for_all(extent, arrived);
+                return self.sync_for_all(scope, arrived);
             }
             if self.is_over_soon(round) {
                 continue;
@@ -156,14 +156,14 @@ impl Segments {
     }
 
     /// Sync all that is acknowledged, and wake the waiters. The caller holds the syncer word.
-    fn sync_for_all(&self, extent: Extent, arrived: u64) -> Result<(), SyncError> {
+    fn sync_for_all(&self, scope: SyncScope, arrived: u64) -> Result<(), SyncError> {
         // If the previous syncer died, its value still stands there.
         self.word(COVERED).store(PERHAPS_ALL, Ordering::Release);
         self.gather();
         let served = self.word(SERVED).swap(self.load(ARRIVED).max(arrived), Ordering::AcqRel);
         let tail = self.word(TAIL).load(Ordering::Acquire);
         self.word(COVERED).store(tail, Ordering::Release);
-        let synced = self.sync_until(extent, tail);
+        let synced = self.sync_until(scope, tail);
         // The callers of this sync, and those that came since, will probably be there next time.
         let both = self.load(ARRIVED).saturating_sub(served);
         self.store(EXPECTED, self.load(SERVED).saturating_add(both));
@@ -191,7 +191,7 @@ impl Segments {
     }
 
     /// Sync what is acknowledged up to the tail.
-    fn sync_until(&self, extent: Extent, tail: u64) -> Result<(), SyncError> {
+    fn sync_until(&self, scope: SyncScope, tail: u64) -> Result<(), SyncError> {
         if self.has_failed() {
             return Err(SyncError::Before(self.failure()));
         }
@@ -200,7 +200,7 @@ impl Segments {
             // The large values of WAL records that are not on the disk yet.
             extents.sync().map_err(|error| self.fail(error))?;
         }
-        let words = self.words_to_sync(tail).filter(|_| extent == Extent::Commits);
+        let words = self.words_to_sync(tail).filter(|_| scope == SyncScope::Commits);
         let done = match words {
             Some(words) => self.space().sync_words(words),
             None => self.space().sync(),

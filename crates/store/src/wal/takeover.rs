@@ -266,7 +266,7 @@ pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), Eng
         segments.forget_segment(&alone, 1);
         segments.begin_segment(&alone, 0, applied.position);
         if is_older {
-            // Another one belongs to the data file, whose mark says so as long as it has no
+            // Another one belongs to the data file, whose log token says so as long as it has no
             // commits after that one's.
             segments.set_token(segments.head(0).map_or(1, |head| head.salt));
         }

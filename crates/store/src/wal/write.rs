@@ -19,7 +19,7 @@ use crate::wal::checkpoint::{
     Done, TreeLock, in_a_while, wal_record_size_max, wal_record_size_wide, write_lookup,
 };
 use crate::wal::engine::{Shared, WriterLock};
-use crate::wal::extents::{Place, SIZE_MIN, Taken};
+use crate::wal::extents::{Extent, SIZE_MIN, Taken};
 use crate::wal::read::LoggedRead;
 use crate::wal::recording::Recording;
 use crate::wal::write_batch::WriteBatch;
@@ -30,7 +30,7 @@ pub(crate) struct LoggedWrite {
     bulk: Option<Box<Recording>>,
     tree_lock: Option<TreeLock>,
     write_batch: WriteBatch,
-    /// The places of its large values.
+    /// The extents of its large values.
     taken: Taken,
     base: LoggedRead,
     /// The tree and key of the last `find` that found a value. Empty if there was none.
@@ -275,7 +275,7 @@ impl LoggedWrite {
         WriteBatch::new(self.shared.segments.extents())
     }
 
-    /// Put a large value where it stays, and its place into the batch. False if the value has to go
+    /// Put a large value where it stays, and its extent into the batch. False if the value has to go
     /// the way of all others.
     fn put_large(
         &mut self,
@@ -288,16 +288,16 @@ impl LoggedWrite {
         if size < SIZE_MIN || self.bulk.is_some() {
             return Ok(false);
         }
-        self.make_room(Self::size_of(key.bytes, &[&[0; Place::SIZE]]))?;
+        self.make_room(Self::size_of(key.bytes, &[&[0; Extent::SIZE]]))?;
         if self.bulk.is_some() {
             return Ok(false);
         }
         let until = in_a_while(self.patience);
         let held = (&*self.lock, &mut self.base);
-        let Some(place) = self.shared.place(held, &mut self.taken, parts, until)? else {
+        let Some(extent) = self.shared.write_extent(held, &mut self.taken, parts, until)? else {
             return Ok(false);
         };
-        self.write_batch.put_placed(tree, key, place, is_new);
+        self.write_batch.put_placed(tree, key, extent, is_new);
         Ok(true)
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::{self, Direction, Extents, HashedKey, TakeRow, Tree};
 use crate::sys::short::is_same;
-use crate::wal::extents::Place;
+use crate::wal::extents::Extent;
 use crate::wal::memtable::{Lookup, LookupEntry};
 use crate::wal::record::{self, Change};
 use crate::wal::tombstones::{Covered, KeyOrder};
@@ -50,7 +50,7 @@ pub(crate) struct WriteBatch {
 /// A change that stays in the batch when rows are taken out of it.
 enum SavedChange {
     Value(Vec<u8>),
-    Placed(Place),
+    Placed(Extent),
     Deleted,
 }
 
@@ -114,9 +114,15 @@ impl WriteBatch {
 
     /// Put a large value that is in the data file already. `is_new`: whether the key is, if that
     /// is known.
-    pub(crate) fn put_placed(&mut self, tree: Tree, key: HashedKey<'_>, place: Place, is_new: Option<bool>) {
+    pub(crate) fn put_placed(
+        &mut self,
+        tree: Tree,
+        key: HashedKey<'_>,
+        extent: Extent,
+        is_new: Option<bool>,
+    ) {
         self.uncounted += usize::from(is_new.is_none());
-        let change = record::push_placed(&mut self.bytes, tree, key.bytes, place, is_new.unwrap_or(false));
+        let change = record::push_placed(&mut self.bytes, tree, key.bytes, extent, is_new.unwrap_or(false));
         self.add(change, key.hash);
     }
 
@@ -343,7 +349,7 @@ impl WriteBatch {
             if change.tree != Tree::Rows || is_placed(lookup) {
                 let value = match lookup {
                     Lookup::Value(value) => SavedChange::Value(value.to_vec()),
-                    Lookup::Extent(place, _) => SavedChange::Placed(place),
+                    Lookup::Extent(extent, _) => SavedChange::Placed(extent),
                     Lookup::Tombstone => SavedChange::Deleted,
                 };
                 others.push((change.tree, key.to_vec(), value));
@@ -360,7 +366,7 @@ impl WriteBatch {
         for (tree, key, value) in others {
             match value {
                 SavedChange::Value(value) => self.put(tree, &key, &[&value]),
-                SavedChange::Placed(place) => self.put_placed(tree, HashedKey::of(&key), place, None),
+                SavedChange::Placed(extent) => self.put_placed(tree, HashedKey::of(&key), extent, None),
                 SavedChange::Deleted => self.delete(tree, &key),
             }
         }
