@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -31,12 +32,13 @@ build-backend = "backend"
 backend-path = ["."]
 """
 BACKEND = """\
-import pathlib, zipfile
+import os, pathlib, zipfile
 def build_wheel(folder, config_settings=None, metadata_directory=None):
     name = "pellucid-1-py3-none-any.whl"
     about = "pellucid-1.dist-info/"
     with zipfile.ZipFile(pathlib.Path(folder, name), "w") as wheel:
-        wheel.writestr("pellucid/__init__.py", pathlib.Path("which.py").read_text())
+        profile = f"PROFILE = {os.environ['PELLUCID_PROFILE']!r}\\n"
+        wheel.writestr("pellucid/__init__.py", pathlib.Path("which.py").read_text() + profile)
         wheel.writestr(about + "METADATA", "Metadata-Version: 2.1\\nName: pellucid\\nVersion: 1\\n")
         wheel.writestr(about + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         wheel.writestr(about + "RECORD", "")
@@ -57,6 +59,7 @@ def repository(tmp_path: Path) -> Path:
     git(root, "init", "--quiet")
     for name, text in {"pyproject.toml": PROJECT, "backend.py": BACKEND, ".gitignore": "/target/\n"}.items():
         (root / name).write_text(text)
+    (root / "Cargo.toml").touch()
     (root / "which.py").write_text("WHICH = 'first'\n")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "first")
@@ -107,12 +110,13 @@ def test_the_command_shows_both_revisions_and_writes_all_figures(
     monkeypatch.setattr(guard, "tree_of", lambda root, folder, name: f"tree of {name}")
     monkeypatch.setattr(guard, "built", lambda *_: HERE)
     out = tmp_path / "out.json"
-    words = ["guard", "main", "--quick", "--only", "dumps", "--json", str(out), "--directory", str(tmp_path)]
+    words = ["guard", "main", "--profiles", "release", "quick", "--quick", "--only", "dumps"]
+    words += ["--json", str(out), "--directory", str(tmp_path)]
     assert command.main(words) == 0
     shown = capsys.readouterr().out
     assert "dumps` of a list of small dicts" in shown
     assert "read one field" not in shown
-    assert "the working tree" in shown
+    assert "the working tree (quick)" in " ".join(shown.split())
     assert "1 round of 2 operations" in shown
     found = json.loads(out.read_text())
     assert found["old"] == {"revision": "main", "tree": "tree of main"}
@@ -210,11 +214,44 @@ def test_a_build_is_of_the_files_of_its_revision_and_is_kept(repository: Path, t
     assert [text.partition(",")[0] for text in said] == ["building HEAD", "building the working tree"]
     for build, which in ((first, "first"), (second, "second")):
         side = side_of(which, build, tmp_path / which)
-        words = [sys.executable, "-c", "import pellucid; print(pellucid.WHICH)"]
-        done = subprocess.run(words, cwd=side.packages, capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == which
+        assert printed(side, "pellucid.WHICH, pellucid.PROFILE") == f"{which} release"
     assert built(repository, folder, tree_of(repository, folder, "HEAD"), "HEAD", said.append) == first
     assert len(said) == 2, "the third build was there"
+
+
+def test_a_build_has_the_profile_that_was_chosen(repository: Path, tmp_path: Path) -> None:
+    folder = checkout(repository)
+    tree = tree_of(repository, folder, "HEAD")
+    with pytest.raises(GuardError, match=r"HEAD has no profile quick in its Cargo\.toml"):
+        built(repository, folder, tree, "HEAD", lambda _: None, "quick")
+    (repository / "Cargo.toml").write_text("[profile.quick]\n")
+    tree = tree_of(repository, folder, None)
+    for profile in ("quick", "release"):
+        build = built(repository, folder, tree, "this", lambda _: None, profile)
+        assert printed(side_of("this", build, tmp_path / profile), "pellucid.PROFILE") == profile
+
+
+def test_a_wheel_stands_for_a_revision(repository: Path, tmp_path: Path) -> None:
+    folder = checkout(repository)
+    wheel = tmp_path / "pellucid-1-py3-none-any.whl"
+    with pytest.raises(GuardError, match=r"cannot read the wheel .*: No such file"):
+        tree_of(repository, folder, str(wheel))
+    wheel.write_text("nothing")
+    tree = tree_of(repository, folder, str(wheel))
+    with pytest.raises(GuardError, match="is no wheel, or is damaged"):
+        built(repository, folder, tree, str(wheel), lambda _: None)
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("pellucid/__init__.py", "WHICH = 'a wheel'\n")
+    for _ in range(2):
+        build = built(repository, folder, tree_of(repository, folder, str(wheel)), str(wheel), lambda _: None)
+    assert printed(side_of("wheel", build, tmp_path / "side"), "pellucid.WHICH") == "a wheel"
+
+
+def printed(side: Side, names: str) -> str:
+    """What a program prints that imports the build of a side."""
+    words = [sys.executable, "-c", f"import pellucid; print({names})"]
+    done = subprocess.run(words, cwd=side.packages, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def test_the_working_tree_has_new_files_too_and_the_index_stays(repository: Path) -> None:

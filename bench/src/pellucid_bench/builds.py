@@ -1,22 +1,27 @@
 """This module builds revisions of this checkout for the guard, and keeps the builds.
 
-A build is what `pip install .` makes of the files of a revision: the module, with the release profile, and
-the Python files. It stays in `target/guard`, under the hash of those files. No other build product changes.
+A build is what `pip install .` makes of the files of a revision: the module, with a profile of `Cargo.toml`,
+and the Python files. It stays in `target/guard`, under the hash of those files. No other build product
+changes. A wheel stands for the revision that it was built from.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
+PROFILES = ("release", "quick")
 LOG_LINES = 25
 """Lines of the log of a build that failed."""
 
@@ -61,8 +66,18 @@ def checkout(root: Path) -> Path:
     return folder
 
 
+def is_wheel(revision: str | None) -> TypeGuard[str]:
+    """Say whether a revision is the path of a wheel."""
+    return revision is not None and revision.endswith(".whl")
+
+
 def tree_of(root: Path, folder: Path, revision: str | None) -> str:
     """Return the hash of the files of a revision. Without one, they are those of the checkout as they are."""
+    if is_wheel(revision):
+        try:
+            return hashlib.sha256(Path(revision).read_bytes()).hexdigest()
+        except OSError as error:
+            raise GuardError(f"cannot read the wheel {revision}: {error.strerror}") from None
     if revision is None:
         index = folder / "index"
         git(root, "add", "--all", index=index)
@@ -73,14 +88,18 @@ def tree_of(root: Path, folder: Path, revision: str | None) -> str:
         raise GuardError(f"git knows no revision {revision!r}; `git log --oneline` lists some") from None
 
 
-def built(root: Path, folder: Path, tree: str, name: str, say: Callable[[str], None]) -> Path:
+def built(
+    root: Path, folder: Path, tree: str, name: str, say: Callable[[str], None], profile: str = PROFILES[0]
+) -> Path:
     """Return the folder with the packages of a revision. Build it if it was not built before."""
+    if is_wheel(name):
+        return unpacked(folder / tree[:12], Path(name))
     try:
         version = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise GuardError("`cargo` does not run; install Rust 1.89 or newer") from error
     # Another Python cannot load the module, and another compiler makes another one.
-    key = f"{tree[:12]}-{sysconfig.get_config_var('SOABI')}-rust-{version.split()[1]}"
+    key = f"{tree[:12]}-{sysconfig.get_config_var('SOABI')}-rust-{version.split()[1]}-{profile}"
     made, source, part, log = folder / key, folder / "source", folder / "part", folder / f"{key}.log"
     if made.exists():
         return made
@@ -91,13 +110,20 @@ def built(root: Path, folder: Path, tree: str, name: str, say: Callable[[str], N
     index = folder / "index-of-source"
     git(root, "read-tree", tree, index=index)
     git(root, "checkout-index", "--all", f"--prefix={source}/", index=index)
+    manifest = source / "Cargo.toml"
+    if profile != PROFILES[0] and f"[profile.{profile}]" not in manifest.read_text("utf-8"):
+        raise GuardError(f"{name} has no profile {profile} in its Cargo.toml; choose a newer revision")
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    own = {"PATH": path, "CARGO_TARGET_DIR": str(folder / "cargo"), "PELLUCID_PROFILE": "release"}
     with log.open("wb") as output:
         done = subprocess.run(
             [*pip, "--no-build-isolation", "--target", str(part), str(source)],
-            env={**os.environ, **own},
+            env={
+                **os.environ,
+                "PATH": path,
+                "CARGO_TARGET_DIR": str(folder / "cargo"),
+                "PELLUCID_PROFILE": profile,
+            },
             stdout=output,
             stderr=subprocess.STDOUT,
             check=False,
@@ -107,6 +133,20 @@ def built(root: Path, folder: Path, tree: str, name: str, say: Callable[[str], N
         raise GuardError("\n".join([f"the build of {name} failed; the end of {log}:", *lines]))
     shutil.rmtree(source)
     part.rename(made)
+    return made
+
+
+def unpacked(made: Path, wheel: Path) -> Path:
+    """Return the folder with the packages of a wheel."""
+    if not made.exists():
+        part = made.with_name("part")
+        shutil.rmtree(part, ignore_errors=True)
+        try:
+            with zipfile.ZipFile(wheel) as file:
+                file.extractall(part)
+        except zipfile.BadZipFile:
+            raise GuardError(f"{wheel} is no wheel, or is damaged") from None
+        part.rename(made)
     return made
 
 

@@ -19,12 +19,23 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pellucid_bench import isolation, machine
-from pellucid_bench.builds import GuardError, Side, alone, built, checkout, side_of, tree_of
+from pellucid_bench.builds import (
+    PROFILES,
+    GuardError,
+    Side,
+    alone,
+    built,
+    checkout,
+    is_wheel,
+    side_of,
+    tree_of,
+)
 from pellucid_bench.dataset import DatasetError
 from pellucid_bench.measures import Result, Unit
 from pellucid_bench.operations import ROWS, Row
@@ -198,11 +209,12 @@ def _guard(options: argparse.Namespace, rows: list[Compared]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 140)
     folder = checkout(ROOT)
     with alone(folder), command.folder(options.directory) as directory:
-        names = (options.old, options.new or "the working tree")
         trees = [tree_of(ROOT, folder, revision) for revision in (options.old, options.new)]
+        revisions = (options.old, options.new or "the working tree")
+        names = (_name(revisions[0], options.profiles[0]), _name(revisions[1], options.profiles[1]))
         builds = [
-            built(ROOT, folder, tree, name, lambda text: console.print(text, markup=False, soft_wrap=True))
-            for tree, name in zip(trees, names, strict=True)
+            built(ROOT, folder, tree, revision, partial(console.print, markup=False, soft_wrap=True), profile)
+            for tree, revision, profile in zip(trees, revisions, options.profiles, strict=True)
         ]
         old, new = (
             side_of(name, build, directory / side)
@@ -243,6 +255,12 @@ def _guard(options: argparse.Namespace, rows: list[Compared]) -> int:
     if not failures:
         console.print(f"{names[1]} is not slower than {names[0]}.", markup=False)
     return 1 if failures else 0
+
+
+def _name(revision: str, profile: str) -> str:
+    """Return what the tables call a side."""
+    name = Path(revision).name if is_wheel(revision) else revision
+    return name if profile == PROFILES[0] else f"{name} ({profile})"
 
 
 def verdict(rows: Sequence[Compared]) -> list[str]:
@@ -319,9 +337,19 @@ def _parser() -> argparse.ArgumentParser:
         f"exit code is 1 if the geometric mean of new / old is above {MEAN_MAX}, or if an operation is above "
         f"{ROW_MAX:.2f} twice. It is 2 if the two cannot be compared.",
     )
-    parser.add_argument("old", metavar="OLD", help="a revision of git, such as main or HEAD~3")
+    parser.add_argument(
+        "old", metavar="OLD", help="a revision of git, such as main or HEAD~3, or the path of a wheel"
+    )
     parser.add_argument(
         "new", metavar="NEW", nargs="?", help="default: the files of this checkout as they are"
+    )
+    parser.add_argument(
+        "--profiles",
+        nargs=2,
+        choices=PROFILES,
+        default=[PROFILES[0]] * 2,
+        metavar=("OLD", "NEW"),
+        help="the profiles to build with: release or quick (default: release, and release)",
     )
     parser.add_argument(
         "--rounds", type=command.rounds, default=ROUNDS, metavar="N", help=f"default: {ROUNDS}"
