@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pellucid
 from pellucid import errors
+from pellucid.transfer.arguments import check
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import CopyReport
 
@@ -37,12 +38,11 @@ class Choices(NamedTuple):
 
 def run(source: Any, target: Any, choices: Choices) -> CopyReport:
     """Copy tables, as `pellucid.copy` says."""
+    check(choices._asdict())
     if choices.existing not in EXISTING:
         raise ValueError(f"existing= has no {choices.existing!r}; those are {', '.join(EXISTING)}")
     if choices.batch is not None and choices.batch < 1:
         raise ValueError(f"batch= is a number of rows, and at least 1, not {choices.batch}")
-    if isinstance(choices.tables, str):
-        raise TypeError(f"tables= is a list of names; write tables=[{choices.tables!r}]")
     report = CopyReport(shown(target))
     begun = time.monotonic()
     with ExitStack() as stack:

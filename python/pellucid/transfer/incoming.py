@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pellucid
 from pellucid import errors
+from pellucid.transfer.arguments import check, check_encoding
 from pellucid.transfer.convert import converter, with_dicts
 from pellucid.transfer.copying import is_new_file, opened_target
 from pellucid.transfer.detect import FORMATS, detect
@@ -56,6 +57,7 @@ REFUSED = (
 )
 MISSING = object()
 OF_JSON = ("json", "jsonl", "tinydb")
+OF_PICKLES = ("pickle", "shelve", "sqlitedict", "diskcache")
 # The share of reading in an import in one transaction. The rest is merging rows into their tables.
 READING = 0.7
 
@@ -87,10 +89,14 @@ class _DryRun(Exception):
 
 def run(source: Any, into: Any, choices: Choices) -> ImportReport:
     """Import a source, as `import_from` says."""
+    # `key_reader` checks the key.
+    check({**choices._asdict(), "key": None})
     if choices.format is not None and choices.format not in FORMATS:
         raise ValueError(f"format= has no {choices.format!r}; those are {', '.join(FORMATS)}")
     if choices.batch is not None and choices.batch < 1:
         raise ValueError(f"batch= is a number of rows, and at least 1, not {choices.batch}")
+    if isinstance(choices.pickle, str) and choices.pickle not in ("deny", "allow"):
+        raise ValueError(f'pickle= has no {choices.pickle!r}; it is "deny", "allow" or a list of names')
     if choices.on_conflict not in (None, *CONFLICTS):
         raise ValueError(f"on_conflict= has no {choices.on_conflict!r}; those are {', '.join(CONFLICTS)}")
     if choices.verify and choices.on_conflict in ("merge", "ignore"):
@@ -140,6 +146,9 @@ def _each_of(source: Any) -> list[Any]:
 
 def _format_of(found: Input, choices: Choices) -> str:
     form = choices.format or detect(found)
+    # Strings of Python 2 may become bytes.
+    if choices.encoding is not None and not (choices.encoding == "bytes" and form in OF_PICKLES):
+        check_encoding(choices.encoding)
     if (choices.columns or choices.dialect) and form != "csv":
         raise ValueError(f"columns= and dialect= are for CSV, and {found.name} is {form}")
     if choices.path is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,8 +12,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import pellucid
+from pellucid.transfer.arguments import check, check_once
 from pellucid.transfer.compressed import WRITTEN, packed, split_suffix
-from pellucid.transfer.copying import shown
+from pellucid.transfer.copying import a_kind, shown
 from pellucid.transfer.detect import is_database
 from pellucid.transfer.progress import Pace
 from pellucid.transfer.report import ExportReport, listed
@@ -160,8 +162,16 @@ class Choices(NamedTuple):
 def run(rows: Any, target: Any, choices: Choices) -> ExportReport:
     """Export rows, as `export_to` says."""
     if isinstance(rows, pellucid.Groups) or not hasattr(rows, "items"):
-        raise TypeError(f"export_to() writes a table, a query or a database, not a {type(rows).__name__}")
+        raise TypeError(f"export_to() writes a table, a query or a database, not {a_kind(rows)}")
+    check(choices._asdict())
     is_stream = hasattr(target, "write")
+    if isinstance(target, io.TextIOBase):
+        raise TypeError(
+            "export_to() writes bytes; open the file in binary mode, with open(path, 'wb'), or pass "
+            "sys.stdout.buffer"
+        )
+    if not is_stream and not isinstance(target, (str, bytes, os.PathLike)):
+        raise TypeError(f"export_to() writes to a path or a binary file, not to {a_kind(target)}")
     name = str(getattr(target, "name", "the stream") if is_stream else os.path.basename(os.fsdecode(target)))
     plain_name, packing = split_suffix(name)
     format = _format(plain_name, choices.format)  # noqa: A001
@@ -233,7 +243,7 @@ def _exports(
     total = sum(map(_total, chosen.values())) if pace.report is not None else 0
     fields = None if choices.fields is None else list(choices.fields)
     if fields is not None:
-        _check_once("fields=", fields)
+        check_once("fields", fields)
         if choices.key in fields:
             raise ValueError(f"key={choices.key!r} is one of fields=; leave it out there")
     # The rows of the tables that are written already, and of the one that is being written.
@@ -322,16 +332,8 @@ def _chosen(rows: Any, choices: Choices, report: ExportReport) -> Any:
 
 def _named(paths: Any) -> dict[str, Any]:
     paths = [paths] if isinstance(paths, str) else list(paths)
-    _check_once("select=", paths)
+    check_once("select", paths)
     return {path: path for path in paths}
-
-
-def _check_once(choice: str, names: list[Any]) -> None:
-    there = set()
-    for name in names:
-        if name in there:
-            raise ValueError(f"{choice} has {name!r} twice; leave out one of them")
-        there.add(name)
 
 
 def _is_selected(query: Any) -> bool:
