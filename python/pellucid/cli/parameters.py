@@ -14,6 +14,7 @@ import pellucid
 from pellucid.cli.app import Refused
 from pellucid.transfer.copying import SERVER, shown
 from pellucid.transfer.progress import Line
+from pellucid.transfer.report import listed
 
 __all__ = [
     "database_argument",
@@ -113,12 +114,10 @@ def the_table(database: pellucid.Database, name: str | None) -> pellucid.Table[A
     if name is None:
         if len(names) == 1:
             return database.table(names[0])
-        what = f"name one of the tables: {', '.join(names)}" if names else "there is no table yet"
+        what = f"name one of the tables: {listed(names)}" if names else "there is no table yet"
         raise Refused(f"{shown(database)}: {what}")
     if name not in names:
-        raise Refused(
-            f"{shown(database)} has no table {name!r}; it has {', '.join(map(repr, names)) or 'none'}"
-        )
+        raise Refused(f"{shown(database)} has no table {name!r}; it has {listed(names) or 'none'}")
     return database.table(name)
 
 

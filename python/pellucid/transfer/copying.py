@@ -13,7 +13,7 @@ import pellucid
 from pellucid import errors
 from pellucid.transfer.arguments import check
 from pellucid.transfer.progress import Pace
-from pellucid.transfer.report import CopyReport
+from pellucid.transfer.report import CopyReport, listed
 
 if TYPE_CHECKING:
     from pellucid.postgres import verbs
@@ -151,8 +151,8 @@ def _names(state: verbs.Snapshot, source: Any, wanted: Any) -> list[str]:
     names = there if wanted is None else list(dict.fromkeys(wanted))
     for name in names:
         if name not in there:
-            has = f"it has {', '.join(map(repr, there))}" if there else "it has none"
-            raise KeyError(f"{shown(source)} has no table {name!r}; {has}")
+            has = listed(there) or "none"
+            raise KeyError(f"{shown(source)} has no table {name!r}; it has {has}")
     return names
 
 

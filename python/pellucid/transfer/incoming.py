@@ -20,7 +20,7 @@ from pellucid.transfer.job import Chunk, Input, Job, Part
 from pellucid.transfer.keys import CONFLICTS, key_reader
 from pellucid.transfer.outgoing import plain
 from pellucid.transfer.progress import Pace
-from pellucid.transfer.report import ImportReport
+from pellucid.transfer.report import ImportReport, listed
 
 __all__ = ["Choices", "run"]
 
@@ -308,8 +308,7 @@ class _Import:
             unseen.append(self.unseen)
         if self.has_rows and (never := set.intersection(*unseen)):
             raise ValueError(
-                f"types= names {', '.join(map(repr, sorted(never)))}, and no row of {self.report.name} has "
-                "such a field"
+                f"types= names {listed(sorted(never))}, and no row of {self.report.name} has such a field"
             )
         self.pace.end(self.report.rows)
 
@@ -330,7 +329,7 @@ class _Import:
             # A source with one table: its name may be another one here.
             if len(names) > 1 or self.source.stream is not None:
                 raise errors.SourceError(
-                    f"{self.source.name} has no table {wanted!r}; it has {', '.join(map(repr, names))}"
+                    f"{self.source.name} has no table {wanted!r}; it has {listed(names)}"
                 )
             with self.parts(self.job) as parts:
                 for part in parts:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pellucid.transfer.report import listed
+
 __all__ = ["CONFLICTS", "key_reader"]
 
 CONFLICTS = ("replace", "merge", "ignore", "error")
-NAMES_SHOWN = 20
 
 
 def key_reader(key: Any) -> Callable[[Any], Any]:
@@ -45,7 +46,7 @@ def _of_field(name: str) -> Callable[[Any], Any]:
 
 
 def _names(row: dict[Any, Any]) -> str:
-    return f"; it has {', '.join(map(repr, list(row)[:NAMES_SHOWN]))}" if row else ""
+    return f"; it has {listed(row)}" if row else ""
 
 
 def _of_function(key: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 __all__ = ["SKIPPED_KEPT", "CopyReport", "ExportReport", "ImportReport", "Skipped", "listed"]
 
-# Most rows whose reasons a report keeps: a file of nothing but broken rows must not fill memory.
+# Most reasons and most notes that a report keeps: a file of nothing but broken rows must not fill memory.
 SKIPPED_KEPT = 1000
 SHOWN = 10
 NAMES_SHOWN = 20
@@ -31,6 +31,8 @@ class _Report:
         self.skipped: list[Skipped] = []
         self.skipped_count = 0
         self.notes: list[str] = []
+        self.notes_count = 0
+        self._noted: set[str] = set()
         self.seconds = 0.0
 
     def skip(self, place: str, reason: str) -> None:
@@ -41,14 +43,20 @@ class _Report:
 
     def note(self, what: str) -> None:
         """Note once what the reader of the report should know of the whole."""
-        if what not in self.notes:
+        if what in self._noted:
+            return
+        self.notes_count += 1
+        if len(self.notes) < SKIPPED_KEPT:
             self.notes.append(what)
+            self._noted.add(what)
 
     def _end(self) -> str:
         return f", {self.skipped_count:,} skipped" if self.skipped_count else ""
 
     def __str__(self) -> str:
-        lines = [repr(self)[1:-1].partition(": ")[2], *(f"  {note}" for note in self.notes)]
+        lines = [repr(self)[1:-1].partition(": ")[2], *(f"  {note}" for note in self.notes[:SHOWN])]
+        if self.notes_count > SHOWN:
+            lines.append(f"  and {self.notes_count - SHOWN:,} more notes")
         lines += [f"  skipped {place}: {reason}" for place, reason in self.skipped[:SHOWN]]
         if self.skipped_count > SHOWN:
             lines.append(f"  and {self.skipped_count - SHOWN:,} more")
@@ -72,8 +80,8 @@ class ImportReport(_Report):
         self.verified = False
 
     def __repr__(self) -> str:
-        into = [repr(table) for table in self.tables]
-        tables = f"table{'s' if len(into) > 1 else ''} {', '.join(into)}" if into else "no table"
+        into = f"table{'s' if len(self.tables) > 1 else ''} {listed(self.tables)}"
+        tables = into if self.tables else "no table"
         if self.on_conflict is not None:
             counts = [(what, getattr(self, what)) for what in OUTCOMES]
             notes = "".join(f", {count:,} {what}" for what, count in counts if count)

@@ -194,13 +194,14 @@ class _Beginning:
             is_at_end = not any(row[-1] for row in rows)
             cells = [*cells, ""] if is_at_end else ["", *cells]
         names: dict[str, None] = {}
+        numbers: dict[str, int] = {}
         there = set(cells)
         for column, cell in enumerate(cells, 1):
             name = MARK.sub("\N{REPLACEMENT CHARACTER}", cell) if cell.strip() else f"column_{column}"
-            first, number = name, 2
+            first, number = name, numbers.get(name, 2)
             while name in names or (name != cell and name in there):
                 name, number = f"{first}_{number}", number + 1
-            names[name] = None
+            names[name], numbers[first] = None, number
             if bad := bytes_of_marks(cell):
                 reason = f"has the byte {bad} in its name, which is not {self.dialect.name}"
             elif not cell.strip():

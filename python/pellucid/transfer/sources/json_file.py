@@ -11,6 +11,7 @@ from typing import Any
 
 from pellucid.errors import SourceError
 from pellucid.transfer.job import Input, Job, Part, in_chunks
+from pellucid.transfer.report import listed
 from pellucid.transfer.sources.json_values import Decoder
 from pellucid.transfer.sources.jsonl import BOMS_UTF16, SPACE, reason_of
 
@@ -18,7 +19,6 @@ __all__ = ["is_tinydb", "parts", "parts_of_tinydb"]
 
 PIECE = 1 << 16
 ID = re.compile(r"(0|[1-9]\d*)\Z", re.ASCII)
-NAMES_SHOWN = 20
 
 
 def parts(job: Job) -> Iterator[Part]:
@@ -77,11 +77,11 @@ def _enter(text: Text, path: tuple[str, ...]) -> str:
         text.next_sign()
         is_over = text.ends("}")
         while not is_over and (found := _name(text)) != name:
-            others.append(repr(found))
+            others.append(found)
             text.value()
             is_over = text.closes("}")
         if is_over:
-            has = f"has {', '.join(others[:NAMES_SHOWN])}" if others else "is empty"
+            has = f"has {listed(others)}" if others else "is empty"
             raise text.error(f"path= wants {name!r}, and the object that ends here {has}")
     sign = text.peek()
     if sign not in ("[", "{"):

@@ -104,6 +104,8 @@ class _Columns:
         self.names: dict[str, str] = {}
         # SQLite takes the letters of ASCII for the same, whether they are small or not.
         self.taken: set[bytes] = set()
+        # How many columns have a name with a number behind it, so that not each of them is tried again.
+        self.numbers: dict[bytes, int] = {}
 
     def quoted(self, name: str) -> str:
         """The column of a field, as SQL takes it."""
@@ -129,10 +131,11 @@ class _Columns:
     def name(self, field: str) -> str:
         """Choose the column of a field: that of its name, unless SQLite cannot have it beside the others."""
         column = plainest = NOT_IN_NAMES.sub("_", field)
-        number = 1
+        number = self.numbers.get(plainest.encode().lower(), 1)
         while column.encode().lower() in self.taken:
             number += 1
             column = f"{plainest}_{number}"
+        self.numbers[plainest.encode().lower()] = number
         self.taken.add(column.encode().lower())
         self.names[field] = column
         if column != field:
