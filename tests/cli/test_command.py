@@ -343,6 +343,38 @@ def test_what_is_typed_almost_right_is_answered_with_what_is_right(people: Run) 
     assert "give a name with expressions" in people("index", "p.pel", "people", "age").stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("import - p.pel", "`-` is no database, which comes first: pellucid import FILE -. For a file"),
+        (
+            "import - people.jsonl",
+            "`-` is no database, which comes first: pellucid import FILE -. For a file",
+        ),
+        ("export - people a.csv", "`-` is no database, which comes first: pellucid export FILE TABLE -."),
+        ("info -", "`-` is no database. For a file of this name, write ./-"),
+        ("copy p.pel -", "a copy is a database, and cannot go to stdout"),
+        ("restore p.pel -", "`-` is no database."),
+    ],
+)
+def test_stdin_and_stdout_are_no_databases(arguments: str, message: str, people: Run) -> None:
+    found = people(*arguments.split())
+    assert found.exit_code in (1, 2)
+    assert message in found.stderr
+    assert not Path("-").exists()
+
+
+def test_a_format_of_an_export_is_one_of_an_import(people: Run) -> None:
+    assert people("export", "p.pel", "people", "a.txt", "--format", "tsv").exit_code == 0
+    assert people("import", "q.pel", "a.txt", "--format", "tsv").stdout.startswith("3 rows of a.txt (tsv)")
+    Path("one.txt").write_text("a,b\n1,2\n")
+    assert people("import", "one.pel", "one.txt", "--format", "tsv").exit_code == 0
+    with pellucid.open("q.pel", "r") as db:
+        assert [row.name for row in db.values()] == ["Ann", "Bob", "Cid"]
+    with pellucid.open("one.pel", "r") as db:
+        assert db.to_dicts() == [{"a,b": "1,2"}]
+
+
 def test_export_needs_a_table_only_if_several_have_rows(run: Run, tmp_path: Path) -> None:
     with pellucid.open("p.pel") as db:
         db.table("pets")["Rex"] = {"age": 3}

@@ -159,3 +159,13 @@ def test_a_dialect_that_does_not_exist(choices: dict[str, Any], message: str, db
     with pytest.raises(ValueError, match="columns= and dialect= are for CSV"):
         pellucid.import_from(io.BytesIO(b'{"a": 1}\n'), db, **choices)
     assert db.tables() == []
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "decimal"])
+@pytest.mark.parametrize("cell", ["1,23", "1.23,5", "?1", "x"])
+def test_a_message_has_the_cell_as_it_is_written(cell: str, kind: str) -> None:
+    data = f"n;x\n{cell};1\n".encode()
+    dialect = {"thousands": ",", "delimiter": ";"} if cell == "1,23" else {"thousands": ".", "decimal": ","}
+    db = pellucid.open(":memory:")
+    report = pellucid.import_from(io.BytesIO(data), db, dialect=dialect, types={"n": kind})
+    assert report.skipped[0].reason == f"field 'n': {cell!r} is not of type {kind}"

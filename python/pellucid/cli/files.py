@@ -103,6 +103,8 @@ def copy_command(file: str, target: str, tables: tuple[str, ...], existing: str,
       pellucid copy people.pel archive.pel --table people
       pellucid copy people.pel postgresql://ann@host/db --verify
     """
+    if target == "-":
+        raise Refused("a copy is a database, and cannot go to stdout; name a file, or ./- for that name")
     try:
         with opened(file) as database:
             names = list(dict.fromkeys(the_table(database, name).name for name in tables)) or None

@@ -32,6 +32,11 @@ __all__ = [
     "with_output",
 ]
 
+# Where `-` may be, after the database.
+WITH_DASH = {
+    "import": ", which comes first: pellucid import FILE -",
+    "export": ", which comes first: pellucid export FILE TABLE -",
+}
 QUOTES = "'\"`"
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
@@ -44,8 +49,15 @@ def _tables_for_completion(ctx: click.Context, _parameter: click.Parameter, inco
 
 
 def database_argument(name: str = "file") -> Callable[[Any], Any]:
-    """An argument for the path of a database."""
-    return click.argument(name, type=click.Path(dir_okay=False), metavar=name.upper())
+    """An argument for the path of a database, which is never stdin or stdout."""
+    return click.argument(name, type=click.Path(dir_okay=False), metavar=name.upper(), callback=_no_dash)
+
+
+def _no_dash(ctx: click.Context, _parameter: click.Parameter, path: str) -> str:
+    if path == "-":
+        example = WITH_DASH.get(ctx.info_name or "", "")
+        raise click.BadParameter(f"`-` is no database{example}. For a file of this name, write ./-")
+    return path
 
 
 def table_argument(is_required: bool = True) -> Callable[[Any], Any]:

@@ -253,7 +253,10 @@ def _whole(number: Number) -> int:
 
 def _float(value: Any) -> float:
     text = _text(value, "float")
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return float(_refuse(value, "float"))
     is_changed = number in (INFINITY, -INFINITY) and "inf" not in text.lower()
     return _refuse(value, "float") if is_changed or "_" in text or not text.isascii() else number
 
@@ -275,7 +278,12 @@ def _decimal(value: Any) -> Any:
 def _uuid(value: Any) -> Any:
     from uuid import UUID
 
-    return UUID(bytes=value) if isinstance(value, bytes) and len(value) == 16 else UUID(_text(value, "uuid"))
+    if isinstance(value, bytes) and len(value) == 16:
+        return UUID(bytes=value)
+    try:
+        return UUID(_text(value, "uuid"))
+    except ValueError:
+        return _refuse(value, "uuid")
 
 
 def _json(value: Any) -> Any:

@@ -12,7 +12,7 @@ from pellucid.transfer.job import Input
 __all__ = ["FORMATS", "detect"]
 
 FORMATS = (
-    *("jsonl", "json", "tinydb", "csv", "parquet", "arrow"),
+    *("jsonl", "json", "tinydb", "csv", "tsv", "parquet", "arrow"),
     *("sqlite", "sqlitedict", "diskcache", "lmdb", "dbm", "shelve", "pickle"),
 )
 

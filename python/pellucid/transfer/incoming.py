@@ -30,6 +30,7 @@ READERS = {
     "json": ("json_file", "parts"),
     "tinydb": ("json_file", "parts_of_tinydb"),
     "csv": ("csv_file", "parts"),
+    "tsv": ("csv_file", "parts"),
     "parquet": ("arrow_file", "parts_of_parquet"),
     "arrow": ("arrow_file", "parts"),
     "sqlite": ("sqlite", "parts"),
@@ -57,6 +58,7 @@ REFUSED = (
 )
 MISSING = object()
 OF_JSON = ("json", "jsonl", "tinydb")
+OF_CSV = ("csv", "tsv")
 OF_PICKLES = ("pickle", "shelve", "sqlitedict", "diskcache")
 # The share of reading in an import in one transaction. The rest is merging rows into their tables.
 READING = 0.7
@@ -149,7 +151,7 @@ def _format_of(found: Input, choices: Choices) -> str:
     # Strings of Python 2 may become bytes.
     if choices.encoding is not None and not (choices.encoding == "bytes" and form in OF_PICKLES):
         check_encoding(choices.encoding)
-    if (choices.columns or choices.dialect) and form != "csv":
+    if (choices.columns or choices.dialect) and form not in OF_CSV:
         raise ValueError(f"columns= and dialect= are for CSV, and {found.name} is {form}")
     if choices.path is None:
         return form
@@ -234,7 +236,7 @@ class _Import:
             (key,) if isinstance(key, str) else tuple(key) if isinstance(key, (list, tuple)) else (),
             choices.dates,
             None if choices.columns is None else tuple(choices.columns),
-            choices.dialect or {},
+            {**({"delimiter": "\t"} if self.format == "tsv" else {}), **(choices.dialect or {})},
         )
         # The fields of `types=` that no row of this source had so far.
         self.unseen: set[str] = set()

@@ -178,7 +178,10 @@ class _Rows:
                 if cell:
                     values[row] = convert([cell])[0]
             except (ValueError, TypeError, ArithmeticError, LookupError) as error:
-                faults.setdefault(row, f"field {name!r}: {error}")
+                kind = self.columns[name]
+                # A number is read from another spelling than that of the cell, if the file has its own.
+                why = f"{cell!r:.40} is not of type {kind}" if kind in OF_NUMBERS else error
+                faults.setdefault(row, f"field {name!r}: {why}")
         return values
 
     def verify(self, block: Block, values: list[Sequence[Any]], faults: dict[int, str]) -> None:
