@@ -195,7 +195,7 @@ def test_only_an_object_of_numbered_objects_is_taken_for_tinydb(
         assert not pellucid.import_from(path, db, format="tinydb").notes
     else:
         # What comes through a pipe may have more lines.
-        assert (report.format, said) == ("json" if kind == "file" else "jsonl", [])
+        assert (report.format, said) == ("jsonl" if kind == "stream" else "json", [])
         assert db.to_dicts() == [json.loads(text)]
 
 
@@ -254,3 +254,18 @@ def test_a_path_that_is_there_twice_is_noted(db: pellucid.Database) -> None:
     for broken in (b'{"a": {"1": {}}, "a": {"1": {}}}', b'{"a": {"1": {}}, "\\u0061": {"2": {}}}'):
         with pytest.raises(pellucid.SourceError, match="it has two tables 'a'"):
             pellucid.import_from(io.BytesIO(broken), db)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.txt"])
+def test_a_large_object_in_one_line_is_one_value(name: str, tmp_path: Path, db: pellucid.Database) -> None:
+    towns = {str(number) + "x": {"name": "x" * 50} for number in range(3_000)}
+    data = json.dumps(towns).encode()
+    for end, form in ((b"", "json"), (b"\n \n", "json"), (b"\n{}", "jsonl")):
+        (tmp_path / name).write_bytes(gzip.compress(data + end) if name.endswith(".gz") else data + end)
+        report = pellucid.import_from(tmp_path / name, db, dry_run=True)
+        assert (report.format, report.rows) == (form, 2 if form == "jsonl" else 1)
+        # Only a file that is one object may have its rows in it.
+        assert any('path="" stores its values by their keys' in note for note in report.notes) == (
+            form == "json"
+        )
+    assert pellucid.import_from(io.BytesIO(data), db, dry_run=True).format == "jsonl"

@@ -171,7 +171,9 @@ def _of_json(source: Input, text: bytes, suffix: str) -> str:
         return "tinydb"
     line, newline, rest = text.partition(b"\n")
     if not newline and source.may_have_more:
-        return "jsonl" if text[:1] == b"{" or source.goes_on_after_line() else "json"
+        # How much of a pipe would have to be kept to know is not known, and most have rows.
+        is_lines = text[:1] == b"{" and (source.stream is not None or suffix in LINES)
+        return "jsonl" if is_lines or source.goes_on_after_line() else "json"
     try:
         json.loads(line)
     except (ValueError, RecursionError) as error:
