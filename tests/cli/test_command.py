@@ -343,6 +343,13 @@ def test_what_is_typed_almost_right_is_answered_with_what_is_right(people: Run) 
     assert "give a name with expressions" in people("index", "p.pel", "people", "age").stderr
 
 
+def test_put_takes_what_an_import_takes(run: Run) -> None:
+    assert run("put", "p.pel", "t", "a", f'{{"n": {"9" * 5000}, "x": NaN}}').exit_code == 0
+    assert "VALUE is nested too deeply" in run("put", "p.pel", "t", "b", "[" * 100_000).stderr
+    with pellucid.open("p.pel", "r") as db:
+        assert db.table("t")["a"].n == 10**5000 - 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

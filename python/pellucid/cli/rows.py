@@ -13,7 +13,7 @@ from pellucid.cli import show
 from pellucid.cli.app import Refused, write
 from pellucid.cli.parameters import database_argument, opened, read_key, table_argument, the_table
 from pellucid.transfer.outgoing import plain
-from pellucid.transfer.sources.json_values import fast_loads
+from pellucid.transfer.sources.json_values import fast_loads, loads
 from pellucid.transfer.sources.jsonl import reason_of
 
 __all__ = ["del_command", "get_command", "ls_command", "put_command", "show_rows"]
@@ -146,12 +146,10 @@ def put_command(file: str, table: str, key: str, value: str | None) -> None:
     text = value.encode() if value is not None else sys.stdin.buffer.read()
     try:
         row = fast_loads()(text)
-    except ValueError:
-        import json
-
+    except (ValueError, RecursionError):
         try:
-            row = json.loads(text)
-        except ValueError as error:
+            row = loads(text)
+        except (ValueError, RecursionError) as error:
             raise Refused(f"VALUE is {reason_of(error)}; a text needs quotes: '\"text\"'") from None
     with opened(file, "c") as database:
         database.table(table)[read_key(key)] = row

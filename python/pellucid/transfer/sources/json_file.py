@@ -12,8 +12,9 @@ from typing import Any
 from pellucid.errors import SourceError
 from pellucid.transfer.job import Input, Job, Part, in_chunks
 from pellucid.transfer.report import listed
+from pellucid.transfer.sources.csv_dialect import encoding_of
 from pellucid.transfer.sources.json_values import Decoder
-from pellucid.transfer.sources.jsonl import BOMS_UTF16, SPACE, reason_of
+from pellucid.transfer.sources.jsonl import SPACE, reason_of
 
 __all__ = ["is_tinydb", "parts", "parts_of_tinydb"]
 
@@ -163,7 +164,7 @@ def _of_table(job: Job, table: str, documents: Any) -> list[tuple[int, Any]]:
 
 
 def _encoding(job: Job) -> str:
-    return job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8-sig")
+    return job.encoding or encoding_of(job.input.head)
 
 
 @contextmanager

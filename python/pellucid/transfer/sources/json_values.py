@@ -91,14 +91,15 @@ decode = _decoder()
 
 
 def fast_loads() -> Callable[[bytes], Any]:
-    """A function from bytes to a value: msgspec's if it is installed, else the standard library's.
+    """A function from UTF-8 to a value: msgspec's if it is installed, else the standard library's.
 
     msgspec refuses NaN, half of a surrogate pair and ints of thousands of digits, which `decode` reads.
     """
     try:
         import msgspec
     except ImportError:
-        return json.loads
+        # Of bytes, it would take the encoding for another one, or characters for halves of a pair.
+        return lambda line: json.loads(line.decode("utf-8"))
     return msgspec.json.Decoder().decode
 
 

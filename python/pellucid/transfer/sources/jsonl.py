@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from pellucid.transfer.job import CHUNK_SIZE, Chunk, Job, Part
+from pellucid.transfer.sources.csv_dialect import encoding_of
 from pellucid.transfer.sources.json_values import Decoder
 
-__all__ = ["BOMS_UTF16", "SPACE", "parts", "reason_of"]
+__all__ = ["SPACE", "parts", "reason_of"]
 
-BOMS_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 SPACE = re.compile(r"[ \t\r\n]*")
 # How much text may be read again and again because a value that begins in it does not end. Without a limit,
 # a file of opening brackets takes the square of its size.
@@ -48,7 +48,7 @@ def _chunks(job: Job) -> Iterator[Chunk]:
 
 
 def _lines(job: Job) -> Iterator[list[bytes]]:
-    encoding = job.encoding or ("utf-16" if job.input.head[:2] in BOMS_UTF16 else "utf-8")
+    encoding = job.encoding or encoding_of(job.input.head)
     if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii"):
         with job.input.open() as file:
             while lines := file.readlines(CHUNK_SIZE):
