@@ -99,3 +99,18 @@ def test_a_server_is_compacted_while_it_is_in_use(url: str) -> None:
         db.compact(online=True)
         with pytest.raises(ValueError, match="VACUUM FULL"):
             db.compact(online=False)
+
+
+def test_an_export_has_all_tables_of_a_server(url: str, tmp_path: Path) -> None:
+    with pellucid.open(url) as db, pellucid.open(":memory:") as back:
+        db.table("people")["Ann"] = {"age": 30}
+        db.table("pets").extend([{"name": "Rex"}, {"name": "Tom"}])
+        with pytest.raises(ValueError, match="choose with table= among 'people', 'pets'"):
+            pellucid.export_to(db, tmp_path / "a.csv")
+        with db.snapshot() as snapshot:
+            for rows in (db, snapshot):
+                report = pellucid.export_to(rows, tmp_path / "a.sqlite", key="id", overwrite=True)
+                assert report.tables == {"people": 1, "pets": 2}
+        pellucid.import_from(tmp_path / "a.sqlite", back)
+        assert back.table("people")["Ann"] == {"id": "Ann", "age": 30}
+        assert pellucid.export_to(db, tmp_path / "a.csv", table="pets").rows == 2

@@ -84,7 +84,7 @@ def import_from(
 
 
 def export_to(
-    rows: Table[Any] | Query[Any] | Database | Snapshot,
+    rows: Table[Any] | Query[Any] | Database | Snapshot | ServerDatabase | ServerSnapshot,
     target: FilePath | BinaryIO,
     *,
     format: str | None = None,  # noqa: A002  the field's name for it
