@@ -59,7 +59,13 @@ publish *args:
 demo *args: build
     @python -m pellucid.demo "$@"
 
-# Do what the build server does: test, then lint
+# Build wheels into dist/, and try each in a bare system of Debian: wheels [--venv] [version]
+[no-exit-message]
+wheels *args:
+    @sh -euc '. tools/bootstrap.sh; installed requirements-wheels.txt'
+    @python tools/wheels.py "$@"
+
+# Do what the build server does: test, lint, build a wheel and try it
 ci:
     @.ci/run
 
