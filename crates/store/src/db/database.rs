@@ -179,8 +179,8 @@ impl Database {
         Ok(())
     }
 
-    /// Write everything into the tree and remove the log token, since the log is about to be removed.
-    /// The caller is alone. False when that failed; then everything is as before.
+    /// Write everything into the tree and remove the log token, since the log is about to be
+    /// removed. The caller is alone. False when that failed; then everything is as before.
     pub(crate) fn empty_log(&self) -> Result<bool, EngineError> {
         let Some(care) = self.engine.file_care() else { return Ok(true) };
         let file = self.opening.as_ref().and_then(|opening| opening.file().ok());

@@ -227,8 +227,8 @@ pub(crate) fn log_token_of(file: &File) -> io::Result<u64> {
     Ok(log_token_in(&bytes))
 }
 
-/// Set the log token of a database's file; 0 removes it. Any copy of the file made from now on has it.
-/// The next sync of the file writes it to the disk.
+/// Set the log token of a database's file; 0 removes it. Any copy of the file made from now on has
+/// it. The next sync of the file writes it to the disk.
 pub(crate) fn set_log_token(file: &File, token: u64) -> io::Result<()> {
     let bytes = if token == 0 { vec![0; LOG_TOKEN_SIZE] } else { with_check(token) };
     file.write_all_at(&bytes, LOG_TOKEN as u64)

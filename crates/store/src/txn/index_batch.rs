@@ -17,8 +17,8 @@ use crate::row_key::TableId;
 use crate::sort::{Entries, Entry, Merge, Part, Run, Spill};
 use crate::txn::transaction::Transaction;
 
-/// What the rest of a gathered entry begins with: its flags, the size of the parts, its row, and its
-/// number in the order of arrival.
+/// What the rest of a gathered entry begins with: its flags, the size of the parts, its row, and
+/// its number in the order of arrival.
 const HEAD_SIZE: usize = 17;
 
 /// The entry is put, not deleted.

@@ -216,8 +216,8 @@ impl LoggedEngine {
         self.shared.segments.meet_namespace(own)
     }
 
-    /// Whether the log token of the data file names another log than this one. That log may have commits
-    /// which neither the file nor this log has.
+    /// Whether the log token of the data file names another log than this one. That log may have
+    /// commits which neither the file nor this log has.
     pub(crate) fn misses_log(&self, log_token: u64) -> bool {
         let segments = &self.shared.segments;
         if segments.token() == 0 {

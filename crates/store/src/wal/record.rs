@@ -155,8 +155,8 @@ pub(crate) fn extents_in(bytes: &[u8]) -> impl Iterator<Item = Extent> + '_ {
     placed.filter_map(|change| Extent::parse(bytes.get(change.value?)?))
 }
 
-/// The WAL record with each [`Extent`] replaced by the large value that is there; the same record if
-/// it has no extents. `None` if a value is gone, since its pages were used again.
+/// The WAL record with each [`Extent`] replaced by the large value that is there; the same record
+/// if it has no extents. `None` if a value is gone, since its pages were used again.
 pub(crate) fn with_values(bytes: Vec<u8>, extents: Option<&dyn Extents>) -> Option<Vec<u8>> {
     if extents_in(&bytes).next().is_none() {
         return Some(bytes);

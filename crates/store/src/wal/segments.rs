@@ -98,7 +98,8 @@ pub(crate) struct Segments {
     chunk_words: usize,
     pub(super) budget: Budget,
     pub(super) pace: Pace,
-    /// Whether this process's last sync was for a commit (`SyncScope::Commits`), not of the whole log.
+    /// Whether this process's last sync was for a commit (`SyncScope::Commits`), not of the whole
+    /// log.
     pub(super) is_synced_often: AtomicBool,
     /// The sequence number of the log when this process last released the writer lock.
     pub(super) left_at: AtomicU64,

@@ -275,8 +275,8 @@ impl LoggedWrite {
         WriteBatch::new(self.shared.segments.extents())
     }
 
-    /// Put a large value where it stays, and its extent into the batch. False if the value has to go
-    /// the way of all others.
+    /// Put a large value where it stays, and its extent into the batch. False if the value has to
+    /// go the way of all others.
     fn put_large(
         &mut self,
         tree: Tree,
