@@ -94,8 +94,9 @@ fn compare<W: Work>(work: impl Fn() -> W, shown: impl Fn(W::Result) -> String) {
     for selection in selections {
         let mut scan = snapshot.scan(table, &Range::ALL, false).unwrap();
         let mut scanned = Scanned { scan: &mut scan, reader: &snapshot };
-        let expected =
-            work().run_over(&mut scanned, Some(&mut selection()), &Reader::overflow_reader(&snapshot), stop()).unwrap();
+        let expected = work()
+            .run_over(&mut scanned, Some(&mut selection()), &Reader::overflow_reader(&snapshot), stop())
+            .unwrap();
         let expected = shown(expected);
         for size in [1, 2, 64, 999, 5_000] {
             let mut rows = paged(&rows, size);
