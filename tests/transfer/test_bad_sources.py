@@ -24,6 +24,7 @@ import files_of_others as others
 import pellucid
 import pytest
 from pellucid.transfer import incoming
+from pellucid.transfer.detect import FORMATS
 
 
 @pytest.fixture
@@ -31,6 +32,16 @@ def db() -> pellucid.Database:
     found = pellucid.open(":memory:")
     found["kept"] = 1
     return found
+
+
+@pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("csv", "tsv", "jsonl")])
+def test_a_format_that_a_file_has_not_is_an_error(form: str, tmp_path: Path, db: pellucid.Database) -> None:
+    (tmp_path / "a.txt").write_text("n,x\n1,2\n")
+    (tmp_path / "folder").mkdir()
+    for name in ("a.txt", "folder"):
+        with pytest.raises((pellucid.SourceError, OSError)):
+            pellucid.import_from(tmp_path / name, db, format=form)
+    assert dict(db) == {"kept": 1}
 
 
 def lines(count: int) -> str:

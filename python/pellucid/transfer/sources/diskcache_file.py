@@ -26,6 +26,8 @@ def parts(job: Job) -> Iterator[Part]:
     shards = shards or sorted(
         map(os.path.dirname, glob.glob(os.path.join(glob.escape(folder), "[0-9]*/cache.db")))
     )
+    if not shards:
+        raise job.damaged("it is not the folder of a diskcache, which has a file cache.db")
     yield Part(None, "pairs", in_chunks(_pairs(job, shards), "key"))
 
 
