@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import random
 import time
 from pathlib import Path
-from typing import Any
 
 import pellucid
 import pytest
+from csv_imports import imported
 from hypothesis import given
 from hypothesis import strategies as st
-from pellucid.transfer.report import ImportReport
 from pellucid.transfer.sources import csv_rows
 
 # A bad row, and why it is one.
@@ -44,15 +42,6 @@ PIECES = [
     b"\\",
 ]
 PIECES += [b"1,2\n", b'x,"y"\n', b";", b"#", b" ", b"nan", b"true", b"'", "\u2028\u00e9".encode()]
-
-
-@pytest.fixture
-def db() -> pellucid.Database:
-    return pellucid.open(":memory:")
-
-
-def imported(db: pellucid.Database, data: bytes, **choices: Any) -> ImportReport:
-    return pellucid.import_from(io.BytesIO(data), db, table="t", format="csv", **choices)
 
 
 @pytest.mark.parametrize("size", [1, 10, csv_rows.BLOCK_SIZE])

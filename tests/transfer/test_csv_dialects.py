@@ -8,7 +8,7 @@ from typing import Any
 
 import pellucid
 import pytest
-from pellucid.transfer.report import ImportReport
+from csv_imports import imported
 
 CSV = Path(__file__).parents[2] / "fixtures/csv"
 # What the caller says of a file, and its rows.
@@ -53,15 +53,6 @@ FILES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         ],
     ),
 }
-
-
-@pytest.fixture
-def db() -> pellucid.Database:
-    return pellucid.open(":memory:")
-
-
-def imported(db: pellucid.Database, text: str, **choices: Any) -> ImportReport:
-    return pellucid.import_from(io.BytesIO(text.encode()), db, table="t", format="csv", **choices)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pellucid
 import pytest
-from pellucid.transfer.report import ImportReport
+from csv_imports import imported
 from pellucid.transfer.sources import csv_rows
 
 # The cells of a column, their type, and the values or what the report says of the cell that makes text of it.
@@ -38,15 +38,6 @@ COLUMNS: dict[str, tuple[list[str], str, Any]] = {
     "other words of floats": (["1.5", "Infinity"], "text", "'Infinity' of line 3 is no number"),
     "dates": (["2026-01-31", "2026-02-01"], "text", None),
 }
-
-
-@pytest.fixture
-def db() -> pellucid.Database:
-    return pellucid.open(":memory:")
-
-
-def imported(db: pellucid.Database, text: str, **choices: Any) -> ImportReport:
-    return pellucid.import_from(io.BytesIO(text.encode()), db, table="t", format="csv", **choices)
 
 
 @pytest.mark.parametrize("case", COLUMNS)

@@ -13,11 +13,6 @@ from pellucid.transfer.outgoing import plain
 ROWS = [{"a": 1, "u": {"n": "x", "v.w": 5}, "p.q": 7}, {"a": 2, "u": {"n": "y"}, "p.q": 8, "p": {"q": 9}}]
 
 
-@pytest.fixture
-def db() -> pellucid.Database:
-    return pellucid.open(":memory:")
-
-
 def written(folder: Path, rows: list[Any]) -> Path:
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder / "rows.jsonl"

@@ -21,11 +21,6 @@ import pytest
 from pyarrow import ipc, parquet
 
 
-@pytest.fixture
-def db() -> pellucid.Database:
-    return pellucid.open(":memory:")
-
-
 def same(stored: Any, expected: Any) -> bool:
     """Whether two values are the same to the last bit, NaN and types included."""
     return pellucid.dumps(stored) == pellucid.dumps(expected)
