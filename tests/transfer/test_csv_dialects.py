@@ -95,6 +95,39 @@ def test_names_and_delimiters_are_found(text: str, names: list[str], db: pelluci
     assert sorted(set().union(*(row.to_dict() for row in db.table("t").values()))) == sorted(names)
 
 
+def test_the_end_of_a_text_of_dos_is_no_row(tmp_path: Path, db: pellucid.Database) -> None:
+    for end in ("\n\x1a", "\x1a", "\r\n\x1a"):
+        (tmp_path / "a").write_bytes(f"a,b,\n1,x,\n2,y,{end}".encode())
+        report = pellucid.import_from(tmp_path / "a", db, table="t", verify=True)
+        assert (report.format, report.columns, report.skipped) == ("csv", {"a": "int", "b": "text"}, [])
+    assert db.table("t").to_dicts() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}] * 3
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a", "-"])
+def test_names_in_brackets_are_no_json(name: str, tmp_path: Path, db: pellucid.Database) -> None:
+    text = b"[id],[name]\r\n1,Ann\r\n"
+    (tmp_path / name).write_bytes(text)
+    source = io.BytesIO(text) if name == "-" else tmp_path / name
+    assert pellucid.import_from(source, db, table="t").format == "csv"
+    assert db.table("t").to_dicts() == [{"[id]": 1, "[name]": "Ann"}]
+    # JSON is JSON, whatever the name.
+    for json in (b"[1, 2]\n[3, 4]\n", b'[\n{"a": 1}\n]', b"[null, 1]", b'{"a": 1}\n{"a": 2}\n', b'{"a":\n1}'):
+        (tmp_path / "b.csv").write_bytes(json)
+        assert pellucid.import_from(tmp_path / "b.csv", db, table="u").format in ("json", "jsonl")
+
+
+def test_control_characters_are_text_in_a_file_that_is_called_csv(
+    tmp_path: Path, db: pellucid.Database
+) -> None:
+    text = b"a\x01b,c\nx\x02,\x0b\n"
+    (tmp_path / "a.csv").write_bytes(text)
+    assert pellucid.import_from(tmp_path / "a.csv", db, table="t").format == "csv"
+    assert db.table("t").to_dicts() == [{"a\x01b": "x\x02", "c": "\x0b"}]
+    (tmp_path / "a.dat").write_bytes(text)
+    with pytest.raises(pellucid.SourceError, match="begins with the bytes 61 01 62"):
+        pellucid.import_from(tmp_path / "a.dat", db, table="t")
+
+
 def test_blanks_behind_a_delimiter_may_be_before_a_quote(db: pellucid.Database) -> None:
     report = imported(db, 'a, "b", c\n1, "x, y", z\n2,"", " w"\n')
     assert (report.columns, report.skipped) == ({"a": "int", "b": "text", "c": "text"}, [])

@@ -21,6 +21,11 @@ LMDB_MAGIC = b"\xde\xc0\xef\xbe"
 TINYDB = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*(?:"\d+"\s*:\s*\{|\})')
 PICKLES = (".pickle", ".pkl", ".p")
 LINES = (".jsonl", ".ndjson")
+SHEETS = (".csv", ".tsv")
+# What is before the first value of JSON that is not damaged.
+JSON_HEAD = re.compile(rb'\{\s*(?:["}]|\Z)|\[\s*(?:["\[{\]0-9-]|(?:true|false|null|NaN|Infinity)\b|\Z)')
+# Names of columns in brackets, as some databases write them.
+BRACKETS = re.compile(rb"\[[^\]\n]*\][,;\t|]")
 # Characters that no text has. Some programs write NUL into texts, so that alone says nothing.
 CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 CONTROL_SEEN = 512
@@ -146,15 +151,18 @@ def _of_text(source: Input, head: bytes) -> str:
         # The last bytes may be a part of a character.
         text = head.decode(encoding, "ignore").encode("utf-8", "surrogatepass")
     text = text.lstrip()
-    if text[:1] in (b"{", b"["):
+    is_sheet = JSON_HEAD.match(text) is None and (suffix in SHEETS or BRACKETS.match(text) is not None)
+    if text[:1] in (b"{", b"[") and not is_sheet:
         return _of_json(source, text, suffix)
-    if CONTROL.search(text[:CONTROL_SEEN]) or b"\x00" in text[:2]:
+    # DOS ended texts with one such character.
+    seen = text.removesuffix(b"\x1a")[:CONTROL_SEEN]
+    if (CONTROL.search(seen) and suffix not in SHEETS) or b"\x00" in text[:2]:
         raise _unknown(source, f"it begins with the bytes {head[:8].hex(' ')}")
     if suffix in LINES:
         return "jsonl"
     if suffix == ".json":
         return "json"
-    if suffix in (".csv", ".tsv") or re.match(rb"[^\n,;\t|]*[,;\t|]", text):
+    if suffix in SHEETS or re.match(rb"[^\n,;\t|]*[,;\t|]", text):
         return "csv"
     raise _unknown(source, "a text that is neither JSON nor CSV")
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from pellucid.transfer.job import HEAD_SIZE, Job
 from pellucid.transfer.sources.csv_quotes import Quotes
-from pellucid.transfer.sources.csv_rows import DELIMITERS, ERRORS, MARK, Dialect, bytes_of_marks
+from pellucid.transfer.sources.csv_rows import DELIMITERS, DOS_END, ERRORS, MARK, Dialect, bytes_of_marks
 from pellucid.transfer.sources.csv_types import Numbers
 
 __all__ = ["Header", "encoding_of", "header_of"]
@@ -180,7 +180,7 @@ class _Beginning:
         size = len(first)
         while len(lines) < SAMPLE_LINES and size < SAMPLE_SIZE:
             line = self.text.readline()
-            if not line:
+            if line in ("", DOS_END):
                 return lines, True
             lines.append(line)
             size += len(line)

@@ -14,8 +14,20 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
-__all__ = ["DELIMITERS", "ERRORS", "MARK", "Block", "Dialect", "Reader", "bytes_of_marks", "lines_of"]
+__all__ = [
+    "DELIMITERS",
+    "DOS_END",
+    "ERRORS",
+    "MARK",
+    "Block",
+    "Dialect",
+    "Reader",
+    "bytes_of_marks",
+    "lines_of",
+]
 
+# With this character DOS ended texts.
+DOS_END = "\x1a"
 # What may be between cells, if the caller names nothing else.
 DELIMITERS = ",;\t|"
 # Large texts are values like others. A quote that is never closed makes the rest of the file one cell.
@@ -150,6 +162,8 @@ class Reader:
             self.done += len(data)
             is_last = not data
             text = rest + decode(data, is_last)
+            if is_last:
+                text = text.removesuffix(DOS_END)
             if not is_begun:
                 lines = lines_of(text)
                 if len(lines) <= self.dialect.lines_before and not is_last:
