@@ -95,6 +95,27 @@ def test_names_and_delimiters_are_found(text: str, names: list[str], db: pelluci
     assert sorted(set().union(*(row.to_dict() for row in db.table("t").values()))) == sorted(names)
 
 
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("a,b\n'x, y',1\n", {"a": "x, y", "b": 1}),
+        # Also where another reading has as many cells in each row.
+        ("'a, c',b\n'x, y',1\n", {"a, c": "x, y", "b": 1}),
+        ("'a','b'\n'x',1\n", {"a": "x", "b": 1}),
+        ("'a';'b'\n'it''s';1\n", {"a": "it's", "b": 1}),
+        # They may be a part of texts.
+        ("a,b\n'x',1\n", {"a": "'x'", "b": 1}),
+        ("a,b\n'tis,'twas\n", {"a": "'tis", "b": "'twas"}),
+        ("'a','b'\n'x',\"y, z\"\n", {"'a'": "'x'", "'b'": "y, z"}),
+    ],
+)
+def test_single_quotes_are_quotes_if_nothing_else_can_be_meant(
+    text: str, row: dict[str, Any], db: pellucid.Database
+) -> None:
+    assert imported(db, text).skipped == []
+    assert db.table("t").to_dicts() == [row]
+
+
 def test_the_end_of_a_text_of_dos_is_no_row(tmp_path: Path, db: pellucid.Database) -> None:
     for end in ("\n\x1a", "\x1a", "\r\n\x1a"):
         (tmp_path / "a").write_bytes(f"a,b,\n1,x,\n2,y,{end}".encode())

@@ -233,16 +233,14 @@ def _sniffed(
     text = "".join(sample)
     best = (0.0, False, 0)
     found = dialect._replace(delimiter=delimiter or ",", quote=quote or '"')
-    for mark in quote or ('"', "'"):
-        for end in delimiter or DELIMITERS:
-            if mark == "'" and quote is None and not _has_single_quotes(text, end):
-                continue
-            # A blank before a quote makes the quote a part of the cell, unless blanks are none.
-            for has_blanks in (False, True) if f"{end} {mark}" in text else (False,):
-                tried = dialect._replace(delimiter=end, quote=mark, has_blanks=has_blanks)
-                rows, share = _rows(sample, tried, is_all or len(sample) == 1)
-                if rows and len(rows[0]) > 1 and (score := _score(rows, share)) > best:
-                    best, found = score, tried
+    for end in delimiter or DELIMITERS:
+        mark = quote or ("'" if _has_single_quotes(sample, end) else '"')
+        # A blank before a quote makes the quote a part of the cell, unless blanks are none.
+        for has_blanks in (False, True) if f"{end} {mark}" in text else (False,):
+            tried = dialect._replace(delimiter=end, quote=mark, has_blanks=has_blanks)
+            rows, share = _rows(sample, tried, is_all or len(sample) == 1)
+            if rows and len(rows[0]) > 1 and (score := _score(rows, share)) > best:
+                best, found = score, tried
     return found
 
 
@@ -254,8 +252,9 @@ def _score(rows: list[list[str]], share: float) -> tuple[float, bool, int]:
     return share * (max(same, longer) + 1) / len(rows), same >= longer, width
 
 
-def _has_single_quotes(text: str, delimiter: str) -> bool:
-    """Whether `'` is around cells that have the delimiter in them."""
-    end = re.escape(delimiter)
+def _has_single_quotes(sample: list[str], delimiter: str) -> bool:
+    """Whether `'` is around each cell of the first line, or around one with the delimiter in it."""
+    text, end = "".join(sample), re.escape(delimiter)
+    first = re.compile(rf"'[^'\r\n]*'(?:{end}'[^'\r\n]*')+\r?\n?\Z")
     cell = re.compile(rf"(?:^|{end})'[^'\r\n]*{end}[^'\r\n]*'(?:{end}|\r?$)", re.MULTILINE)
-    return '"' not in text and cell.search(text) is not None
+    return '"' not in text and bool(first.match(sample[0]) or cell.search(text))
