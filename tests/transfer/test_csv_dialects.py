@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,17 @@ def test_control_characters_are_text_in_a_file_that_is_called_csv(
     (tmp_path / "a.dat").write_bytes(text)
     with pytest.raises(pellucid.SourceError, match="begins with the bytes 61 01 62"):
         pellucid.import_from(tmp_path / "a.dat", db, table="t")
+
+
+def test_a_blank_line_is_no_row_even_in_one_column(db: pellucid.Database) -> None:
+    text = io.StringIO()
+    csv.writer(text).writerows([["a"], ["x"], [""], ["y"]])
+    assert '\r\n""\r\n' in text.getvalue()
+    assert imported(db, text.getvalue() + "\r\n\r\nz\r\n\r\n").skipped == []
+    # As with `csv.DictReader`.
+    assert db.table("t").to_dicts() == [{"a": "x"}, {"a": ""}, {"a": "y"}, {"a": "z"}]
+    assert imported(db, 'b\n1\n\n""\n2\n').rows == 3
+    assert db.table("t").to_dicts()[4:] == [{"b": 1}, {}, {"b": 2}]
 
 
 def test_blanks_behind_a_delimiter_may_be_before_a_quote(db: pellucid.Database) -> None:
