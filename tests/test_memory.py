@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pellucid
@@ -160,3 +161,26 @@ def test_many_reads_take_no_memory_for_good() -> None:
         env=os.environ,
     )
     assert int(run.stdout) < 4_000, f"grew by {run.stdout} KiB"
+
+
+EXTENDS = """
+import sys, pellucid
+rows = [{"text": "x" * 1000}] * 1000
+with pellucid.open(sys.argv[1]) as db, db.transaction():
+    for round in range(200):
+        db.table("rows").extend(rows)
+        if round == 50:
+            before = peak_memory()
+    print(peak_memory() - before)
+"""
+
+
+def test_many_batches_of_one_transaction_take_the_memory_of_few(tmp_path: Path) -> None:
+    # Each batch is a savepoint, and the 150 MB of these were kept until the commit.
+    run = subprocess.run(
+        [sys.executable, "-c", PEAK_MEMORY + EXTENDS, tmp_path / "a.pel"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(run.stdout) < 50_000, f"grew by {run.stdout} KiB"

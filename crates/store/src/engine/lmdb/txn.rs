@@ -659,6 +659,14 @@ impl WriteTxn for LmdbWrite {
     fn savepoint(&mut self) -> Result<()> {
         self.add_set_aside()?;
         let parent = self.txn()?;
+        if self.txns.len() == 1 {
+            // Nothing is written ahead in a nested transaction, and its changed pages are the
+            // parent's afterwards. Many of them would fill the memory.
+            let (cursor, none) = (self.write_cursor(Tree::Rows)?, ptr::null_mut());
+            // SAFETY: the cursor is open and its transaction live.
+            let code = unsafe { ffi::pellucid_write_ahead(cursor, none, none, self.changed_max) };
+            self.environment.check(code)?;
+        }
         self.close_cursors();
         let mut child = ptr::null_mut();
         // SAFETY: the environment is open, the parent live and without cursors, `child` ours to

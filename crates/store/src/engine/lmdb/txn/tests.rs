@@ -99,14 +99,20 @@ fn changed_pages_are_written_ahead_of_the_commit_and_are_nothing_without_it() {
     let _ = std::fs::remove_file(&path);
     let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
     // How much longer the file is before the end of a transaction that changes some 200 pages.
-    let grown_by = |commits: bool, most: u32| {
+    let grown_by = |commits: bool, most: u32, has_savepoints: bool| {
         let size = || std::fs::metadata(&path).unwrap().len();
         let before = size();
         CHANGED_PAGES_MAX.set(most);
         let mut txn = engine.begin_write().unwrap();
         for number in 0..800_u64 {
+            if has_savepoints {
+                txn.savepoint().unwrap();
+            }
             txn.put(Tree::Rows, &number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes(), &[&[7; 900]])
                 .unwrap();
+            if has_savepoints {
+                txn.release().unwrap();
+            }
         }
         let grown = size().saturating_sub(before);
         assert!(txn.get(Tree::Rows, &0_u64.to_be_bytes()).unwrap().is_some(), "they are read all the same");
@@ -117,9 +123,11 @@ fn changed_pages_are_written_ahead_of_the_commit_and_are_nothing_without_it() {
         grown
     };
     let is_empty = || engine.begin_read().unwrap().is_empty(Tree::Rows).unwrap();
-    assert_eq!(grown_by(false, u32::MAX), 0);
-    assert!(grown_by(false, 32) > 100 * 4096 && is_empty());
-    assert!(grown_by(true, 32) > 100 * 4096 && !is_empty());
+    assert_eq!(grown_by(false, u32::MAX, false), 0);
+    for has_savepoints in [false, true] {
+        assert!(grown_by(false, 32, has_savepoints) > 100 * 4096 && is_empty());
+    }
+    assert!(grown_by(true, 32, true) > 100 * 4096 && !is_empty());
     engine.prove(&mut std::iter::empty()).unwrap();
     drop(engine);
     std::fs::remove_file(&path).unwrap();
