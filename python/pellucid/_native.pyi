@@ -30,7 +30,8 @@ from typing import (
 
 from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
-from pellucid._drop_ins import *  # noqa: F403 - it is a part of this stub, as is the next
+from pellucid._cells import *  # noqa: F403 - it is a part of this stub, as are the next two
+from pellucid._drop_ins import *  # noqa: F403 - it is a part of this stub
 from pellucid._server import *  # noqa: F403 - it is a part of this stub
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
@@ -74,7 +75,7 @@ __all__ = [
     "view",
 ]
 __all__ += ["_imported", "_testing"]
-__all__ += ["BytesMap", "ObjectMap"]  # noqa: F405
+__all__ += ["BytesMap", "CellRows", "ObjectMap", "cell_kinds"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerIndexCodes", "ServerIndexes", "ServerRows"]  # noqa: F405
 __all__ += ["ServerTable", "ServerValidity", "server_array", "server_copy_rows", "server_distribution"]  # noqa: F405
 __all__ += ["server_index_definition", "server_index_error", "server_json_key", "server_key"]  # noqa: F405

@@ -10,7 +10,9 @@ from typing import Any
 import pellucid
 import pytest
 from csv_imports import imported
-from pellucid.transfer.sources import csv_rows
+from hypothesis import given
+from hypothesis import strategies as st
+from pellucid.transfer.sources import csv_rows, csv_types
 
 # The cells of a column, their type, and the values or what the report says of the cell that makes text of it.
 COLUMNS: dict[str, tuple[list[str], str, Any]] = {
@@ -176,3 +178,59 @@ def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, db: 
     with pytest.raises(pellucid.SourceError, match="changed while it was read"):
         pellucid.import_from(path, db, table="t", progress=change)
     assert db.tables() == []
+
+
+CELLS = [
+    *sorted({cell for cells, _, _ in COLUMNS.values() for cell in cells if len(cell) < 100}),
+    *("", "-", "+", ".", "e5", "1e", "1.e5", "-0", "0.0", "00.5", "0e0", " ", "\t7", "TRUE", "na\u00efve"),
+    *("9007199254740992", "9007199254740993", "4111111111111111", "1" * 25, "2026-02-30", "2026-01-31T10:00"),
+    *("0." + "0" * 400 + "1", "9" * 400 + ".0", "1" * 4301, "-" + "1" * 4300),
+]
+
+
+@given(st.lists(st.sampled_from(CELLS), min_size=1), st.booleans(), st.booleans())
+def test_cells_that_are_looked_at_together_are_what_each_of_them_is(
+    cells: list[str], is_key: bool, dates: bool
+) -> None:
+    def column() -> csv_types.Column:
+        return csv_types.Column("a", is_key=is_key, dates=dates, numbers=csv_types.Numbers())
+
+    together, alone = column(), column()
+    for begin in range(0, len(cells), 3):
+        some = cells[begin : begin + 3]
+        together.take(some, range(begin, begin + len(some)))
+    alone.one_by_one(cells, cells, range(len(cells)))
+    assert (together.decide(), together.notes()) == (alone.decide(), alone.notes())
+
+
+def test_rows_are_stored_as_dicts_of_them_would_be(tmp_path: Path) -> None:
+    """A file of which most rows are stored without a dict, and some have what needs one."""
+    wide = "\u00e9" * 40_000
+    with pellucid.open(tmp_path / "a.pel") as db:
+        text = f'a,b,c,d,e\n1,2.5,true,x,\n-2,1e300,FALSE,na\u00efve,5\n3,,true,"",6\n4,0.5,,{wide},7\n'
+        assert imported(db, text).columns == dict(
+            zip("abcde", ("int", "float", "bool", "text", "int"), strict=True)
+        )
+        rows: list[dict[str, Any]] = [
+            {"a": 1, "b": 2.5, "c": True, "d": "x"},
+            {"a": -2, "b": 1e300, "c": False, "d": "na\u00efve", "e": 5},
+            {"a": 3, "c": True, "d": "", "e": 6},
+            {"a": 4, "b": 0.5, "d": wide, "e": 7},
+        ]
+        db.table("dicts").extend(rows)
+        assert [*map(pellucid.dumps, db.table("t").values())] == [*map(pellucid.dumps, rows)]
+        assert list(db.table("t")) == [0, 1, 2, 3]
+        # More fields than a record of a shape has, and ints of more than 64 bits.
+        many = {f"c{number}": 10**30 + number for number in range(5000)}
+        imported(db, ",".join(many) + "\n" + ",".join(map(str, many.values())) + "\n")
+        assert db.table("t")[4] == many
+        assert db.check() == []
+
+
+def test_a_row_that_a_unique_index_refuses_is_skipped_alone(tmp_path: Path) -> None:
+    with pellucid.open(tmp_path / "a.pel") as db:
+        db.table("t").create_index("a", "a", unique=True)
+        report = imported(db, "a,b\n1,x\n2,y\n1,z\n3,\n")
+        assert [place for place, _ in report.skipped] == ["line 4"]
+        assert db.table("t").to_list() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 3}]
+        assert db.table("t").where(pellucid.F.a == 2).count() == 1

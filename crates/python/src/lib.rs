@@ -82,6 +82,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(expression::text::parse, module)?,
         wrap_pyfunction!(imported::imported, module)?,
         wrap_pyfunction!(open::open, module)?,
+        wrap_pyfunction!(put::cell_kinds::cell_kinds, module)?,
         wrap_pyfunction!(query::group::count, module)?,
         wrap_pyfunction!(work::threads::set_threads, module)?,
     ] {
@@ -103,6 +104,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<index::describe::IndexDescription>()?;
     module.add_class::<query::handle::Query>()?;
     module.add_class::<query::group::Groups>()?;
+    module.add_class::<put::cells::CellRows>()?;
     module.add_class::<expression::aggregate::Aggregate>()?;
     module.add_class::<expression::sort_by::SortBy>()?;
     module.add_class::<Record>()?;

@@ -235,7 +235,7 @@ impl<'a, 'py> Loading<'a, 'py> {
 }
 
 /// The shape for all dicts with these names; None if no shape can have them.
-fn shape_of(
+pub(super) fn shape_of(
     table: &Bound<'_, Table>,
     id: TableId,
     transaction: &mut Transaction,

@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::counters;
 use crate::errors;
 use crate::hot::{callbacks, modules};
+use crate::put::cells::{self, CellRows};
 use crate::put::columns;
 use crate::signals::Signals;
 use crate::table::handle::Table;
@@ -336,17 +337,12 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
     if let Some(is_stream) = columns::hands_over(values)? {
         return columns::extend(table, values, is_stream);
     }
+    if let Ok(rows) = values.cast_exact::<CellRows>() {
+        return cells::extend(table, rows.get());
+    }
     refuse_one_row(values)?;
-    let core = this.core();
-    transaction::within_batch(py, core, || {
-        let start = core.in_running(py, |transaction| {
-            let id = this.id_for_writing(py, transaction)?;
-            Ok((id, transaction.next_int(id)?))
-        })?;
-        let (id, Some(first)) = start else { return Err(no_next(&this.name(py))) };
-        let (mut next, mut count) = (first, 0);
-        let mut key = KeyEncoder::new();
-        let mut stored_count = core.stored_count();
+    transaction::within_batch(py, this.core(), || {
+        let mut appending = Appending::new(table)?;
         let mut walk = Walk::over(values);
         let mut signals = Signals::new();
         let wanted = "an iterable of rows, or columns: a DataFrame, a table of Arrow's";
@@ -354,31 +350,81 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             let value = value?;
             signals.step(py)?;
             walk.step();
-            let place = || format!("value {count} given to extend() of table {:?}", this.name(py));
-            this.check_class(&value, place)?;
-            let encoded = encode_for(table, &value, place)?;
-            if core.stored_count() != stored_count {
-                // The iterator or the value's own code has stored something, perhaps in this table.
-                let behind = core.in_running(py, |transaction| {
-                    check_same(py, this, transaction, id)?;
-                    transaction.next_int(id)
-                })?;
-                next = behind.ok_or_else(|| no_next(&this.name(py)))?.max(next);
-            }
-            key.clear();
-            key.int(next);
-            core.in_running_unflushed(py, |transaction| {
-                check_same(py, this, transaction, id)?;
-                transaction.set_batch_row(count);
-                store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
-            })?;
-            encode::recycle(py, encoded.encoder);
-            stored_count = core.stored_count();
-            next = next.checked_add(1).ok_or_else(|| no_next(&this.name(py)))?;
-            count += 1;
+            appending.append(&value)?;
         }
-        Ok(count)
+        Ok(appending.count())
     })
+}
+
+/// Rows that a running transaction stores under the next numbers.
+pub(super) struct Appending<'a, 'py> {
+    table: &'a Bound<'py, Table>,
+    id: TableId,
+    key: KeyEncoder,
+    next: i64,
+    count: usize,
+    stored_count: u64,
+}
+
+impl<'a, 'py> Appending<'a, 'py> {
+    pub(super) fn new(table: &'a Bound<'py, Table>) -> PyResult<Self> {
+        let (py, this) = (table.py(), table.get());
+        let (id, next) = this.core().in_running(py, |transaction| {
+            let id = this.id_for_writing(py, transaction)?;
+            Ok((id, transaction.next_int(id)?))
+        })?;
+        let next = next.ok_or_else(|| no_next(&this.name(py)))?;
+        let stored_count = this.core().stored_count();
+        Ok(Self { table, id, key: KeyEncoder::new(), next, count: 0, stored_count })
+    }
+
+    /// How many rows were stored.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The shape for all rows with these names; None if no shape can have them.
+    pub(super) fn shape(&self, names: &[&str]) -> PyResult<Option<u32>> {
+        self.table.get().core().in_running_unflushed(self.table.py(), |transaction| {
+            columns::shape_of(self.table, self.id, transaction, names, true)
+        })
+    }
+
+    /// Stores a value.
+    pub(super) fn append(&mut self, value: &Bound<'py, PyAny>) -> PyResult<()> {
+        let (py, this) = (self.table.py(), self.table.get());
+        let place = || format!("value {} given to extend() of table {:?}", self.count, this.name(py));
+        this.check_class(value, place)?;
+        let encoded = encode_for(self.table, value, place)?;
+        self.put(&encoded)?;
+        encode::recycle(py, encoded.encoder);
+        Ok(())
+    }
+
+    /// Stores an encoded value.
+    pub(super) fn put(&mut self, encoded: &Encoded) -> PyResult<()> {
+        let (py, this, id) = (self.table.py(), self.table.get(), self.id);
+        let core = this.core();
+        if core.stored_count() != self.stored_count {
+            // The iterator or the value's own code has stored something, perhaps in this table.
+            let behind = core.in_running(py, |transaction| {
+                check_same(py, this, transaction, id)?;
+                transaction.next_int(id)
+            })?;
+            self.next = behind.ok_or_else(|| no_next(&this.name(py)))?.max(self.next);
+        }
+        self.key.clear();
+        self.key.int(self.next);
+        core.in_running_unflushed(py, |transaction| {
+            check_same(py, this, transaction, id)?;
+            transaction.set_batch_row(self.count);
+            store(py, core, transaction, id, (self.key.as_bytes(), &[]), encoded, true)
+        })?;
+        self.stored_count = core.stored_count();
+        self.next = self.next.checked_add(1).ok_or_else(|| no_next(&this.name(py)))?;
+        self.count += 1;
+        Ok(())
+    }
 }
 
 /// Refuses to go on if the iterator or a value's code has dropped the table, even if a new table

@@ -6,9 +6,10 @@ It reads the file twice: the first pass decides the type of each column, the sec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import compress, repeat
+from itertools import compress
 from typing import Any, BinaryIO
 
+from pellucid._native import CellRows
 from pellucid.errors import SourceError
 from pellucid.transfer.convert import reader_of, when
 from pellucid.transfer.job import Chunk, Job, Part
@@ -25,6 +26,7 @@ FIRST = 0.3
 NAMES_SHOWN = 20
 MISSING = object()
 OF_NUMBERS = ("int", "float", "decimal")
+NATIVE = ("int", "float", "bool")
 Convert = Callable[[Sequence[str]], Sequence[Any]]
 
 
@@ -132,28 +134,25 @@ class _Rows:
             _as_named(kind, header.numbers, job) if name in named else _convert(kind, header.numbers)
             for name, kind in columns.items()
         ]
+        # `CellRows` reads the cells of these kinds, and this class makes values of all others.
+        self.kinds = [
+            kind if kind == "text" or (kind in NATIVE and name not in named) else "value"
+            for name, kind in columns.items()
+        ]
         # An empty text may be a value of these columns: no date or number is empty.
         self.may_be_empty = [kind in ("text", "bytes") for kind in columns.values()]
 
     def chunk(self, block: Block, share: float) -> Chunk:
         """The rows of a block. An empty cell is a field that the row does not have."""
         faults: dict[int, str] = {}
-        values = [
-            self.values(name, convert, cells, faults)
-            for name, convert, cells in zip(self.columns, self.converts, block.columns, strict=False)
-        ]
-        self.add_empty(block, values)
-        if self.job.is_verification:
-            self.verify(block, values, faults)
-        names = tuple(self.columns)
-        rows = list(map(dict, map(zip, repeat(names), zip(*values, strict=True))))
-        if any("" in cells for cells in block.columns):
-            rows = [
-                {name: value for name, value in row.items() if value is not MISSING}
-                if MISSING in row.values()
-                else row
-                for row in rows
-            ]
+        try:
+            # To verify, the cells are read in another way than before.
+            kinds = self.kinds if not self.job.is_verification else ["value"] * len(self.kinds)
+            rows: Any = self.rows(block, kinds, faults)
+        except ValueError:
+            # An int of more than 64 bits, for one.
+            faults.clear()
+            rows = self.rows(block, ["value"] * len(self.kinds), faults)
         places = block.places
         if faults:
             for row in sorted(faults):
@@ -161,6 +160,31 @@ class _Rows:
             whole = [row not in faults for row in range(len(rows))]
             rows, places = list(compress(rows, whole)), list(compress(places, whole))
         return Chunk(rows, places, "line", share)
+
+    def rows(self, block: Block, kinds: Sequence[str], faults: dict[int, str]) -> CellRows:
+        """The rows of a block. `faults` gets those whose cells are not of their type, and why."""
+        kinds = list(kinds)
+        empty = [
+            (row, at)
+            for row, at in self.quotes.empty(block.texts or ())
+            if at < len(kinds) and self.may_be_empty[at]
+        ]
+        for _, at in empty:
+            kinds[at] = "value"
+        columns: list[Any] = []
+        for name, kind, convert, cells in zip(
+            self.columns, kinds, self.converts, block.columns, strict=False
+        ):
+            if kind == "value":
+                columns.append(self.values(name, convert, cells, faults))
+            else:
+                columns.append(self.numbers.plain(cells) if kind in OF_NUMBERS else cells)
+        for row, at in empty:
+            # With an empty cell in it, the column is a list.
+            columns[at][row] = self.converts[at]([""])[0]
+        if self.job.is_verification:
+            self.verify(block, columns, faults)
+        return CellRows(list(self.columns), kinds, columns, MISSING)
 
     def values(
         self, name: str, convert: Convert, cells: Sequence[str], faults: dict[int, str]
@@ -196,14 +220,6 @@ class _Rows:
                         f"{self.job.input.name}, line {block.places[row]}: field {name!r} is {value!r:.40}, "
                         f"and the text is {cells[row]!r:.40}; please report this"
                     )
-
-    def add_empty(self, block: Block, values: list[Sequence[Any]]) -> None:
-        """Put empty texts in the place of missing fields whose cells are a pair of quotes."""
-        for row, at in self.quotes.empty(block.texts or ()):
-            if at < len(values) and self.may_be_empty[at]:
-                if type(values[at]) is not list:
-                    values[at] = list(values[at])
-                values[at][row] = self.converts[at]([""])[0]  # type: ignore[index]
 
 
 def _convert(kind: str, numbers: Numbers) -> Convert:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import compress
 from typing import Any
 
+from pellucid._native import cell_kinds
 from pellucid.transfer.convert import DATE, DATETIME, when
 from pellucid.transfer.digits import read_int
 
@@ -18,25 +18,20 @@ __all__ = ["LOOKS_TYPED", "WORDS", "Column", "Numbers", "read_bools"]
 
 # What `float` and `int` accept, without words, `_` and digits of other scripts. Blanks may be around it.
 NUMBER = r"[ \t]*[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[ \t]*"
-CHARACTERS = "0123456789+-.eE \t"
 # The floats that Python writes as words. They are numbers only in a column of floats.
 WORDS = frozenset(("nan", "inf", "-inf"))
+NO_NULLS: frozenset[str] = frozenset()
 BOOLS = {"true": True, "false": False}
 # Text that is taken for another value if it has no quotes.
 LOOKS_TYPED = re.compile(rf"(?:{NUMBER}|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|nan|-?inf)\Z")
 
 IS_NUMBER = re.compile(rf"{NUMBER}\Z")
 IS_INT = re.compile(r"[ \t]*[-+]?[0-9]+[ \t]*\Z")
-# These look at the cells of a column at once, each between line breaks.
-ANY_NUMBER = re.compile(rf"\n{NUMBER}(?=\n)")
-ANY_ZERO_FIRST = re.compile(r"\n[ \t]*[-+]?0[0-9]")
-ANY_CODE = re.compile(r"\n[ \t]*[0-9]+[eE][0-9]+[ \t]*(?=\n)")
-ANY_LONG_INT = re.compile(r"\n[ \t]*[-+]?[0-9]{16,}[ \t]*(?=\n)")
-# An int of up to 15 digits is exactly a float, as is each one up to 2**53.
-EXACT_DIGITS = 15
-EXACT_MAX = 2.0**53
-# A number of up to 300 characters does not become zero as a float, unless it has an exponent.
-SHORT = 300
+ZERO_FIRST = re.compile(r"[ \t]*[-+]?0[0-9]")
+CODE = re.compile(r"[ \t]*[0-9]+[eE][0-9]+[ \t]*\Z")
+# The types among what `cell_kinds` says.
+TYPES = {"int", "float", "bool", "text"}
+NUMBERS = {"int", "float"}
 INFINITY = float("inf")
 # The most digits that `str` writes.
 DIGITS_WRITTEN = 4300
@@ -112,99 +107,52 @@ class Column:
         self.empty = 0
 
     def take(self, cells: Sequence[str], places: Sequence[int]) -> None:
-        """Look at some cells. These are loops in C for most columns: they see every cell of the file."""
-        filled = list(filter(None, cells))
-        if not filled or (self.kind == "text" and self.why):
+        """Look at some cells. They are looked at one by one only if they say something new of the column."""
+        if self.kind == "text" and self.why:
             return
-        if len(filled) < len(cells):
-            places = list(compress(places, cells))
+        plain = self.numbers.plain(cells)
+        found = cell_kinds(plain, NO_NULLS) - {"empty"}
+        if self.word:
+            found.discard("word")
         if self.kind == "text":
-            # The report says whether a column of text has numbers in it. They begin with characters up to 9.
-            has_numbers = min(filled) < ":" and ANY_NUMBER.search(_in_lines(filled))
-            kind = None if has_numbers else "text"
+            # The report says whether a column of text has numbers in it.
+            is_new = bool(found & NUMBERS)
+        elif not found:
+            is_new = False
         else:
-            joined = "".join(filled)
-            if ("nan" in joined or "inf" in joined) and not self.is_key:
-                filled, places = self.without_words(filled, places)
-                if not filled:
-                    return
-                joined = "".join(filled)
-            if not self.numbers.is_plain:
-                plain = self.numbers.plain(filled)
-                kind = self.kind_of(plain, "".join(plain))
-            else:
-                kind = self.kind_of(filled, joined)
-        if kind is None:
-            self.one_by_one(filled, places)
-        else:
-            self.merge(kind, filled[0], places[0])
+            kind = self.kind_of(found, plain)
+            self.kind = self.kind or kind
+            is_int_of_floats = kind == "int" and self.kind == "float" and not self.is_key
+            is_new = kind is None or not (kind == self.kind or is_int_of_floats)
+        if is_new:
+            self.one_by_one(cells, plain, places)
 
-    def without_words(self, cells: list[str], places: Sequence[int]) -> tuple[list[str], Sequence[int]]:
-        """The cells without `nan` and its like, of which the first one is noted."""
-        rest = [cell not in WORDS for cell in cells]
-        if not self.word and not all(rest):
-            position = rest.index(False)
-            self.word = _shown(cells[position], places[position])
-        return list(compress(cells, rest)), list(compress(places, rest))
-
-    def kind_of(self, cells: Sequence[str], joined: str) -> str | None:
-        """The type of cells that are all of one type; None if one of them has to be looked at."""
-        if joined.strip(CHARACTERS):
-            return self.kind_of_words(cells)
-        is_simple = not self.is_key and joined.isdigit() and min(cells) >= "1"
-        if is_simple and max(map(len, cells)) <= EXACT_DIGITS:
-            return "int"
-        lines = _in_lines(cells)
-        # Most searches for a substring are much faster than one for a pattern.
-        if ("\n0" in lines or any(mark in joined for mark in "-+ \t")) and ANY_ZERO_FIRST.search(lines):
+    def kind_of(self, found: set[str], cells: Sequence[str]) -> str | None:
+        """The type of cells that are all of one type; None if they have to be looked at one by one."""
+        kinds = found & TYPES
+        if kinds == NUMBERS and not self.is_key:
+            kinds = {"float"}
+        if len(kinds) != 1 or found & {"odd", "word"} or ("long" in found and not self.large):
             return None
-        try:
-            if "." in joined or "e" in joined or "E" in joined:
-                floats = list(map(float, cells))
-                return "float" if self.are_floats(cells, floats, joined, lines) else None
-            ints = list(map(int, cells))
-        except ValueError:
+        if "code" in found and not (self.has_point or self.code):
             return None
-        if not self.large and not -EXACT_MAX < min(ints) <= max(ints) < EXACT_MAX:
+        if self.is_key and not _are_written_so(found, cells):
             return None
-        return "int" if not self.is_key or list(map(str, ints)) == list(cells) else None
+        if kinds == {"text"} and self.dates:
+            kinds = set(map(_date_kind, filter(None, set(cells))))
+        self.has_point = self.has_point or "point" in found
+        return kinds.pop() if len(kinds) == 1 else None
 
-    def are_floats(self, cells: Sequence[str], floats: list[float], joined: str, lines: str) -> bool:
-        """Whether floats are what the cells say, beyond doubt."""
-        has_exponent = "e" in joined or "E" in joined
-        lowest, highest = min(floats), max(floats)
-        if lowest == -INFINITY or highest == INFINITY:
-            return False
-        if self.is_key and list(map(repr, floats)) != list(cells):
-            return False
-        is_exact = self.large or -EXACT_MAX < lowest <= highest < EXACT_MAX
-        if not is_exact and ANY_LONG_INT.search(lines):
-            return False
-        if 0.0 in floats and (has_exponent or max(map(len, cells)) > SHORT):
-            return False
-        if has_exponent and not (self.has_point or self.code) and ANY_CODE.search(lines):
-            return False
-        self.has_point = self.has_point or "." in joined
-        return True
-
-    def kind_of_words(self, cells: Sequence[str]) -> str | None:
-        """The type of cells that are not all numbers, if they are all of one type."""
-        distinct = set(cells)
-        lower = set(map(str.lower, distinct))
-        if lower <= BOOLS.keys():
-            return "bool" if not self.is_key or distinct <= BOOLS.keys() else None
-        kinds = set(map(_date_kind, distinct)) if self.dates else {"text"}
-        if len(kinds) > 1 or lower & BOOLS.keys():
-            return None
-        return kinds.pop() if ANY_NUMBER.search(_in_lines(cells)) is None else None
-
-    def one_by_one(self, cells: Sequence[str], places: Sequence[int]) -> None:
+    def one_by_one(self, cells: Sequence[str], plain: Sequence[str], places: Sequence[int]) -> None:
         """Look at each cell, to say which one makes text of the column."""
-        for cell, plain, place in zip(cells, self.numbers.plain(cells), places, strict=True):
-            kind, why = self.kind_of_cell(plain, _shown(cell, place))
-            self.merge(kind, cell, place, why)
-            if self.kind == "text" and self.why:
-                return
+        for cell, read, place in zip(cells, plain, places, strict=True):
+            if cell in WORDS and not self.is_key:
+                self.word = self.word or _shown(cell, place)
+            elif cell:
+                kind, why = self.kind_of_cell(read, _shown(cell, place))
+                self.merge(kind, cell, place, why)
+                if self.kind == "text" and self.why:
+                    return
 
     def kind_of_cell(self, cell: str, shown: str) -> tuple[str, str]:
         """The type of one cell; and for text that is a number, why it is text all the same."""
@@ -213,14 +161,14 @@ class Column:
                 return _date_kind(cell) if self.dates else "text", ""
             is_written_so = not self.is_key or cell in BOOLS
             return ("bool", "") if is_written_so else ("text", f"{shown} is a key, and no bool is written so")
-        if ANY_ZERO_FIRST.match(f"\n{cell}"):
+        if ZERO_FIRST.match(cell):
             return "text", f"{shown} begins with a zero"
         number: Any = _int(cell) if IS_INT.match(cell) else float(cell)
         if type(number) is float:
             digits = cell.lower().partition("e")[0].strip("+-. \t0")
             if abs(number) == INFINITY or (digits and not number):
                 return "text", f"{shown} does not fit into a float"
-            if ANY_CODE.match(f"\n{cell}\n"):
+            if CODE.match(cell):
                 self.code = self.code or shown
             self.has_point = self.has_point or "." in cell
         elif not self.large and not _is_exactly_a_float(number):
@@ -282,8 +230,11 @@ class Column:
         return []
 
 
-def _in_lines(cells: Sequence[str]) -> str:
-    return "\n".join(["", *cells, ""])
+def _are_written_so(found: set[str], cells: Sequence[str]) -> bool:
+    """Whether cells of one type are exactly what Python writes for their values."""
+    if "float" in found:
+        return all(repr(float(cell)) == cell for cell in cells if cell)
+    return "respelled" not in found
 
 
 def _shown(cell: str, place: int) -> str:
