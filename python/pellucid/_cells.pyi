@@ -8,6 +8,7 @@ from typing_extensions import Self
 __all__ = ["CellRows", "cell_kinds"]
 
 def cell_kinds(cells: Sequence[str], nulls: frozenset[str], /) -> set[str]: ...
+
 @final
 class CellRows:
     def __new__(

@@ -234,3 +234,10 @@ def test_a_row_that_a_unique_index_refuses_is_skipped_alone(tmp_path: Path) -> N
         assert [place for place, _ in report.skipped] == ["line 4"]
         assert db.table("t").to_list() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 3}]
         assert db.table("t").where(pellucid.F.a == 2).count() == 1
+
+
+def test_a_last_column_without_a_name_has_values_though_the_caller_names_types(db: pellucid.Database) -> None:
+    report = imported(db, "a,b,\n1,2,3\n4,5,\n", types="text")
+    assert report.columns == {"a": "text", "b": "text", "column_3": "text"}
+    assert db.table("t").to_dicts() == [{"a": "1", "b": "2", "column_3": "3"}, {"a": "4", "b": "5"}]
+    assert imported(db, "a,b,\n1,2,\n", types="text").columns == {"a": "text", "b": "text"}

@@ -183,3 +183,44 @@ def test_notes_of_several_files_name_the_file(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text('{"rows": [{"n": 1}]}')
     notes = rows_of([tmp_path / "a.json", tmp_path / "b.json"])[1].notes
     assert [note[:8] for note in notes] == ["a.json: ", "b.json: "]
+
+
+def test_files_of_csv_get_their_types_together(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,zip,a\n1,90210,\n2,10001,3\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"zip;n;b\n01234;2.5;true\n"))
+    (tmp_path / "c.csv").write_text("zip,n\n55,NA\n")
+    (tmp_path / "d.jsonl").write_bytes(LINES)
+    files = [tmp_path / name for name in ("a.csv", "b.csv.gz", "d.jsonl")]
+    rows, report = rows_of(files, verify=True)
+    assert rows == [
+        {"n": 1.0, "zip": "90210"},
+        {"n": 2.0, "zip": "10001", "a": 3},
+        {"zip": "01234", "n": 2.5, "b": True},
+        *({"n": 1}, {"n": 2}),
+    ]
+    assert [type(row["n"]) for row in rows[:3]] == [float] * 3
+    assert report.columns == {"n": "float", "zip": "text", "a": "int", "b": "bool"}
+    zips = "column 'zip' is text: '01234' of b.csv.gz, line 2 begins with a zero"
+    assert report.notes == [zips]
+    # A stream is there for both passes, and a key has one spelling in all files.
+    streams = [io.BytesIO(files[0].read_bytes()), files[1], tmp_path / "c.csv"]
+    rows, report = rows_of(streams, key="zip", types={"a": "text"})
+    assert rows == [
+        {"zip": "01234", "n": "2.5", "b": True},
+        {"n": "2", "zip": "10001", "a": "3"},
+        {"zip": "55", "n": "NA"},
+        {"n": "1", "zip": "90210"},
+    ]
+    assert report.notes[0].startswith("column 'n' is text: 'NA' of c.csv, line 2 is no number")
+    assert report.notes[1] == zips
+
+
+def test_a_type_may_be_that_of_a_column_in_one_of_several_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,b\n1,2\n")
+    (tmp_path / "b.csv").write_text("n,c\n1,2\n")
+    rows, report = rows_of(str(tmp_path / "*.csv"), types={"c": "float"})
+    assert (rows[1], report.columns) == ({"n": 1, "c": 2.0}, {"n": "int", "b": "int", "c": "float"})
+    with pytest.raises(
+        ValueError, match="types= names 'd', and none of 2 files has such a column; they have 'n'"
+    ):
+        rows_of(str(tmp_path / "*.csv"), types={"d": "float"})

@@ -16,7 +16,7 @@ from pellucid.transfer.arguments import check, check_encoding
 from pellucid.transfer.convert import converter, with_dicts
 from pellucid.transfer.copying import is_new_file, opened_target
 from pellucid.transfer.detect import FORMATS, detect
-from pellucid.transfer.job import Chunk, Input, Job, Part
+from pellucid.transfer.job import Chunk, Group, Input, Job, Part
 from pellucid.transfer.keys import CONFLICTS, key_reader
 from pellucid.transfer.outgoing import plain
 from pellucid.transfer.progress import Pace
@@ -209,6 +209,9 @@ class _Import:
         self.report = report
         self.pace = pace
         self.has_rows = False
+        # The columns of all files of CSV get their types together.
+        numbers = [number for number, (_, form) in enumerate(sources) if form == "csv"]
+        self.group = Group(list(map(self.job_of, numbers)), {}, report.note)
         self.begin(0)
         report.dry_run = choices.dry_run
         report.on_conflict = choices.on_conflict
@@ -216,19 +219,14 @@ class _Import:
         self.commits = 0
         self.version: int | None = None
 
-    def begin(self, number: int) -> None:
-        """Turn to one of the sources."""
+    def job_of(self, number: int) -> Job:
+        """What the reader of a source gets to know."""
         choices = self.choices
-        self.number = number
-        self.source, self.format = self.sources[number]
-        types = (
-            choices.types if choices.types is None or isinstance(choices.types, str) else dict(choices.types)
-        )
         key = choices.key
-        self.job = Job(
-            self.source,
+        return Job(
+            self.sources[number][0],
             choices.encoding,
-            types,
+            choices.types if choices.types is None or isinstance(choices.types, str) else dict(choices.types),
             choices.pickle,
             _path(choices.path),
             self.skip,
@@ -238,9 +236,17 @@ class _Import:
             None if choices.columns is None else tuple(choices.columns),
             {**({"delimiter": "\t"} if self.format == "tsv" else {}), **(choices.dialect or {})},
         )
+
+    def begin(self, number: int) -> None:
+        """Turn to one of the sources."""
+        self.number = number
+        self.source, self.format = self.sources[number]
+        self.job = self.job_of(number)
+        if self.format == "csv":
+            self.job = self.job._replace(group=self.group)
         # The fields of `types=` that no row of this source had so far.
         self.unseen: set[str] = set()
-        self.convert = converter(types, choices.dates, self.job.unpickle, self.unseen)
+        self.convert = converter(self.job.types, self.choices.dates, self.job.unpickle, self.unseen)
         self.written: list[tuple[_Writer, str | None]] = []
 
     def skip(self, place: str, reason: str) -> None:
@@ -353,7 +359,7 @@ class _Import:
                 pass
         writer.check_keys()
         if part.columns is not None:
-            self.report.columns = part.columns
+            self.report.columns = self.report.columns | part.columns
             self.unseen -= part.columns.keys()
         rows = self.report.rows - stored
         self.report.tables[name] = self.report.tables.get(name, 0) + rows

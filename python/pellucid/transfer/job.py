@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
@@ -66,6 +66,8 @@ class Input:
         self.head = b""
         self.size: int | None = None
         self.stamps: dict[str, tuple[int, ...]] = {}
+        # What came of a stream, where it is read several times.
+        self.copied: Any = None
         if hasattr(source, "read"):
             self._of_stream(source)
         else:
@@ -176,14 +178,22 @@ class Input:
 
         What comes of a stream or a compressed file is copied into a temporary one.
         """
-        with self.open() as source:
+        if self.copied is not None:
+            self.copied.seek(0)
+            yield self.copied
+            return
+        with self.open() as source, ExitStack() as stack:
             if self.is_plain_file:
                 yield source
                 return
-            with tempfile.TemporaryFile() as file:
-                shutil.copyfileobj(source, file, HEAD_SIZE)
-                file.seek(0)
-                yield file
+            file = tempfile.TemporaryFile()  # noqa: SIM115  closed here, or by `close`
+            if self.stream is not None:
+                self.copied = file
+            else:
+                stack.enter_context(file)
+            shutil.copyfileobj(source, file, HEAD_SIZE)
+            file.seek(0)
+            yield file
 
     @contextmanager
     def text(self, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
@@ -197,6 +207,8 @@ class Input:
 
     def close(self) -> None:
         """Close what this object itself opened, and leave the stream of the caller open."""
+        if self.copied is not None:
+            self.copied.close()
         if self.wrapper is not None:
             self.wrapper.detach()
         if self.pipe is not None:
@@ -275,6 +287,8 @@ class Job(NamedTuple):
     # How a CSV is written, as far as the caller says it: `columns=` and `dialect=`.
     columns: tuple[str, ...] | None = None
     dialect: Mapping[str, Any] = MappingProxyType({})
+    # The files of the same format in this import, with what their reader knows of all of them.
+    group: Group | None = None
     # Whether the rows were stored already, and are read again to compare them.
     is_verification: bool = False
 
@@ -289,6 +303,15 @@ class Job(NamedTuple):
     def damaged(self, what: object) -> SourceError:
         """The error for a source that cannot be read any further."""
         return SourceError(f"{self.input.name} cannot be read: {what}")
+
+
+class Group(NamedTuple):
+    """Files whose reader decides something for all of them together."""
+
+    jobs: list[Job]
+    known: dict[str, Any]
+    # Notes what there is to say of all of them.
+    note: Callable[[str], None]
 
 
 class Allowance:

@@ -5,14 +5,15 @@ It reads the file twice: the first pass decides the type of each column, the sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import compress
 from typing import Any, BinaryIO
 
 from pellucid._native import CellRows
 from pellucid.errors import SourceError
 from pellucid.transfer.convert import reader_of, when
-from pellucid.transfer.job import Chunk, Job, Part
+from pellucid.transfer.job import Chunk, Group, Job, Part
 from pellucid.transfer.sources.csv_check import says_the_same
 from pellucid.transfer.sources.csv_dialect import Header, header_of
 from pellucid.transfer.sources.csv_quotes import Quotes
@@ -37,47 +38,97 @@ def parts(job: Job) -> Iterator[Part]:
 
 
 def _chunks(job: Job, columns: dict[str, str]) -> Iterator[Chunk]:
+    group = job.group or Group([job], {}, job.note)
     with job.input.again() as file:
         size = max(1, file.seek(0, 2))
         file.seek(0)
         header = header_of(job, file)
-        first = _FirstPass(job, header)
-        file.seek(0)
-        for done in first.blocks(file):
-            yield Chunk([], (), "line", FIRST * done / size)
-        columns.update(first.decided())
+        begin = 0.0
+        if not group.known:
+            begin = FIRST
+            for share in _first_pass(job, file, group):
+                yield Chunk([], (), "line", FIRST * share)
+        columns.update(_types(job, header, group.known))
         file.seek(0)
         rows = _Rows(job, header, columns)
         # To verify, the standard library reads all rows, and not the quick way of ours.
         reader = Reader(file, header.dialect, len(header.names), job.skip, is_quick=not job.is_verification)
         for block in reader.blocks():
-            yield rows.chunk(block, FIRST + (1 - FIRST) * block.done / size)
+            yield rows.chunk(block, begin + (1 - begin) * block.done / size)
+
+
+def _first_pass(job: Job, file: BinaryIO, group: Group) -> Iterator[float]:
+    """Look at all cells of all files, and decide the types of columns; give the part that is done."""
+    known: dict[str, Column] = group.known
+    for number, one in enumerate(group.jobs):
+        # The report gets notes of a file when it is its turn.
+        silent = one._replace(skip=lambda _place, _reason: None, note=lambda _what: None)
+        is_own = one.input is job.input
+        with nullcontext(file) if is_own else one.input.again() as found:
+            size = max(1, found.seek(0, 2))
+            found.seek(0)
+            header = header_of(silent, found)
+            found.seek(0)
+            place = f"{one.input.name}, line" if len(group.jobs) > 1 else "line"
+            for done in _FirstPass(silent, header, known, place).blocks(found):
+                yield (number + done / size) / len(group.jobs)
+    _check_types(group)
+    for column in known.values():
+        if not column.is_empty and not _is_named(job, column.name):
+            column.decide()
+            for note in column.notes():
+                group.note(note)
+
+
+def _types(job: Job, header: Header, known: Mapping[str, Column]) -> dict[str, str]:
+    """The type of each column of a file by its name."""
+    names = list(header.names)
+    if header.may_be_nothing and known[names[-1]].is_empty:
+        names.pop()
+    named = _named_types(job, header.names)
+    return {name: named.get(name) or known[name].kind or "text" for name in names}
+
+
+def _is_named(job: Job, name: str) -> bool:
+    return isinstance(job.types, str) or name in (job.types or ())
+
+
+def _check_types(group: Group) -> None:
+    """Raise `ValueError` if the caller named the type of a column that no file has."""
+    job, known = group.jobs[0], group.known
+    if isinstance(job.types, str) or not (unknown := set(job.types or ()) - known.keys()):
+        return
+    have = f"{job.input.name} has no such column; it has"
+    if len(group.jobs) > 1:
+        have = f"none of {len(group.jobs):,} files has such a column; they have"
+    raise ValueError(
+        f"types= names {', '.join(map(repr, sorted(unknown)))}, and {have} "
+        f"{', '.join(map(repr, list(known)[:NAMES_SHOWN]))}"
+    )
 
 
 def _named_types(job: Job, names: Sequence[str]) -> dict[str, str]:
     """The types of columns that the caller named."""
     if isinstance(job.types, str):
         return dict.fromkeys(names, job.types)
-    named = dict(job.types or ())
-    if unknown := named.keys() - set(names):
-        raise ValueError(
-            f"types= names {', '.join(map(repr, sorted(unknown)))}, and {job.input.name} has no such column; "
-            f"it has {', '.join(map(repr, names[:NAMES_SHOWN]))}"
-        )
-    return named
+    return {name: kind for name, kind in (job.types or {}).items() if name in names}
 
 
 class _FirstPass:
-    """Looks at all cells, and decides the types of the columns."""
+    """Looks at all cells of a file for the types of its columns."""
 
-    def __init__(self, job: Job, header: Header) -> None:
+    def __init__(self, job: Job, header: Header, known: dict[str, Column], place: str) -> None:
         self.job = job
         self.header = header
-        self.named = _named_types(job, header.names)
-        self.columns = [
-            Column(name, is_key=name in job.key, dates=job.dates, numbers=header.numbers)
-            for name in header.names
-        ]
+        self.place = place
+        for name in header.names:
+            if name not in known:
+                known[name] = Column(name, is_key=name in job.key, dates=job.dates, numbers=header.numbers)
+        self.columns = [known[name] for name in header.names]
+        # The columns whose cells are looked at.
+        self.open = {name for name in header.names if not _is_named(job, name)}
+        if header.may_be_nothing:
+            self.open.add(header.names[-1])
         self.quotes = Quotes(header.dialect)
         # Whether quotes say that a cell is text; None as long as no row was met.
         self.is_selective: bool | None = None if header.is_bare else False
@@ -85,13 +136,15 @@ class _FirstPass:
     def blocks(self, file: BinaryIO) -> Iterator[int]:
         """Look at one block after the other; give the bytes that were read."""
         # The second pass meets the same faults, and notes them.
-        reader = Reader(file, self.header.dialect, len(self.columns), lambda _place, _reason: None)
+        reader = Reader(file, self.header.dialect, len(self.columns), self.job.skip)
+        for column in self.columns:
+            column.place = self.place
         for block in reader.blocks():
             cells = block.columns if block.texts is None else self.without_quoted(block)
             if self.is_selective is None:
                 self.is_selective = True
             for column, found in zip(self.columns, cells, strict=True):
-                if column.name not in self.named:
+                if column.name in self.open:
                     column.take(found, block.places)
             yield block.done
 
@@ -107,18 +160,6 @@ class _FirstPass:
                 cells[at] = list(cells[at])
             cells[at][row] = ""
         return cells
-
-    def decided(self) -> dict[str, str]:
-        """The type of each column by its name; the report gets what else there is to say."""
-        columns = list(self.columns)
-        if self.header.may_be_nothing and columns[-1].is_empty:
-            columns.pop()
-        for column in columns:
-            if column.name not in self.named:
-                column.decide()
-                for note in column.notes():
-                    self.job.note(note)
-        return {column.name: self.named.get(column.name, column.kind or "text") for column in columns}
 
 
 class _Rows:

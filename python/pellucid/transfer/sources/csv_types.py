@@ -104,7 +104,13 @@ class Column:
         # The first cell of each kind that makes text of a column, depending on its other cells.
         self.code = self.word = self.quoted = self.large = ""
         # Where the first empty cell in quotes is.
-        self.empty = 0
+        self.empty = ""
+        # What is said before the number of a line.
+        self.place = "line"
+
+    def shown(self, cell: str, line: int) -> str:
+        """A cell and its place, in words."""
+        return f"{cell!r:.40} of {self.place} {line}"
 
     def take(self, cells: Sequence[str], places: Sequence[int]) -> None:
         """Look at some cells. They are looked at one by one only if they say something new of the column."""
@@ -147,9 +153,9 @@ class Column:
         """Look at each cell, to say which one makes text of the column."""
         for cell, read, place in zip(cells, plain, places, strict=True):
             if cell in WORDS and not self.is_key:
-                self.word = self.word or _shown(cell, place)
+                self.word = self.word or self.shown(cell, place)
             elif cell:
-                kind, why = self.kind_of_cell(read, _shown(cell, place))
+                kind, why = self.kind_of_cell(read, self.shown(cell, place))
                 self.merge(kind, cell, place, why)
                 if self.kind == "text" and self.why:
                     return
@@ -185,17 +191,17 @@ class Column:
         elif {kind, self.kind} == {"int", "float"} and not self.is_key:
             self.kind = "float"
         elif self.kind == "text":
-            self.why = self.why or why or f"{_shown(cell, place)} is a {_said(kind)}, and others are not"
+            self.why = self.why or why or f"{self.shown(cell, place)} is a {_said(kind)}, and others are not"
         else:
-            self.why = why or f"{_shown(cell, place)} is no {_said(self.kind)}"
+            self.why = why or f"{self.shown(cell, place)} is no {_said(self.kind)}"
             self.kind = "text"
 
     def take_quoted(self, cell: str, place: int) -> None:
         """Note a cell in quotes that say that it is text."""
         if not cell:
-            self.empty = self.empty or place
+            self.empty = self.empty or f"{self.place} {place}"
         elif not self.quoted:
-            self.quoted = f"{_shown(cell, place)} is in quotes"
+            self.quoted = f"{self.shown(cell, place)} is in quotes"
 
     @property
     def is_empty(self) -> bool:
@@ -224,9 +230,7 @@ class Column:
         if self.why:
             return [f"column {self.name!r} is text: {self.why}"]
         if self.empty and self.kind != "text":
-            return [
-                f"column {self.name!r} has {self.kind}s, and empty quotes, as in line {self.empty}, no value"
-            ]
+            return [f"column {self.name!r} has {self.kind}s, and empty quotes, as in {self.empty}, no value"]
         return []
 
 
@@ -235,10 +239,6 @@ def _are_written_so(found: set[str], cells: Sequence[str]) -> bool:
     if "float" in found:
         return all(repr(float(cell)) == cell for cell in cells if cell)
     return "respelled" not in found
-
-
-def _shown(cell: str, place: int) -> str:
-    return f"{cell!r:.40} of line {place}"
 
 
 def _said(kind: str) -> str:
