@@ -247,6 +247,13 @@ def test_an_import_knows_how_a_csv_is_written(run: Run) -> None:
     assert "--dialect has no 'x'; it has delimiter" in found.stderr
 
 
+def test_an_import_offers_the_options_for_words_that_stand_for_no_value(run: Run) -> None:
+    Path("n.csv").write_text("a,b\n1,?\nN/A,2\n,\\N\n")
+    said = run("import", "p.pel", "n.csv").stdout
+    assert "'N/A' of line 3 is no number; if it stands for no value, --dialect null=N/A says so" in said
+    assert "--dialect null='?' --dialect null='\\N' says so" in said
+
+
 def test_messages_name_options(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("name\nRen\xe9\n", "latin-1")
     assert "pass --encoding if it has another one" in run("import", "p.pel", "a.csv").stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,36 @@ def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, db: 
     assert db.tables() == []
 
 
+NULLS = {
+    "a word": (["1", "NA", "3"], {}, "'NA' of line 3 is no number", '{"null": "NA"}'),
+    "before the first number": (["-", "-", "2.5"], {}, "'-' of line 2 is no number", '{"null": "-"}'),
+    "two words": (["1", "N/A", "null"], {}, "'N/A' of line 3 is no number", '{"null": ["N/A", "null"]}'),
+    "another one": (["x", "-", "3"], {"null": "x"}, "'-' of line 3 is no number", '{"null": ["x", "-"]}'),
+    "a backslash": (["true", "\\N"], {}, "'\\\\N' of line 3 is no bool", '{"null": "\\\\N"}'),
+}
+
+
+@pytest.mark.parametrize("case", NULLS)
+def test_the_report_offers_to_take_a_word_for_no_value(
+    case: str, db: pellucid.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_rows, "BLOCK_SIZE", 8)
+    cells, dialect, why, offer = NULLS[case]
+    text = "a,b\n" + "".join(f"{cell},x\n" for cell in cells)
+    notes = imported(db, text, dialect=dialect).notes
+    assert notes == [f"column 'a' is text: {why}; if it stands for no value, dialect={offer} says so"]
+    report = imported(db, text, dialect=json.loads(offer))
+    assert (report.notes, report.skipped) == ([], [])
+    assert report.columns["a"] != "text"
+
+
+def test_nothing_is_offered_for_words_among_texts_or_keys(db: pellucid.Database) -> None:
+    report = imported(db, "a,b,c\nNA,-,1\nx,-,NA\n,null,\n", key="c")
+    assert report.columns == {"a": "text", "b": "text", "c": "text"}
+    assert report.notes == ["column 'c' is text: 'NA' of line 3 is no number"]
+    assert imported(db, "a,b\n1,x\nNA,x\ny,x\n").notes == ["column 'a' is text: 'y' of line 4 is no number"]
+
+
 CELLS = [
     *sorted({cell for cells, _, _ in COLUMNS.values() for cell in cells if len(cell) < 100}),
     *("", "-", "+", ".", "e5", "1e", "1.e5", "-0", "0.0", "00.5", "0e0", " ", "\t7", "TRUE", "na\u00efve"),
@@ -193,7 +224,9 @@ def test_cells_that_are_looked_at_together_are_what_each_of_them_is(
     cells: list[str], is_key: bool, dates: bool
 ) -> None:
     def column() -> csv_types.Column:
-        return csv_types.Column("a", is_key=is_key, dates=dates, numbers=csv_types.Numbers())
+        return csv_types.Column(
+            "a", is_key=is_key, dates=dates, numbers=csv_types.Numbers(), given_nulls=frozenset()
+        )
 
     together, alone = column(), column()
     for begin in range(0, len(cells), 3):

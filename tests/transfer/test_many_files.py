@@ -211,7 +211,7 @@ def test_files_of_csv_get_their_types_together(tmp_path: Path) -> None:
         {"zip": "55", "n": "NA"},
         {"n": "1", "zip": "90210"},
     ]
-    assert report.notes[0].startswith("column 'n' is text: 'NA' of c.csv, line 2 is no number")
+    assert report.notes[0].startswith("column 'n' is text: 'NA' of c.csv, line 2 is no number; if")
     assert report.notes[1] == zips
 
 

@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from errno import ENOSPC
 from typing import Any
 
@@ -70,8 +70,16 @@ Completion: eval "$(_PELLUCID_COMPLETE=bash_source pellucid)"
 for zsh and fish, zsh_source and fish_source.
 """
 
+
+def _nulls(found: re.Match[str]) -> str:
+    """The options for the words of `dialect={"null": ...}`."""
+    import json
+
+    return " ".join(f"--dialect null={shlex.quote(word)}" for word in json.loads(f"[{found[1]}]"))
+
+
 # What messages of the library call an argument, and what it is called here.
-OPTIONS = (
+OPTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (
         r'open with pickle="allow", or with pickle=\[[^\]]*\], if you trust the file\'s author',
         "if you trust the file's author, say so before the command: pellucid --allow-pickle COMMAND",
@@ -96,6 +104,7 @@ OPTIONS = (
     (r"\b(encoding|format|key|table|batch|fields|columns|dialect|where|select)=(?=[\s:;,.]|$)", r"--\1"),
     (r'existing="replace", "merge" or "resume"', "--existing replace, merge or resume"),
     (r'drop_index\("(.*?)"\) first', r"pellucid index FILE TABLE \1 --drop first"),
+    (r'dialect=\{"null": \[?(.*?)\]?\}', _nulls),
     (r"\btypes= ", "--type "),
     (r"\bformat='(\w+)'", r"--format \1"),
 )

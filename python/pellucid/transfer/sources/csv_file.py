@@ -123,7 +123,13 @@ class _FirstPass:
         self.place = place
         for name in header.names:
             if name not in known:
-                known[name] = Column(name, is_key=name in job.key, dates=job.dates, numbers=header.numbers)
+                known[name] = Column(
+                    name,
+                    is_key=name in job.key,
+                    dates=job.dates,
+                    numbers=header.numbers,
+                    given_nulls=header.dialect.nulls,
+                )
         self.columns = [known[name] for name in header.names]
         # The columns whose cells are looked at.
         self.open = {name for name in header.names if not _is_named(job, name)}

@@ -6,6 +6,7 @@ and could not be written back.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,13 @@ __all__ = ["LOOKS_TYPED", "WORDS", "Column", "Numbers", "read_bools"]
 NUMBER = r"[ \t]*[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[ \t]*"
 # The floats that Python writes as words. They are numbers only in a column of floats.
 WORDS = frozenset(("nan", "inf", "-inf"))
+# What programs write for a value that is not there. They are text, but the report asks whether that is meant.
+NULLS = frozenset(
+    (
+        *("NA", "N/A", "n/a", "na", "#N/A", "#NA", "NaN", "NAN", "null", "NULL", "Null", "None", "none"),
+        *("nil", "missing", "unknown", "\\N", "-", "--", "?", "."),
+    )
+)
 NO_NULLS: frozenset[str] = frozenset()
 BOOLS = {"true": True, "false": False}
 # Text that is taken for another value if it has no quotes.
@@ -92,7 +100,9 @@ class Column:
     names a cell because of which the column is text, though others are not.
     """
 
-    def __init__(self, name: str, *, is_key: bool, dates: bool, numbers: Numbers) -> None:
+    def __init__(
+        self, name: str, *, is_key: bool, dates: bool, numbers: Numbers, given_nulls: frozenset[str]
+    ) -> None:
         self.name = name
         self.is_key = is_key
         self.dates = dates
@@ -103,6 +113,9 @@ class Column:
         self.has_point = False
         # The first cell of each kind that makes text of a column, depending on its other cells.
         self.code = self.word = self.quoted = self.large = ""
+        # The words that stand for no value, as the caller says; and the first cell of each other that may.
+        self.given_nulls = given_nulls
+        self.nulls: dict[str, str] = {}
         # Where the first empty cell in quotes is.
         self.empty = ""
         # What is said before the number of a line.
@@ -117,9 +130,12 @@ class Column:
         if self.kind == "text" and self.why:
             return
         plain = self.numbers.plain(cells)
-        found = cell_kinds(plain, NO_NULLS) - {"empty"}
+        nulls = NO_NULLS if self.is_key or self.kind == "text" else NULLS
+        found = cell_kinds(plain, nulls) - {"empty"}
         if self.word:
             found.discard("word")
+        if "null" in found and nulls.intersection(cells) <= self.nulls.keys():
+            found.discard("null")
         if self.kind == "text":
             # The report says whether a column of text has numbers in it.
             is_new = bool(found & NUMBERS)
@@ -138,7 +154,7 @@ class Column:
         kinds = found & TYPES
         if kinds == NUMBERS and not self.is_key:
             kinds = {"float"}
-        if len(kinds) != 1 or found & {"odd", "word"} or ("long" in found and not self.large):
+        if len(kinds) != 1 or found & {"odd", "word", "null"} or ("long" in found and not self.large):
             return None
         if "code" in found and not (self.has_point or self.code):
             return None
@@ -154,6 +170,8 @@ class Column:
         for cell, read, place in zip(cells, plain, places, strict=True):
             if cell in WORDS and not self.is_key:
                 self.word = self.word or self.shown(cell, place)
+            elif cell in NULLS and self.kind != "text" and not self.is_key:
+                self.nulls.setdefault(cell, self.shown(cell, place))
             elif cell:
                 kind, why = self.kind_of_cell(read, self.shown(cell, place))
                 self.merge(kind, cell, place, why)
@@ -221,6 +239,14 @@ class Column:
             self.why = f"{self.large} has more digits than a float"
         elif self.word and self.kind != "float":
             self.why = f"{self.word} is no {self.kind}"
+        elif self.nulls:
+            first, *_ = self.nulls.values()
+            words = [*sorted(self.given_nulls), *self.nulls]
+            said = json.dumps(words[0] if len(words) == 1 else words)
+            self.why = (
+                f"{first} is no {_said(self.kind)}; if it stands for no value, "
+                f'dialect={{"null": {said}}} says so'
+            )
         if self.why:
             self.kind = "text"
         return self.kind
