@@ -22,9 +22,11 @@ from typing import Any
 
 import files_of_others as others
 import pellucid
+import pyarrow
 import pytest
 from pellucid.transfer import incoming
 from pellucid.transfer.detect import FORMATS
+from pyarrow import feather, parquet
 
 
 @pytest.fixture
@@ -32,6 +34,21 @@ def db() -> pellucid.Database:
     found = pellucid.open(":memory:")
     found["kept"] = 1
     return found
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_columns_of_one_name_are_an_error_and_not_one_for_each_row(
+    suffix: str, tmp_path: Path, db: pellucid.Database
+) -> None:
+    columns = pyarrow.Table.from_arrays([pyarrow.array([1, 2]), pyarrow.array([3, 4])], names=["a", "a"])
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(columns, path)
+    else:
+        feather.write_feather(columns, path)
+    with pytest.raises(pellucid.SourceError, match="it has two columns with the name 'a'"):
+        pellucid.import_from(path, db)
+    assert dict(db) == {"kept": 1}
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("csv", "tsv", "jsonl")])

@@ -83,6 +83,10 @@ def chunks(job: Job, batches: Iterator[Any], total: int | None) -> Iterator[Chun
     done = 0
     try:
         for whole in batches:
+            names = whole.schema.names
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise job.damaged(f"it has two columns with the name {twice!r}; give one of them another one")
             index = _index_of_pandas(whole.schema, total)
             for start in range(0, whole.num_rows, BATCH_ROWS):
                 batch = whole.slice(start, BATCH_ROWS)
