@@ -221,10 +221,10 @@ class _Import:
 
     def job_of(self, number: int) -> Job:
         """What the reader of a source gets to know."""
-        choices = self.choices
+        choices, (source, format) = self.choices, self.sources[number]  # noqa: A001
         key = choices.key
         return Job(
-            self.sources[number][0],
+            source,
             choices.encoding,
             choices.types if choices.types is None or isinstance(choices.types, str) else dict(choices.types),
             choices.pickle,
@@ -234,7 +234,7 @@ class _Import:
             (key,) if isinstance(key, str) else tuple(key) if isinstance(key, (list, tuple)) else (),
             choices.dates,
             None if choices.columns is None else tuple(choices.columns),
-            {**({"delimiter": "\t"} if self.format == "tsv" else {}), **(choices.dialect or {})},
+            {**({"delimiter": "\t"} if format == "tsv" else {}), **(choices.dialect or {})},
         )
 
     def begin(self, number: int) -> None:
