@@ -172,7 +172,8 @@ class Column:
                 self.word = self.word or self.shown(cell, place)
             elif cell in NULLS and self.kind != "text" and not self.is_key:
                 self.nulls.setdefault(cell, self.shown(cell, place))
-            elif cell:
+            elif cell and (self.kind != "text" or IS_NUMBER.match(read)):
+                # Among texts, words such as `true` and dates are no surprise, but numbers are.
                 kind, why = self.kind_of_cell(read, self.shown(cell, place))
                 self.merge(kind, cell, place, why)
                 if self.kind == "text" and self.why:
@@ -209,7 +210,7 @@ class Column:
         elif {kind, self.kind} == {"int", "float"} and not self.is_key:
             self.kind = "float"
         elif self.kind == "text":
-            self.why = self.why or why or f"{self.shown(cell, place)} is a {_said(kind)}, and others are not"
+            self.why = self.why or why or f"{self.shown(cell, place)} is a number, and others are not"
         else:
             self.why = why or f"{self.shown(cell, place)} is no {_said(self.kind)}"
             self.kind = "text"
