@@ -207,21 +207,16 @@ fn open_at(
         maintenance::remove_leftover(&opening.path);
     }
     let mut warnings = Vec::new();
-    let had_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
     let (engine, read_only) = match prepare_as_wished(&mut opening, state, options, &mut warnings) {
         Ok(prepared) => prepared,
         Err(error) => {
             if state.is_new {
                 // A partial file would be taken for a foreign one; an empty one can be tried again.
-                let _ = opening.file()?.set_len(0);
-                opening.is_unwanted = opening.is_made;
-            } else if opening.owns_beside {
-                // The files beside it were made for this process, which does not open it, and no
-                // other process can have opened it meanwhile.
-                let _ = side_file::remove(&opening.lock_path());
-                if !had_log {
-                    log_file::remove(&opening.path, None);
+                // One that was refused before anything was written to it stays as it is.
+                if opening.is_open {
+                    let _ = opening.file()?.set_len(0);
                 }
+                opening.is_unwanted = opening.is_made;
             }
             return Err(error);
         }
@@ -254,7 +249,6 @@ fn prepare_as_wished(
         return Ok((engine, Some("this user may only read it")));
     }
     let reads = options.mode == Mode::Read;
-    let has_log = log_file::path_of(&opening.path).exists();
     let has_lock_file = opening.lock_path().exists();
     // Its readers may have found no room for a lock file.
     let is_lockless = reads && !state.is_alone && !has_lock_file && lmdb::is_room_short(opening.file()?);
@@ -264,12 +258,6 @@ fn prepare_as_wished(
         if !is_of_room || !reads || !state.is_alone && has_lock_file {
             let is_damaged = warnings.iter().any(|warning| matches!(warning, Warning::LogDamaged { .. }));
             return Ok((prepared?, is_damaged.then_some("its log is damaged")));
-        }
-        if state.is_alone {
-            let _ = std::fs::remove_file(opening.lock_path());
-            if !has_log {
-                let _ = std::fs::remove_file(log_file::path_of(&opening.path));
-            }
         }
         warnings.clear();
     }
@@ -313,7 +301,7 @@ fn prepare(
                 return Err(StoreError::from_io("remove", path, error));
             }
             // If it cannot be removed, it is used.
-            _ => opening.owns_beside = state.is_alone,
+            _ => {}
         }
     }
     if state.is_new {
@@ -332,7 +320,7 @@ fn prepare(
         }
         written.map_err(|error| log_file::not_written(&opening.path, EngineError::of_system(error)))?;
     }
-    let engine = open_engine(opening, (state, is_first), options, warnings)?;
+    let engine = open_engine_cleanly(opening, (state, is_first), options, warnings)?;
     drop(joining);
     opening.is_open = true;
     // From here on other processes may open it, write, and die, so its log must be kept and
@@ -342,6 +330,25 @@ fn prepare(
         warnings.push(Warning::NetworkFileSystem { path: path.clone(), name });
     }
     Ok(engine)
+}
+
+/// As `open_engine`. If that fails, the files go that it has made beside the file; those of a new
+/// database go with it. No other process can have opened them meanwhile.
+fn open_engine_cleanly(
+    opening: &Opening,
+    (state, is_first): (State, bool),
+    options: &OpenOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Box<dyn Engine>, StoreError> {
+    let had_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
+    open_engine(opening, (state, is_first), options, warnings).inspect_err(|_| {
+        if is_first && state.is_writable && !state.is_new {
+            let _ = side_file::remove(&opening.lock_path());
+            if !had_log {
+                log_file::remove(&opening.path, None);
+            }
+        }
+    })
 }
 
 fn open_engine(

@@ -198,11 +198,18 @@ fn an_open_that_fails_leaves_nothing_beside_the_file() {
     std::fs::remove_file(&other).unwrap();
     std::fs::remove_file(beside(&other, "-lock")).unwrap();
     let before = std::fs::read(&log).unwrap();
-    for mode in [Mode::Write, Mode::Read, Mode::Create] {
-        let refused = open(&path, mode).err().unwrap();
-        assert!(matches!(&refused, StoreError::ForeignLog { .. }), "{refused:?}");
-        assert_eq!(scratch.names(), ["a.pel", "a.pel-log"]);
-        assert!(std::fs::read(&log).unwrap() == before, "it is another one's");
+    // Alone, and beside a process that may not write.
+    for is_alone in [true, false] {
+        let reader = std::fs::File::open(&path).unwrap();
+        if !is_alone {
+            reader.lock_shared().unwrap();
+        }
+        for mode in [Mode::Write, Mode::Read, Mode::Create] {
+            let refused = open(&path, mode).err().unwrap();
+            assert!(matches!(&refused, StoreError::ForeignLog { .. }), "{refused:?}");
+            assert_eq!(scratch.names(), ["a.pel", "a.pel-log"], "alone: {is_alone}");
+            assert!(std::fs::read(&log).unwrap() == before, "it is another one's");
+        }
     }
 }
 

@@ -208,6 +208,7 @@ fn the_log_of_a_file_that_was_on_the_disk_is_kept() {
     for left in [&file[..2 * PAGE], b""] {
         place(&path, left, &log, false);
         refused("it was on the disk when it was moved");
+        assert_eq!(std::fs::read(&path).unwrap(), left, "a refused open changes nothing");
     }
     // Moved in the first second: a power cut removes no name that is older than the log's, nor
     // gives it to another file.

@@ -68,9 +68,6 @@ pub(crate) struct Opening {
     /// database was made of it.
     pub(crate) is_made: bool,
     pub(crate) is_unwanted: bool,
-    /// Whether this process is alone with it, and no other process uses the files beside it: a lock
-    /// file there is our own then.
-    pub(crate) owns_beside: bool,
 }
 
 /// The lock file and the log.
@@ -180,7 +177,6 @@ impl Opening {
                     reclaimer: OnceLock::new(),
                     is_made,
                     is_unwanted: false,
-                    owns_beside: false,
                 };
                 return Ok(OpenedFile { opening, is_alone, is_writable });
             }
