@@ -262,6 +262,28 @@ def test_both_segments_are_mended(path: Path, tmp_path: Path) -> None:
     assert saved(path, tmp_path / "saved.pel") == found
 
 
+def test_a_refused_open_cuts_nothing_that_a_dead_process_has_appended(path: Path, tmp_path: Path) -> None:
+    leave_synced(path)
+    flip(log_of(path), place_of(log_of(path), b"MARK10."))
+    # As a checkpoint leaves it whose process dies before it commits.
+    with path.open("ab") as file:
+        file.write(b"\xab" * 4096 * 3)
+    refused(path)
+    data = path.read_bytes()
+    told, found = opened(path, "r")
+    assert len(told) == 1
+    assert found == {key: row for key, row in whole().items() if key != 10}
+    assert path.read_bytes() == data
+    # Nor beside a log of another one.
+    other = tmp_path / "other.pel"
+    leave_synced(other)
+    shutil.copy(log_of(other), log_of(path))
+    for mode in ("r", "w", "c"):
+        with pytest.raises(pellucid.DatabaseCorrupt, match="another database"):
+            pellucid.open(path, mode)  # type: ignore[call-overload]
+        assert path.read_bytes() == data
+
+
 def test_commits_that_never_reached_the_disk_are_told_until_a_writer_hears_it(path: Path) -> None:
     leave(path, "for n in range(30): db[n] = {'n': n}")
     log = log_of(path).read_bytes()

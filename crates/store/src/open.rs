@@ -23,7 +23,7 @@ use crate::db::stamp::{self, Identity, Kind};
 use crate::db::store::{Mode, OpenOptions, Store};
 use crate::engine::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions, PageChoice};
 use crate::engine::memory::MemoryEngine;
-use crate::engine::{Engine, EngineError, Tree};
+use crate::engine::{Engine, EngineError, Tree, TreeFile};
 use crate::error::{StoreError, Wanted};
 use crate::sys::file_id::is_denied;
 use crate::sys::os;
@@ -386,6 +386,8 @@ fn open_engine(
         let (path, source) = (opening.lock_path().display().to_string(), ErrorKind::PermissionDenied.into());
         return Err(StoreError::BesideDenied { path, source });
     }
+    // Where the log is refused, the file stays as it is.
+    engine.keep_tail(true);
     log_file::attach(Box::new(engine), &opening.path, opening.file()?, manner, warnings)
 }
 

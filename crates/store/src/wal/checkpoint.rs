@@ -261,7 +261,8 @@ impl Shared {
 
     /// Before the engine reads or changes pages for a segment with this end, verify that they are
     /// as they were written, unless that is known already. `act` calls its argument with the
-    /// changes.
+    /// changes. The caller has begun a transaction of the tree. Until then nothing of the file is
+    /// changed, not even what a dead process has left after its end.
     pub(super) fn prove(
         &self,
         end: u64,
@@ -269,6 +270,10 @@ impl Shared {
     ) -> Result<(), EngineError> {
         if self.is_unproven.load(Ordering::Relaxed) {
             act(&|changes| self.prove_pages(changes))?;
+            if let Some(file) = self.tree.tree_file() {
+                file.keep_tail(false);
+                file.cut_tail();
+            }
             // Each of both segments may lead to other pages.
             self.is_unproven.store(end < self.found_until, Ordering::Relaxed);
         }
@@ -637,6 +642,10 @@ mod tests {
             self.state.written_again.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
+
+        fn keep_tail(&self, _keeps: bool) {}
+
+        fn cut_tail(&self) {}
 
         fn oldest_reader(&self) -> Result<OldestReader, EngineError> {
             Ok(OldestReader::default())

@@ -98,7 +98,8 @@ impl LoggedEngine {
         if opened.is_alone {
             check_version(&*tree)?;
         }
-        if opened.is_alone && opened.joins {
+        let is_found = opened.is_alone && opened.joins && !segments.is_new();
+        if is_found {
             sync_found_tree(&*tree, &segments)?;
         }
         let (_, applied) = newest(&*tree)?;
@@ -138,13 +139,13 @@ impl LoggedEngine {
         // A second process may have to write the records that the first one found and has not
         // written.
         let is_unproven = if opened.is_alone { recovered > 0 } else { segments.has_found() };
-        let found_until = segments.tail();
+        give_back_tail(&*tree, is_found, is_unproven)?;
         let shared = Arc::new(Shared {
             tree,
+            found_until: segments.tail(),
             segments,
             state: Latch::new(state),
             is_unproven: AtomicBool::new(is_unproven),
-            found_until,
             is_applying: AtomicBool::new(false),
             recovered: if opened.is_alone { recovered } else { 0 },
             has_work: AtomicBool::new(false),
@@ -273,9 +274,6 @@ impl LoggedEngine {
 /// have died. The segment that holds the same commits is about to be begun anew. The log cannot
 /// tell whether this is needed: its first page is not trusted.
 pub(crate) fn sync_found_tree(tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
-    if segments.is_new() {
-        return Ok(());
-    }
     // As in `recover`: readers do not see the commit of a writer that died right after it until the
     // tree's lock was taken once.
     drop(tree.begin_write()?);
@@ -290,6 +288,17 @@ pub(crate) fn sync_found_tree(tree: &dyn Engine, segments: &Segments) -> Result<
         return Err(if is_ours { segments.tree_not_synced(error) } else { error });
     }
     segments.forget_failed_tree();
+    Ok(())
+}
+
+/// Give back what a dead process has left after the end of the tree's file, now that its log is not
+/// refused. If commits of it are to be replayed, its pages are proved before that.
+fn give_back_tail(tree: &dyn Engine, is_found: bool, is_unproven: bool) -> Result<(), EngineError> {
+    let Some(file) = tree.tree_file() else { return Ok(()) };
+    file.keep_tail(is_unproven);
+    if is_found && !is_unproven {
+        drop(tree.begin_write()?);
+    }
     Ok(())
 }
 

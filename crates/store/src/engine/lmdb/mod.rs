@@ -139,6 +139,8 @@ pub(crate) struct Environment {
     /// The heads of the version that was last read.
     heads: Mutex<Option<Arc<Heads>>>,
     is_broken: AtomicBool,
+    /// See [`TreeFile::keep_tail`].
+    keeps_tail: AtomicBool,
     /// When a transaction found no room last.
     full_at: Mutex<Option<Instant>>,
     free_pages: FreePages,
@@ -234,6 +236,7 @@ impl LmdbEngine {
             map_bounds: OnceLock::new(),
             heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
+            keeps_tail: AtomicBool::new(false),
             full_at: Mutex::new(None),
             free_pages: FreePages::new(options.page_choice),
             _lock: lock,
@@ -477,8 +480,11 @@ impl Environment {
         Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// The size of the newest version, if the file is longer.
+    /// The size of the newest version, if the file is longer and may be cut.
     fn size_to_cut(&self) -> Option<u64> {
+        if self.keeps_tail.load(Ordering::Relaxed) {
+            return None;
+        }
         let size = (self.info().me_last_pgno as u64 + 1) * self.page_size as u64;
         (self.page_size > 0 && self.file().ok()?.metadata().ok()?.len() > size).then_some(size)
     }
@@ -710,6 +716,14 @@ impl TreeFile for LmdbEngine {
 
     fn write_again(&self) -> Result<()> {
         self.environment.write_again()
+    }
+
+    fn keep_tail(&self, keeps: bool) {
+        self.environment.keeps_tail.store(keeps, Ordering::Relaxed);
+    }
+
+    fn cut_tail(&self) {
+        self.environment.cut_tail();
     }
 
     fn oldest_reader(&self) -> Result<OldestReader> {
