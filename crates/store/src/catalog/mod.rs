@@ -63,6 +63,9 @@ pub(crate) const TABLE_NAME_SIZE_MAX: usize = 255;
 pub(crate) const HEADER_KEY: &[u8] = b"h";
 const COUNTERS_KEY: &[u8] = b"c";
 pub(crate) const APPLIED_KEY: &[u8] = b"a";
+/// No log reaches this position, in bytes, and none has this number of commits. What a file says of
+/// its log is compared with it where it is read, so that sums of positions cannot overflow.
+pub(crate) const POSITION_MAX: u64 = 1 << 62;
 pub(crate) const KEEP_KEY: &[u8] = b"k";
 pub(crate) const NAME: u8 = b'n';
 pub(crate) const INDEX: u8 = b'i';
@@ -203,7 +206,7 @@ impl Applied {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let applied = Self { position: fields.u64()?, sequence: fields.u64()?, version: fields.u64()? };
-        fields.end(applied)
+        fields.end(applied).filter(|applied| applied.position.max(applied.sequence) <= POSITION_MAX)
     }
 }
 

@@ -516,6 +516,8 @@ fn body_of(bytes: &[u8]) -> (Vec<u8>, u32) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::engine::Contents;
     use crate::engine::FileCare;
@@ -585,6 +587,61 @@ mod tests {
         let space = MemorySpace::copy_of(segments.space(), 0).unwrap();
         let (_, faults) = mended(&*engine.shared.tree, Box::new(space), [0; 16], false).unwrap();
         assert_eq!(faults.iter().map(|fault| fault.commit).collect::<Vec<_>>(), [u64::from(count) + 2]);
+    }
+
+    /// Begins of segments that no log reaches.
+    const BEYOND: [u64; 4] = [u64::MAX, u64::MAX - 7, u64::MAX - (1 << 17), (1 << 62) + 8];
+
+    #[test]
+    fn a_segment_that_seems_to_begin_where_no_log_ends_is_damaged() {
+        for begin in BEYOND {
+            let found = mended_after(|segments| {
+                let other = 1 - segments.active();
+                segments.begin_segment(&Held::alone(), other, begin);
+                assert!(segments.head(other).is_none() && segments.is_head_damaged(other));
+                segments.store(TAIL, u64::MAX);
+                segments.store(SYNCED, u64::MAX);
+            });
+            // In this segment and in the other one something is missing.
+            assert_eq!(found, (vec![11, 12], 10), "{begin}");
+        }
+    }
+
+    #[test]
+    fn a_tree_that_is_applied_where_no_log_ends_is_damaged() {
+        let at = |position: u64, sequence: u64| {
+            let tree = MemoryEngine::new();
+            let mut txn = tree.begin_write().unwrap();
+            let (key, value) = Applied { position, sequence, version: 0 }.entry();
+            txn.put(Tree::Meta, &key, &[&value]).unwrap();
+            txn.commit().unwrap();
+            LoggedEngine::in_memory(Box::new(tree), 1 << 16).map(drop)
+        };
+        at(1 << 40, 1 << 40).unwrap();
+        for beyond in BEYOND {
+            for opened in [at(beyond, 1), at(1, beyond)] {
+                assert!(matches!(opened, Err(EngineError::Damaged { .. })), "{beyond}: {opened:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_whose_tail_is_beyond_all_logs_is_not_one_of_an_earlier_state() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        for turn in 0..3 {
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &[turn], &[b"row"]).unwrap();
+            txn.commit().unwrap();
+            engine.sync().unwrap();
+        }
+        engine.quiet();
+        assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
+        let segments = &engine.shared.segments;
+        let token = segments.token();
+        segments.store(TAIL, u64::MAX);
+        take_over(segments, newest(&*engine.shared.tree).unwrap().1).unwrap();
+        assert_eq!(segments.token(), token);
+        assert_eq!(segments.tail(), newest(&*engine.shared.tree).unwrap().1.position);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use crate::catalog::POSITION_MAX;
 use crate::engine::EngineError;
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
@@ -22,6 +23,9 @@ impl Segments {
     ) -> Result<Option<u64>, EngineError> {
         let at = self.word_at(segment, 1);
         let sequence = if self.space().has(at + 1) { self.load_far(at)? } else { return Ok(None) };
+        if sequence > POSITION_MAX {
+            return Ok(None);
+        }
         let found = self.wal_record(segment, head, head.begin, sequence, head.salt, &mut Vec::new())?;
         Ok(found.map(|_| sequence))
     }

@@ -42,6 +42,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::catalog::{Applied, POSITION_MAX};
 use crate::engine::{Engine, Extents, FileSize, TreeFile};
 use crate::sys::latch::Latch;
 use crate::sys::os;
@@ -298,7 +299,8 @@ impl Segments {
     pub(crate) fn head(&self, segment: usize) -> Option<SegmentHead> {
         let at = Self::head_at(segment);
         let (begin, salt) = (self.load(at), self.load(at + 1));
-        (salt != 0 && self.load(at + 2) == self.check_of(begin, salt)).then_some(SegmentHead { begin, salt })
+        let is_sound = salt != 0 && begin <= POSITION_MAX && self.load(at + 2) == self.check_of(begin, salt);
+        is_sound.then_some(SegmentHead { begin, salt })
     }
 
     /// Whether a segment still has the head that was read.

@@ -151,7 +151,7 @@ fn is_of_later_state(segments: &Segments, applied: Applied) -> bool {
 /// Whether the tree has commits that were made after all of this log, which is an older copy then.
 /// A power cut hardly leaves that: the head is on the disk before a tree that has its commits.
 fn is_of_earlier_state(segments: &Segments, applied: Applied) -> Result<bool, EngineError> {
-    let is_before = |end: u64| end + BULK_SIZE < applied.position;
+    let is_before = |end: u64| end.saturating_add(BULK_SIZE) < applied.position;
     if !segments.is_ordered() || !is_before(segments.tail()) {
         return Ok(false);
     }
