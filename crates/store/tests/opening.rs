@@ -296,6 +296,52 @@ fn who_may_not_write_keeps_nobody_from_writing() {
     assert_eq!(scratch.names(), ["child", "foreign-owner.pel"]);
 }
 
+/// A child that may not write a database, and has it open.
+fn reader_of(scratch: &Scratch, path: &Path) -> Child {
+    std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
+    let mut child = Child::without_rights(scratch);
+    std::fs::set_permissions(path, Permissions::from_mode(0o444)).unwrap();
+    child.must(&[&format!("open {} r 1000", path.display())]);
+    std::fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+    child
+}
+
+fn put(store: &Store, table: &str, name: &str, value: &str) {
+    let mut transaction = store.begin(WAIT).unwrap();
+    let id = match transaction.table(table).unwrap() {
+        Some(id) => id,
+        None => transaction.create_table(table).unwrap(),
+    };
+    transaction.put(id, &key(name), b"", &record(value), &[]).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn a_reader_of_a_copied_log_sees_what_the_owner_commits_whatever_it_keeps() {
+    let scratch = Scratch::new();
+    let path = scratch.path("copied.pel");
+    fill(&path, 4);
+    let mut dead = Child::new();
+    dead.must(&[&format!("open {} w 1000", path.display()), "begin 1000", "put t last 0", "commit"]);
+    dead.kill();
+    let mut reader = reader_of(&scratch, &path);
+    reader.must(&["snapshot"]);
+    let store = open(&path, Mode::Write).unwrap();
+    assert_eq!(reader.ask("newest t last"), "0", "the owner has only taken it over");
+    for turn in 1..4 {
+        put(&store, "t", "last", &turn.to_string());
+        put(&store, &format!("t{turn}"), "last", &turn.to_string());
+        store.sync().unwrap();
+        assert_eq!(reader.ask("newest t last"), turn.to_string());
+        assert_eq!(reader.ask(&format!("newest t{turn} last")), turn.to_string(), "a new table");
+        assert_eq!(reader.ask("get t last"), "0", "what it has kept");
+    }
+    reader.must(&["forget"]);
+    assert_eq!(reader.ask("get t last"), "3");
+    drop(store);
+    assert_eq!(reader.ask("check"), "[]");
+}
+
 #[test]
 fn what_lies_beside_a_database_has_its_rights() {
     let scratch = Scratch::new();

@@ -270,13 +270,21 @@ impl Database {
         if self.generation == os::generation() { Ok(()) } else { Err(StoreError::Forked { what }) }
     }
 
+    /// The number of the newest version.
+    pub(crate) fn version(&self) -> Result<u64, StoreError> {
+        self.engine.catch_up().map_err(|error| self.error(error))?;
+        Ok(self.engine.version())
+    }
+
     /// The newest version, shared with other users of it. It is begun only if `check` allows it.
     pub(crate) fn newest_if(
         self: &Arc<Self>,
         check: impl FnOnce(&dyn Engine) -> Result<(), EngineError>,
     ) -> Result<Arc<OpenVersion>, StoreError> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = newest.upgrade().filter(|open| open.version == self.engine.version()) {
+        if let Some(open) = newest.upgrade()
+            && open.version == self.version()?
+        {
             return Ok(open);
         }
         let begun = check(&*self.engine).and_then(|()| self.engine.begin_read());

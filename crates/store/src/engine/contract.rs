@@ -176,8 +176,17 @@ pub trait Engine: RowAccess + Send + Sync {
     /// The longest key that it stores.
     fn key_size_max(&self) -> usize;
 
-    /// The version that a read transaction would see if it began now.
+    /// The version that a read transaction would see if it began now, as far as this process knows
+    /// (`catch_up`).
     fn version(&self) -> u64;
+
+    /// Find out what other processes have committed, where `version` does not know that by itself.
+    ///
+    /// # Errors
+    /// As `begin_read`.
+    fn catch_up(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Begin to read the newest committed version. Never waits for a writer.
     ///

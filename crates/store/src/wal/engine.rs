@@ -70,7 +70,8 @@ pub(crate) struct Opened {
     /// No other member has the log or can become one meanwhile. Others may read a copy of it, or
     /// read it without joining.
     pub(crate) is_alone: bool,
-    /// This process may write the log and becomes a member.
+    /// This process may write the log and becomes a member. One that does not, and is alone, has a
+    /// copy of the log.
     pub(crate) joins: bool,
     /// The data file's inode.
     pub(crate) inode: u64,
@@ -94,7 +95,8 @@ impl LoggedEngine {
         identity: [u8; 16],
         opened: Opened,
     ) -> Result<(Self, Met), EngineError> {
-        let segments = Segments::new(space, identity).over(&*tree);
+        let mut segments = Segments::new(space, identity).over(&*tree);
+        segments.is_copy = opened.is_alone && !opened.joins;
         if opened.is_alone {
             check_version(&*tree)?;
         }
@@ -541,6 +543,11 @@ impl Engine for LoggedEngine {
 
     fn version(&self) -> u64 {
         self.shared.segments.sequence()
+    }
+
+    fn catch_up(&self) -> Result<(), EngineError> {
+        // Otherwise the log tells.
+        if self.shared.segments.is_copy { self.shared.read().map(drop) } else { Ok(()) }
     }
 
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {

@@ -115,6 +115,9 @@ pub(crate) struct Segments {
     checkpointer: Latch<Option<Thread>>,
     /// The data file, which has the large values of WAL records.
     extents: Option<Arc<dyn Extents>>,
+    /// Whether it is a copy in this process's memory: no other process appends to it, and what
+    /// others commit is only in the tree.
+    pub(crate) is_copy: bool,
 }
 
 /// The position at which a segment begins, and the salt that seeds its first WAL record's check.
@@ -177,6 +180,7 @@ impl Segments {
             room: Room::default(),
             checkpointer: Latch::new(None),
             extents: None,
+            is_copy: false,
         }
     }
 
@@ -279,6 +283,14 @@ impl Segments {
         fence(Ordering::Release);
         self.store(at, begin);
         self.store(at + 2, self.check_of(begin, salt));
+    }
+
+    /// Have a copy go on after what the tree has, as after a bulk commit.
+    pub(crate) fn go_on_after(&self, applied: Applied) {
+        let alone = Held::alone();
+        self.begin_segment(&alone, self.active(), applied.position);
+        self.set_applied(applied.position);
+        self.publish(&alone, applied.position, applied.sequence);
     }
 
     /// Clear a segment's head: its old content must not continue another segment that ends where

@@ -307,11 +307,25 @@ impl State {
     /// Read all WAL records that are acknowledged now.
     #[inline]
     pub(crate) fn catch_up(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
+        if segments.is_copy && tree.version() != self.applied_in {
+            self.follow_tree(tree, segments)?;
+        }
         // The usual case for a read or write of one row.
         if self.sequence() >= segments.sequence() && segments.applied() <= self.applied.position {
             return Ok(());
         }
         self.catch_up_slowly(tree, segments)
+    }
+
+    /// Take what others have committed since the log was copied.
+    #[cold]
+    fn follow_tree(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
+        self.take_tree(tree)?;
+        while self.applied.sequence > segments.sequence() {
+            segments.go_on_after(self.applied);
+            self.restart(tree, segments)?;
+        }
+        Ok(())
     }
 
     fn catch_up_slowly(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
@@ -552,6 +566,7 @@ mod tests {
     use crate::engine::{Cursor, FileCare, RowAccess, Usage, WriteTxn};
     use crate::wal::engine::LoggedEngine;
     use crate::wal::read::LoggedRead;
+    use crate::wal::space::MemorySpace;
 
     /// A tree that counts how often a value is read from it.
     struct Asked {
@@ -655,6 +670,41 @@ mod tests {
             assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
             segments.begin_counting(0);
         }
+    }
+
+    #[test]
+    fn a_copy_of_a_log_goes_on_with_what_the_tree_has() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let put = |number: u8| {
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &[number], &[b"row"]).unwrap();
+            txn.commit().unwrap();
+        };
+        (0..4).for_each(put);
+        let tree = &*engine.shared.tree;
+        let copy = MemorySpace::copy_of(engine.shared.segments.space(), 0).unwrap();
+        let mut copy = Segments::new(Box::new(copy), [0; 16]);
+        copy.is_copy = true;
+        let mut state = State::new(tree).unwrap();
+        let mut read = || {
+            let below = state.read(tree, &copy).unwrap();
+            LoggedRead::new(&state, below)
+        };
+        let old = read();
+        assert_eq!((old.version(), copy.sequence()), (4, 4));
+        // The next process that writes takes the log over: that is the same version.
+        assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
+        assert_eq!((read().version(), copy.sequence()), (4, 4));
+        for number in 4..9 {
+            put(number);
+            assert_eq!(read().version(), u64::from(number), "it is in the log alone");
+            assert!(engine.checkpoint(Duration::ZERO, Duration::ZERO).unwrap());
+            let new = read();
+            assert_eq!(new.version(), u64::from(number) + 1);
+            assert!((0..=number).all(|number| new.get(Tree::Rows, &[number]).unwrap().is_some()));
+            assert_eq!(new.version(), copy.sequence());
+        }
+        assert!((0..9).all(|number| old.get(Tree::Rows, &[number]).unwrap().is_some() == (number < 4)));
     }
 
     #[test]

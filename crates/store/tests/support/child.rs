@@ -60,6 +60,12 @@ fn text(record: &[u8]) -> String {
     }
 }
 
+fn found(snapshot: &Snapshot, table: &str, name: &str) -> Result<String, StoreError> {
+    let table = snapshot.table(table)?.unwrap();
+    let cell = snapshot.get(table, &key(name))?;
+    Ok(cell.map_or("none".to_owned(), |cell| text(&cell.record)))
+}
+
 impl Child {
     fn store(&self) -> &Store {
         self.store.as_ref().unwrap()
@@ -120,10 +126,10 @@ impl Child {
             }
             ["get", table, name] => {
                 let snapshot = self.snapshot.clone().map_or_else(|| self.store().snapshot(), Ok)?;
-                let table = snapshot.table(table)?.unwrap();
-                let cell = snapshot.get(table, &key(name))?;
-                return Ok(cell.map_or("none".to_owned(), |cell| text(&cell.record)));
+                return found(&snapshot, table, name);
             }
+            // In a new snapshot, though the child may keep an older one.
+            ["newest", table, name] => return found(&self.store().snapshot()?, table, name),
             _ => return self.change(words),
         }
         Ok("ok".to_owned())
