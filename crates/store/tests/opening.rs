@@ -382,6 +382,31 @@ fn what_lies_beside_a_database_has_its_rights() {
 }
 
 #[test]
+fn of_writers_that_close_at_once_beside_a_reader_one_runs_the_checkpoint() {
+    let scratch = Scratch::new();
+    let path = scratch.path("closed.pel");
+    fill(&path, 4);
+    let _reader = reader_of(&scratch, &path);
+    let copy = scratch.path("copy.pel");
+    for round in 0..20 {
+        let mut writers = [Child::new(), Child::new()];
+        for writer in &mut writers {
+            writer.must(&[&format!("open {} w 5000", path.display()), "begin 5000"]);
+            writer.must(&[&format!("put t round{round} {}", writer.pid()), "commit"]);
+        }
+        for writer in &mut writers {
+            writer.tell("close");
+        }
+        for writer in &mut writers {
+            assert_eq!(writer.hear(), "ok");
+        }
+        std::fs::copy(&path, &copy).unwrap();
+        let store = open(&copy, Mode::Read).unwrap();
+        assert_eq!(rows_of(&store), 5 + round, "round {round}");
+    }
+}
+
+#[test]
 fn in_a_folder_that_takes_no_files_it_is_read_with_what_a_log_says() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.path("shut")).unwrap();

@@ -8,10 +8,11 @@
 //!
 //! `flock` does not interfere with LMDB, whose own locks are on its lock file, and not with locks
 //! on bytes. Of these, processes that may write the file share `WRITERS_AT` as long as they have it
-//! open. Readers without the right to write share bytes for the versions that they read
-//! (`engine/lmdb/unregistered.rs`). So the first process that may write finds out that only such
-//! readers have the file open, and makes the lock file and the log beside them. `JOINING_AT` keeps
-//! others from opening the file meanwhile.
+//! open, and `STAYING_AT` until they begin to close it. Readers without the right to write share
+//! bytes for the versions that they read (`engine/lmdb/unregistered.rs`). So the first process that
+//! may write finds out that only such readers have the file open, and makes the lock file and the
+//! log beside them; the last one finds it out as well, and writes the log into the file.
+//! `JOINING_AT` keeps others from opening the file meanwhile.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 use crate::db::log_file;
 use crate::db::registry;
 use crate::engine::lmdb::lock_path_of;
-use crate::engine::lmdb::unregistered::VERSIONS_AT;
+use crate::engine::lmdb::unregistered::{VERSIONS_AT, locked_by_others};
 use crate::error::{Holder, StoreError, Wanted};
 use crate::sys::file_id::{FileId, id_of, is_denied, same_file};
 use crate::sys::os;
@@ -36,6 +37,8 @@ use crate::sys::steps::{Step, reached};
 
 /// The byte that processes share that may write the file.
 const WRITERS_AT: i64 = VERSIONS_AT - 2;
+/// The byte that these processes share until they begin to close it.
+const STAYING_AT: i64 = VERSIONS_AT - 3;
 /// The byte that a process shares while it opens a file that others have open. The first process
 /// that may write has it alone.
 const JOINING_AT: i64 = VERSIONS_AT - 1;
@@ -146,10 +149,19 @@ impl Opening {
         if !os::has_byte_locks(file) {
             return Ok(());
         }
-        let locked =
-            if is_writer { os::share_byte(file, WRITERS_AT) } else { os::lock_byte(file, WRITERS_AT, false) };
-        locked
-            .map(drop)
+        let share = |at| {
+            if !is_writer {
+                // To unlock a byte always succeeds.
+                os::lock_byte(file, at, false).map(drop)
+            } else if os::share_byte(file, at)? {
+                Ok(())
+            } else {
+                // No process has these bytes alone, unless one means harm.
+                Err(locked_by_others())
+            }
+        };
+        share(WRITERS_AT)
+            .and_then(|()| share(STAYING_AT))
             .map_err(|source| StoreError::from_io("lock", self.path.display().to_string(), source))
     }
 
@@ -318,12 +330,20 @@ impl Opening {
 }
 
 impl Opening {
-    /// Whether all other processes that have it open may not write it. For a process that has asked
-    /// whether it is the last one.
+    /// Whether all other processes that have it open may not write it, or begin to close it as
+    /// well. For a process that closes it, has committed all that it will, and has asked whether it
+    /// is the last one.
+    ///
+    /// Of processes that close it at once, the one that stops staying as the last sees none that
+    /// stays, and the commits of all others. A second one may see that, too; then the locks of the
+    /// log are between them.
     pub(crate) fn is_last_writer(&self) -> bool {
+        let Some(file) = self.file.file().filter(|file| os::has_byte_locks(file)) else { return false };
+        let is_alone = os::lock_byte(file, STAYING_AT, false)
+            .and_then(|_| os::is_byte_locked(file, STAYING_AT))
+            .is_ok_and(|others_stay| !others_stay);
         // The question has given up our shared lock, and another process may be alone by now.
-        let has_lock = self.file.file().is_some_and(|file| file.try_lock_shared().is_ok());
-        has_lock && self.is_current() && self.has_writers(true).is_ok_and(|has_writers| !has_writers)
+        is_alone && file.try_lock_shared().is_ok() && self.is_current()
     }
 }
 
@@ -477,6 +497,12 @@ mod tests {
         opening
     }
 
+    fn shared(path: &Path) -> Opening {
+        let opening = found(path);
+        opening.share().unwrap();
+        opening
+    }
+
     fn scratch(name: &str) -> (PathBuf, PathBuf) {
         let path = std::env::temp_dir().join(format!("pellucid-opening-{name}-{}", std::process::id()));
         std::fs::write(&path, b"").unwrap();
@@ -497,6 +523,46 @@ mod tests {
         drop(opening);
         assert!(!log.exists());
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn of_writers_that_leave_at_once_one_is_the_last() {
+        let (path, log) = scratch("leaving");
+        let (one, other, reader) = (shared(&path), shared(&path), File::open(&path).unwrap());
+        reader.lock_shared().unwrap();
+        for writer in [&one, &other] {
+            writer.note_beside();
+            writer.show_writer(true).unwrap();
+        }
+        for writer in [&one, &other] {
+            assert_eq!(writer.leaving(), Leaving::NotLast);
+        }
+        // Neither has closed the file yet.
+        assert!(!one.is_last_writer());
+        assert!(other.is_last_writer());
+        let late = found(&path);
+        assert!(late.has_writers(true).unwrap(), "they write until they have closed it");
+        drop((one, other));
+        assert!(!late.has_writers(true).unwrap());
+        drop(late);
+        for file in [&path, &log, &lock_path_of(&path)] {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_writer_that_cannot_show_itself_is_an_error() {
+        let (path, log) = scratch("shown");
+        let (opening, other) = (found(&path), File::options().read(true).write(true).open(&path).unwrap());
+        assert!(os::lock_byte(&other, WRITERS_AT, true).unwrap());
+        let error = opening.show_writer(true).unwrap_err().to_string();
+        assert!(error.contains("another program has locked"), "{error}");
+        drop(other);
+        opening.show_writer(true).unwrap();
+        drop(opening);
+        for file in [&path, &log] {
+            std::fs::remove_file(file).unwrap();
+        }
     }
 
     #[test]

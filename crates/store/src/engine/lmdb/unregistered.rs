@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,11 @@ use crate::sys::own_file::OwnFile;
 pub(crate) const VERSIONS_AT: i64 = 1 << 62;
 /// What stands for a version that may be any, and so for all of them.
 pub(super) const ANY: u64 = 0;
+
+/// The error for a byte that processes of this library only share, and that one has alone.
+pub(crate) fn locked_by_others() -> io::Error {
+    io::Error::other("another program has locked bytes of it that are for pellucid alone: end that program")
+}
 
 fn byte_of(version: u64) -> i64 {
     VERSIONS_AT.saturating_add_unsigned(version)
@@ -66,7 +72,7 @@ impl Shown {
         let file = self.file.file().ok_or(EngineError::Forked)?;
         // No process locks these bytes for itself alone, unless one means harm.
         if !os::share_byte(file, byte_of(version)).map_err(EngineError::of_system)? {
-            return Err(EngineError::Misuse("another program has locked bytes of the file"));
+            return Err(EngineError::Io(locked_by_others()));
         }
         versions.insert(version, 1);
         Ok(())
