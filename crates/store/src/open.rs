@@ -277,7 +277,8 @@ fn prepare(
     // Held until the engine is open.
     let mut joining = None;
     if !state.is_alone {
-        joining = opening.begin_joining(state.is_writable, options.timeout)?;
+        let writes = options.mode != Mode::Read;
+        joining = opening.begin_joining(state.is_writable, writes, options.timeout)?;
     }
     let is_first = state.is_alone || !opening.has_writers(state.is_writable)?;
     if state.is_writable {

@@ -219,8 +219,7 @@ fn join(log_path: &Path, name: &str, file: &File, manner: Manner) -> Result<Join
     let data = file.metadata().map_err(|source| StoreError::from_io("read", name.to_owned(), source))?;
     let mut joining = None;
     if !manner.is_alone {
-        let limit = manner.timeout.max(JOINING_PATIENCE);
-        joining = Some(begin_joining(log_path, name, limit, &|| opening::holders(file))?);
+        joining = Some(begin_joining(log_path, name, manner, &|| opening::holders(file))?);
     }
     let space = FileSpace::open(log_path, manner.words(), manner.is_alone.then_some(&data), true);
     let space = space.map_err(|source| open_error(&log_path.display().to_string(), source))?;
@@ -237,10 +236,11 @@ fn join(log_path: &Path, name: &str, file: &File, manner: Manner) -> Result<Join
 fn begin_joining(
     log_path: &Path,
     name: &str,
-    limit: Duration,
+    manner: Manner,
     holders: &dyn Fn() -> Vec<Holder>,
 ) -> Result<log_file::Joining, StoreError> {
-    log_file::begin_joining(log_path, limit).map_err(|source| match source.kind() {
+    let limit = manner.timeout.max(JOINING_PATIENCE);
+    log_file::begin_joining(log_path, limit, manner.writes).map_err(|source| match source.kind() {
         io::ErrorKind::TimedOut => {
             let (path, waited) = (name.to_owned(), Some(limit));
             StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited }
@@ -432,6 +432,8 @@ fn open_error(name: &str, source: io::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -450,7 +452,7 @@ mod tests {
             upkeep: Upkeep { memory: MEMORY_USUAL, compacts: false },
             timeout: Duration::ZERO,
         };
-        let may_join = || log_file::begin_joining(&path, Duration::ZERO).is_ok();
+        let may_join = || log_file::begin_joining(&path, Duration::ZERO, true).is_ok();
         let first = join(&path, "joined.pel", &file, manner).unwrap();
         // The first member still has to recover what a dead process may have left.
         assert!(first.is_first && !may_join());
@@ -459,5 +461,32 @@ mod tests {
         let second = join(&path, "joined.pel", &file, manner).unwrap();
         assert!(!second.is_first && may_join());
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn readers_that_come_and_go_keep_no_writer_from_joining_the_log() {
+        const LONG: Duration = Duration::from_secs(60);
+        let path = std::env::temp_dir().join(format!("pellucid-joins-{}", std::process::id()));
+        std::fs::write(&path, b"").unwrap();
+        let (is_over, joined) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let _joining = log_file::begin_joining(&path, LONG, false).unwrap();
+                        joined.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            let before = joined.load(Ordering::Relaxed);
+            let _joining = log_file::begin_joining(&path, LONG, true).unwrap();
+            let between = joined.load(Ordering::Relaxed) - before;
+            is_over.store(true, Ordering::Relaxed);
+            // Those that had looked whether one waits before this one did.
+            assert!(between <= 4, "{between} came before it");
+        });
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -34,6 +34,7 @@ use crate::sys::own_file::OwnFile;
 use crate::sys::process::command_of;
 use crate::sys::reclaim::Reclaimer;
 use crate::sys::steps::{Step, reached};
+use crate::sys::turnstile::Turnstile;
 
 /// The byte that processes share that may write the file.
 const WRITERS_AT: i64 = VERSIONS_AT - 2;
@@ -42,6 +43,8 @@ const STAYING_AT: i64 = VERSIONS_AT - 3;
 /// The byte that a process shares while it opens a file that others have open. The first process
 /// that may write has it alone.
 const JOINING_AT: i64 = VERSIONS_AT - 1;
+/// The byte that a process has alone that will write, and waits for `JOINING_AT`.
+const JOINS_NEXT_AT: i64 = VERSIONS_AT - 4;
 /// How long to wait for other processes that join, whatever the caller's timeout is: joining takes
 /// longer only in a stopped process.
 pub(crate) const JOINING_PATIENCE: Duration = Duration::from_secs(2);
@@ -101,11 +104,12 @@ pub(crate) struct Wish {
 
 impl Opening {
     /// Begin to open the file beside processes that have it open. Until the result is dropped, no
-    /// other process begins to that may write, and none at all if this one may. `None` if the file
-    /// system has no such locks.
+    /// other process begins to that may write, and none at all if this one may. One that `writes`
+    /// comes before those that only read. `None` if the file system has no such locks.
     pub(crate) fn begin_joining(
         &self,
         is_writable: bool,
+        writes: bool,
         timeout: Duration,
     ) -> Result<Option<OwnFile>, StoreError> {
         let failed = |source| StoreError::from_io("lock", self.path.display().to_string(), source);
@@ -113,21 +117,13 @@ impl Opening {
             return Ok(None);
         }
         // Locks belong to the open file, and this one ends with them.
-        let (begin, limit) = (Instant::now(), timeout.max(JOINING_PATIENCE));
+        let limit = timeout.max(JOINING_PATIENCE);
         let file = File::options().read(true).write(is_writable).open(&self.path).map_err(failed)?;
-        let lock = || {
-            if is_writable {
-                os::lock_byte(&file, JOINING_AT, true)
-            } else {
-                os::share_byte(&file, JOINING_AT)
-            }
-        };
-        while !lock().map_err(failed)? {
-            if begin.elapsed() >= limit {
-                let (path, waited) = (self.path.display().to_string(), Some(limit));
-                return Err(StoreError::Busy { path, wanted: Wanted::Open, holders: self.others(), waited });
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        let (at, waiting_at) = (JOINING_AT, JOINS_NEXT_AT);
+        let turnstile = Turnstile { at, waiting_at, is_shared: !is_writable, will_write: writes };
+        if !turnstile.pass(&file, limit).map_err(failed)? {
+            let (path, waited) = (self.path.display().to_string(), Some(limit));
+            return Err(StoreError::Busy { path, wanted: Wanted::Open, holders: self.others(), waited });
         }
         Ok(Some(OwnFile::new(file)))
     }
@@ -585,6 +581,36 @@ mod tests {
         assert!(log.exists() && lock_path_of(&path).exists(), "they are not ours to remove");
         for file in [&path, &log, &lock_path_of(&path)] {
             std::fs::remove_file(file).unwrap();
+        }
+    }
+
+    #[test]
+    fn readers_that_come_and_go_keep_no_writer_from_joining() {
+        let (path, log) = scratch("joining");
+        let _first = shared(&path);
+        // A reader with the right to write has it alone.
+        for is_writable in [false, true] {
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        let reader = found(&path);
+                        while !is_over.load(Ordering::Relaxed) {
+                            let joining = reader.begin_joining(is_writable, false, Duration::from_secs(60));
+                            let _joining = joining.unwrap();
+                            std::thread::sleep(Duration::from_millis(10));
+                        }
+                    });
+                }
+                std::thread::sleep(Duration::from_millis(50));
+                let (writer, begin) = (found(&path), Instant::now());
+                let joined = writer.begin_joining(true, true, Duration::ZERO).map(drop);
+                is_over.store(true, Ordering::Relaxed);
+                assert!(joined.is_ok() && begin.elapsed() < JOINING_PATIENCE / 2, "{:?}", begin.elapsed());
+            });
+        }
+        for file in [&path, &log, &lock_path_of(&path)] {
+            let _ = std::fs::remove_file(file);
         }
     }
 }

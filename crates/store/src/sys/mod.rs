@@ -15,5 +15,6 @@ pub(crate) mod short;
 pub(crate) mod side_file;
 pub(crate) mod size;
 pub(crate) mod steps;
+pub(crate) mod turnstile;
 pub(crate) mod wait;
 pub(crate) mod words;

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::sys::file_id::{is_denied, same_file};
 use crate::sys::memory;
@@ -19,6 +19,7 @@ use crate::sys::os;
 use crate::sys::own_file::OwnFile;
 use crate::sys::side_file;
 use crate::sys::steps::{Step, reached};
+use crate::sys::turnstile::Turnstile;
 use crate::sys::wait;
 use crate::sys::words::Words;
 use crate::wal::budget::SIZE_USUAL;
@@ -273,16 +274,15 @@ pub(crate) struct Joining {
     _file: OwnFile,
 }
 
-/// Wait until no other process is about to become a member of the log at a path. `TimedOut` after
-/// `limit`.
-pub(crate) fn begin_joining(path: &Path, limit: Duration) -> io::Result<Joining> {
-    let (file, begin) = (side_file::open(path, true)?, Instant::now());
-    // No member has this number.
-    while !os::lock_byte(&file, MEMBERS_AT, true)? {
-        if begin.elapsed() >= limit {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        std::thread::sleep(Duration::from_millis(1));
+/// Wait until no other process is about to become a member of the log at a path. One that `writes`
+/// comes before those that only read. `TimedOut` after `limit`.
+pub(crate) fn begin_joining(path: &Path, limit: Duration, writes: bool) -> io::Result<Joining> {
+    let file = side_file::open(path, true)?;
+    // No member has these numbers.
+    let (at, waiting_at) = (MEMBERS_AT, MEMBERS_AT - 1);
+    let turnstile = Turnstile { at, waiting_at, is_shared: false, will_write: writes };
+    if !turnstile.pass(&file, limit)? {
+        return Err(io::ErrorKind::TimedOut.into());
     }
     Ok(Joining { _file: OwnFile::new(file) })
 }
