@@ -3,7 +3,7 @@
 
 use std::ffi::c_uint;
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,12 @@ const SLOTS_ASIDE: u32 = 256;
 /// Those that reads leave: for processes with fewer readers, and for checkpoints, writers and
 /// openers, which cannot do without.
 const SLOTS_ASIDE_OF_READS: u32 = 64;
+
+/// The version of a read transaction, which is live.
+fn version_of(txn: *mut ffi::MDB_txn) -> u64 {
+    // SAFETY: the callers in this file have the transaction alone, between its begin and its end.
+    unsafe { ffi::mdb_txn_id(txn) as u64 }
+}
 
 impl Environment {
     /// See [`TreeFile::check_reader_room`](crate::engine::TreeFile::check_reader_room).
@@ -75,8 +81,9 @@ impl Environment {
         loop {
             shown.add(version)?;
             let taken = self.take_slot().inspect_err(|_| shown.remove(version))?;
-            // SAFETY: the transaction is live.
-            let newest = unsafe { ffi::mdb_txn_id(taken.0) as u64 };
+            // This was the newest one after the lock was taken, so no writer had asked for locks
+            // that could miss it: one that asked before was making the version after this.
+            let newest = version_of(taken.0);
             if newest == version {
                 return Ok(taken);
             }
@@ -86,7 +93,46 @@ impl Environment {
         }
     }
 
+    /// A read transaction with the roots of the version that it says.
+    ///
+    /// LMDB notes the newest version first, and then copies the roots from the meta page of that
+    /// version. If this thread is stopped in between for so long that two commits end, the second
+    /// one overwrites that meta page, and the roots are those of a later version, or parts of both.
+    /// LMDB itself keeps all pages that were freed since the version that was noted, but we have
+    /// such pages used again that are younger than that version (`free_pages/reuse.rs`).
+    ///
+    /// So the newest version is looked at again after the copy. If it is still the one that was
+    /// noted, the next commit was not complete, and the one after it, which alone writes to this
+    /// meta page, had not begun.
     fn take_slot(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>)> {
+        let mut taken = self.note_and_copy()?;
+        loop {
+            let version = version_of(taken.0);
+            // The roots were loaded before what is loaded from here on.
+            fence(Ordering::Acquire);
+            if self.info().me_last_txnid as u64 <= version {
+                return Ok(taken);
+            }
+            // A meta page is newer. With a lock file that is no proof of two commits: its writer
+            // may be about to tell the version, or have died before that. But readers note the
+            // version that was told last. If that is still the same, no later commit had begun.
+            let next = match self.note_and_copy() {
+                Ok(next) => next,
+                Err(error) => {
+                    self.give_slot(taken.0, taken.1);
+                    return Err(error);
+                }
+            };
+            if version_of(next.0) == version {
+                self.give_slot(next.0, next.1);
+                return Ok(taken);
+            }
+            self.give_slot(taken.0, taken.1);
+            taken = next;
+        }
+    }
+
+    fn note_and_copy(&self) -> Result<(*mut ffi::MDB_txn, Option<Arc<Heads>>)> {
         self.check_usable()?;
         let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(IdleReader(txn, heads)) = idle {
@@ -94,9 +140,8 @@ impl Environment {
             // now.
             let code = unsafe { ffi::mdb_txn_renew(txn) };
             if code == 0 {
+                let version = version_of(txn);
                 // SAFETY: the transaction is live.
-                let version = unsafe { ffi::mdb_txn_id(txn) as u64 };
-                // SAFETY: as above.
                 unsafe { ffi::pellucid_note_begun(txn, os::ticks()) };
                 return Ok((txn, heads.filter(|heads| heads.version == version)));
             }
@@ -142,8 +187,7 @@ impl Environment {
             return;
         }
         if let Some(shown) = &self.shown {
-            // SAFETY: the caller had the transaction alone and gives it away.
-            shown.remove(unsafe { ffi::mdb_txn_id(txn) as u64 });
+            shown.remove(version_of(txn));
         }
         self.give_slot(txn, heads);
     }

@@ -12,9 +12,8 @@
 //! the reader sees the newer version. A reader that comes later in the transaction takes the
 //! newest version or the next one, whose pages the transaction leaves alone.
 //!
-//! **Invariant:** the roots are copied from a meta page that is complete. LMDB writes it in one
-//! call, with the version last. A reader has seen the version, and made a system call, before the
-//! roots are copied.
+//! **Invariant:** the roots are copied from a meta page that is complete, and of the version that
+//! the reader shows: see `Environment::take_slot`.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
