@@ -48,6 +48,15 @@ fn is_whole(snapshot: &Snapshot, turn: u64) -> bool {
     number == ROWS
 }
 
+/// Rewrite all from turn 4 to turn 19, beside snapshots of older turns. Pages between their
+/// versions are used again, so that the file stays as it is.
+fn rewrite_beside_snapshots(store: &Store, path: &Path) {
+    (4..9).for_each(|turn| rewrite(store, turn));
+    let before = size_of(path);
+    (9..20).for_each(|turn| rewrite(store, turn));
+    assert!(size_of(path) <= before + before / 20, "{} bytes after {before}", size_of(path));
+}
+
 fn size_of(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().len()
 }
@@ -117,14 +126,7 @@ fn snapshots_of_other_processes_count_as_well() {
     rewrite(&store, 2);
     rewrite(&store, 3);
     second.must(&[&opened, "snapshot"]);
-    for turn in 4..9 {
-        rewrite(&store, turn);
-    }
-    let before = size_of(&path);
-    for turn in 9..20 {
-        rewrite(&store, turn);
-    }
-    assert!(size_of(&path) <= before + before / 20, "{} bytes after {before}", size_of(&path));
+    rewrite_beside_snapshots(&store, &path);
     assert_eq!((first.ask("turn t"), second.ask("turn t")), ("1".to_owned(), "3".to_owned()));
     assert_eq!(store.check().unwrap(), []);
     // Another process writes in between: what is known of the pages does not hold any more.
@@ -217,15 +219,7 @@ fn snapshots_of_processes_that_may_not_write_count_as_well() {
         rewrite(&store, 2);
         rewrite(&store, 3);
         let mut second = reader();
-        for turn in 4..9 {
-            rewrite(&store, turn);
-        }
-        let before = size_of(&path);
-        for turn in 9..20 {
-            rewrite(&store, turn);
-        }
-        // Between the two versions, pages are used again.
-        assert!(size_of(&path) <= before + before / 20, "{} bytes after {before}", size_of(&path));
+        rewrite_beside_snapshots(&store, &path);
         assert_eq!((first.ask("turn t"), second.ask("turn t")), ("1".to_owned(), "3".to_owned()));
         let stats = store.stats().unwrap();
         assert_eq!((stats.oldest_reader_lag > 15, stats.oldest_reader_process), (true, 0), "{stats:?}");

@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use pellucid_record::Shapes;
-use pellucid_store::{Mode, OpenOptions, Store, StoreError, Wanted, Warning};
+use pellucid_store::{Mode, OpenOptions, Snapshot, Store, StoreError, Wanted, Warning};
 use support::{Child, Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -277,6 +277,27 @@ fn snapshots_of_an_unchanged_database_share_one_place_among_the_readers() {
     assert_eq!(store.warnings().unwrap(), []);
 }
 
+/// Snapshots of one version after the other, fewer than `most`, until there is no place for more,
+/// and the error that says so.
+fn taken_until_full(
+    store: &Store,
+    take: impl Fn(&Store) -> Result<Snapshot, StoreError>,
+    most: usize,
+) -> (Vec<Snapshot>, StoreError) {
+    let mut taken = Vec::new();
+    let error = loop {
+        put(store, "t", "a", "2");
+        store.sync().unwrap();
+        match take(store) {
+            Ok(snapshot) => taken.push(snapshot),
+            Err(error) => break error,
+        }
+        assert!(taken.len() < most, "they may have all that there are");
+    };
+    assert!(matches!(error, StoreError::TooManyReaders { .. }), "{error}");
+    (taken, error)
+}
+
 #[test]
 fn a_process_that_keeps_many_snapshots_leaves_reader_slots_to_writers_and_other_processes() {
     let scratch = Scratch::new();
@@ -287,32 +308,12 @@ fn a_process_that_keeps_many_snapshots_leaves_reader_slots_to_writers_and_other_
     store.sync().unwrap();
     let mut crowd = Child::new();
     crowd.must(&[&format!("crowd {name} 3800")]);
-    let mut kept = Vec::new();
-    let error = loop {
-        put(&store, "t", "a", "2");
-        store.sync().unwrap();
-        match store.kept_snapshot() {
-            Ok(snapshot) => kept.push(snapshot),
-            Err(error) => break error,
-        }
-        assert!(kept.len() < 400, "it may have all that there are");
-    };
-    assert!(matches!(error, StoreError::TooManyReaders { .. }), "{error}");
+    let (mut kept, error) = taken_until_full(&store, Store::kept_snapshot, 400);
     assert!(error.to_string().contains(" of 4096 reader slots are taken"), "{error}");
     assert!(kept.len() > 60, "what a process may have whatever the others have: {}", kept.len());
     // Its own reads, until so many of these are kept that only writers have room.
     assert_eq!(get(&store, "t", "a"), Some(record("2")));
-    let mut reads = Vec::new();
-    let error = loop {
-        put(&store, "t", "a", "2");
-        store.sync().unwrap();
-        match store.snapshot() {
-            Ok(snapshot) => reads.push(snapshot),
-            Err(error) => break error,
-        }
-        assert!(reads.len() < 250, "they may have all that there are");
-    };
-    assert!(matches!(error, StoreError::TooManyReaders { .. }), "{error}");
+    let (reads, _) = taken_until_full(&store, Store::snapshot, 250);
     assert!(reads.len() > 150, "{}", reads.len());
     // Its own writers, and their checkpoints.
     for value in ["3", "4", "5"] {
