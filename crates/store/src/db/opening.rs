@@ -50,7 +50,6 @@ const JOINS_NEXT_AT: i64 = VERSIONS_AT - 4;
 pub(crate) const JOINING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A database's data file, locked so that other processes know of this one.
-#[expect(clippy::struct_excessive_bools, reason = "each is decided at another moment of opening, by itself")]
 pub(crate) struct Opening {
     pub(crate) path: PathBuf,
     pub(crate) file_id: FileId,

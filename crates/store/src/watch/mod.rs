@@ -132,7 +132,7 @@ impl Store {
     /// # Errors
     /// `Closed`.
     pub fn version(&self) -> Result<u64> {
-        self.with_database(|database| database.version())?
+        self.with_database(Database::version)?
     }
 
     /// Watch the commits after a version, or from now on.
