@@ -104,6 +104,52 @@ impl Derived {
     }
 }
 
+/// What happens to an entry when its row changes.
+pub(crate) struct EntryChange<'a> {
+    /// The codes of its parts, and their spelling.
+    pub(crate) parts: &'a [u8],
+    pub(crate) spelling: &'a [u8],
+    /// Whether it is put, not deleted.
+    pub(crate) is_put: bool,
+    /// Whether the row had no entry with these parts.
+    pub(crate) is_new: bool,
+}
+
+/// Compare the sorted entries of a row before and after a change, and call `each` for those that
+/// differ, in order. With `rewrites`, also for those that stay as they are.
+///
+/// # Errors
+/// The first error of `each`.
+pub(crate) fn compare<E>(
+    before: &Derived,
+    after: &Derived,
+    rewrites: bool,
+    mut each: impl FnMut(EntryChange<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut one, mut other) = (0, 0);
+    loop {
+        let ((parts, spelling), is_put, is_new) = match (before.at(one), after.at(other)) {
+            (Some(old), Some(new)) if old.0 == new.0 => {
+                (one, other) = (one + 1, other + 1);
+                if old.1 == new.1 && !rewrites {
+                    continue;
+                }
+                (new, true, false)
+            }
+            (Some(old), new) if new.is_none_or(|new| old.0 < new.0) => {
+                one += 1;
+                (old, false, false)
+            }
+            (_, Some(new)) => {
+                other += 1;
+                (new, true, true)
+            }
+            (_, None) => return Ok(()),
+        };
+        each(EntryChange { parts, spelling, is_put, is_new })?;
+    }
+}
+
 /// The indexes of a table under one serial, prepared for rows.
 pub(crate) struct IndexSet {
     pub(crate) indexes: Vec<Prepared>,

@@ -1,9 +1,10 @@
 //! Updates the index entries of a row that is written.
 //!
-//! The entries of the old and the new row are derived and compared, and only the differences are
-//! written. That is checked before the row itself is written, so a refused row leaves no trace. An
-//! index that is being built is written without comparing with the old row: it is unknown whether
-//! the builder has put its entries. So the row is noted, and the builder skips it.
+//! The entries of the old and the new row are derived and compared (`index::compare`), and only the
+//! differences are written. That is checked before the row itself is written, so a refused row
+//! leaves no trace. An index that is being built is written without comparing with the old row: it
+//! is unknown whether the builder has put its entries. So the row is noted, and the builder skips
+//! it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -18,8 +19,7 @@ use crate::db::store::OpenOptions;
 use crate::engine::Tree;
 use crate::error::index::{IndexError, NotUnique};
 use crate::error::{Result, StoreError};
-use crate::index::range_of_parts;
-use crate::index::{Derived, IndexSet, Prepared};
+use crate::index::{Derived, EntryChange, IndexSet, Prepared, compare, range_of_parts};
 use crate::row::{Range, Row};
 use crate::row_key::{RowKey, TableId, is_long};
 use crate::sort::{SORT_PART, memory_max};
@@ -57,18 +57,19 @@ impl Changes {
         self.notes.clear();
     }
 
-    fn push(&mut self, index: TableId, is_put: bool, is_new: bool, parts: (&[u8], &[u8]), row: &Row<'_>) {
+    fn push(&mut self, index: TableId, change: &EntryChange<'_>, row: &Row<'_>) {
+        let EntryChange { parts, spelling, is_put, is_new } = *change;
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(parts.0);
+        self.bytes.extend_from_slice(parts);
         self.bytes.extend_from_slice(row.key);
         let code_size = self.bytes.len() - start;
         let mut spelling_size = 0;
-        if is_put && !(parts.1.is_empty() && row.spelling.is_empty()) {
-            join_spellings(parts.1, row.spelling, &mut self.spelling);
+        if is_put && !(spelling.is_empty() && row.spelling.is_empty()) {
+            join_spellings(spelling, row.spelling, &mut self.spelling);
             self.bytes.extend_from_slice(&self.spelling);
             spelling_size = self.spelling.len();
         }
-        self.list.push(Change { index, is_put, is_new, parts_size: parts.0.len(), code_size, spelling_size });
+        self.list.push(Change { index, is_put, is_new, parts_size: parts.len(), code_size, spelling_size });
     }
 }
 
@@ -178,33 +179,13 @@ impl Transaction {
         if let Some(building) = &index.info.building {
             changes.notes.push(building.notes);
         }
-        let id = index.info.id;
-        let is_building = index.info.building.is_some();
-        let (mut one, mut other) = (0, 0);
-        loop {
-            let (old, new) = (before.at(one), after.at(other));
-            match (old, new) {
-                (None, None) => return Ok(()),
-                (Some(old), Some(new)) if old.0 == new.0 => {
-                    if old.1 != new.1 || is_building {
-                        changes.push(id, true, false, new, row);
-                    }
-                    (one, other) = (one + 1, other + 1);
-                }
-                (Some(old), new) if new.is_none_or(|new| old.0 < new.0) => {
-                    changes.push(id, false, false, old, row);
-                    one += 1;
-                }
-                (_, Some(new)) => {
-                    if index.info.is_unique && !changes.is_gathered {
-                        self.check_unique(index, new, row)?;
-                    }
-                    changes.push(id, true, true, new, row);
-                    other += 1;
-                }
-                (Some(_), None) => one += 1,
+        compare(before, after, index.info.building.is_some(), |change| {
+            if change.is_new && index.info.is_unique && !changes.is_gathered {
+                self.check_unique(index, &change, row)?;
             }
-        }
+            changes.push(index.info.id, &change, row);
+            Ok(())
+        })
     }
 
     /// Write the changes that `index_changes` has found.
@@ -300,9 +281,10 @@ impl Transaction {
     }
 
     /// Refuse parts that another row has.
-    fn check_unique(&self, index: &Prepared, parts: (&[u8], &[u8]), row: &Row<'_>) -> Result<()> {
-        let Some((code, spelling)) = self.first_with(index.info.id, parts.0)? else { return Ok(()) };
-        let existing = code.get(parts.0.len()..).unwrap_or_default();
+    fn check_unique(&self, index: &Prepared, change: &EntryChange<'_>, row: &Row<'_>) -> Result<()> {
+        let parts = change.parts;
+        let Some((code, spelling)) = self.first_with(index.info.id, parts)? else { return Ok(()) };
+        let existing = code.get(parts.len()..).unwrap_or_default();
         if existing == row.key {
             return Ok(());
         }
@@ -311,8 +293,8 @@ impl Transaction {
             table: String::new(),
             index: index.info.name.to_string(),
             definition: index.info.definition.to_string(),
-            parts: parts.0.to_vec(),
-            parts_spelling: parts.1.to_vec(),
+            parts: parts.to_vec(),
+            parts_spelling: change.spelling.to_vec(),
             key: row.key.to_vec(),
             key_spelling: row.spelling.to_vec(),
             is_in_batch: false,
