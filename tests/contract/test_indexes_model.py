@@ -266,6 +266,13 @@ class IndexMachine(RuleBasedStateMachine):
             after = self.with_row(after, start + place, record)
         self.attempt(after, lambda: self.table.extend(values))
 
+    @rule(record=records)
+    def append(self, record: dict[str, Any]) -> None:
+        key = self.next_int()
+        numbers = [key for key, _ in self.rows.values() if isinstance(key, (int, float))]
+        if key < 2**60 and all(number < 2**60 for number in numbers):
+            self.attempt(self.with_row(self.rows, key, record), lambda: self.table.append(record))
+
     @precondition(lambda self: self.rows)
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use pellucid_record::key::KeyValue;
 use pellucid_store::{
-    IndexError, Mode, OpenOptions, Range, Savepoint, Store, StoreError, TableId, Transaction,
+    IndexError, KnownTable, Mode, OpenOptions, Range, Savepoint, Store, StoreError, TableId, Transaction,
+    TryResult,
 };
 use support::words::{Words, parts_of, words_of};
 use support::{Chance, Scratch, key, record};
@@ -200,6 +201,122 @@ fn a_second_row_with_a_unique_value_is_refused_and_leaves_nothing() {
     }
 }
 
+fn known(store: &Store, table: TableId) -> KnownTable {
+    store.snapshot().unwrap().known(table).unwrap()
+}
+
+/// Put a row without a transaction, or with one where that has to be. Returns whether it went
+/// without.
+fn put_alone(store: &Store, table: TableId, name: &str, text: &str) -> bool {
+    let (key, record) = (key(name), record(text));
+    let cached = store.cached_database().unwrap();
+    let known = known(store, table);
+    let put = if text.len().is_multiple_of(2) {
+        // This reads the row first.
+        cached.change(known, &key, |_, out| Some(out.extend_from_slice(&record)))
+    } else {
+        cached.put(known, &key, &record).map(|put| put.map(|_| ()))
+    };
+    let is_done = put.unwrap() == TryResult::Done(());
+    if !is_done {
+        write(store, |transaction| transaction.put(table, &key, &[], &record, &[]).unwrap());
+    }
+    is_done
+}
+
+#[test]
+fn rows_written_alone_bring_their_entries_with_them() {
+    let scratch = Scratch::new();
+    let mut chance = Chance::new("rows_written_alone_bring_their_entries_with_them");
+    let long = "w".repeat(70);
+    let words = ["a", "ab", "b", "c", &long, "wx"];
+    let definitions = ["0", "1-", "0-,1", "*"];
+    for store in stores(&scratch) {
+        let table = write(&store, |transaction| transaction.create_table("t").unwrap());
+        let mut rows: BTreeMap<String, String> = BTreeMap::new();
+        let mut made: Vec<&str> = Vec::new();
+        let (mut alone, mut all) = (0, 0);
+        for _ in 0..60 {
+            let definition = definitions[chance.below(definitions.len())];
+            write(&store, |transaction| toggle(transaction, table, definition, &mut made));
+            let before = store.snapshot().unwrap();
+            let expected_before = rows.len() as u64;
+            for _ in 0..chance.below(30) {
+                let name =
+                    format!("{}{}", "k".repeat(if chance.one_in(9) { 60 } else { 1 }), chance.below(5));
+                if chance.one_in(4) {
+                    let cached = store.cached_database().unwrap();
+                    let deleted = cached.delete(known(&store, table), &key(&name)).unwrap();
+                    if deleted == TryResult::UseTransaction {
+                        write(&store, |transaction| transaction.delete(table, &key(&name)).unwrap());
+                    } else {
+                        assert!(rows.contains_key(&name), "a row that is not there is left to a transaction");
+                    }
+                    rows.remove(&name);
+                } else {
+                    let text: Vec<&str> =
+                        (0..chance.below(4)).map(|_| words[chance.below(words.len())]).collect();
+                    let text = text.join(" ");
+                    all += usize::from(!name.starts_with("kk") && !text.contains(&long));
+                    alone += usize::from(put_alone(&store, table, &name, &text));
+                    rows.insert(name, text);
+                }
+                if chance.one_in(20) {
+                    store.sync().unwrap();
+                }
+            }
+            for definition in &made {
+                assert_eq!(entries(&store, table, definition), expected(&rows, definition), "{definition}");
+            }
+            assert_eq!(before.count(table).unwrap(), expected_before);
+            assert_eq!(store.check().unwrap(), []);
+        }
+        // Each new set of indexes is prepared by a transaction.
+        assert!(alone > all * 3 / 4, "{alone} of {all} went without a transaction");
+    }
+}
+
+#[test]
+fn a_row_written_alone_leaves_nothing_where_its_value_is_taken() {
+    let scratch = Scratch::new();
+    for store in stores(&scratch) {
+        let table = write(&store, |transaction| {
+            let table = transaction.create_table("t").unwrap();
+            create(transaction, table, "all", "*", false);
+            create(transaction, table, "first", "0", true);
+            table
+        });
+        for (name, text) in [("one", "a x"), ("two", "b"), ("two", "bc")] {
+            put_alone(&store, table, name, text);
+        }
+        let before = store.snapshot().unwrap().version();
+        let put = |name: &str, text: &str| {
+            store.cached_database().unwrap().put(known(&store, table), &key(name), &record(text)).unwrap()
+        };
+        assert_eq!(put("three", "a y"), TryResult::UseTransaction, "the transaction says whose it is");
+        assert_eq!(put("two", "a"), TryResult::UseTransaction);
+        assert_eq!(store.snapshot().unwrap().version(), before, "nothing was committed");
+        let mut transaction = store.begin(WAIT).unwrap();
+        let error = self::put(&mut transaction, table, "three", "a y").unwrap_err();
+        assert_eq!(refused(error), ("first".into(), "three".into(), "one".into()));
+        drop(transaction);
+        // A transaction that ends without a commit takes the prepared indexes with it.
+        write(&store, |transaction| self::put(transaction, table, "one", "a z").unwrap());
+        // Its own value again, another one, what another row has given up, and what begins so.
+        for (name, text) in [("one", "a"), ("one", "d"), ("three", "a"), ("four", "aa"), ("five", "")] {
+            assert!(matches!(put(name, text), TryResult::Done(_)), "{name}: {text}");
+        }
+        // A checkpoint takes what the tree has to know of.
+        store.sync().unwrap();
+        assert_eq!(put("six", "aa"), TryResult::UseTransaction);
+        let cached = store.cached_database().unwrap();
+        assert_eq!(cached.delete(known(&store, table), &key("four")).unwrap(), TryResult::Done(()));
+        assert_eq!(put("six", "aa"), TryResult::Done(false));
+        assert_eq!(entries(&store, table, "first").len(), 4);
+        assert_eq!(store.check().unwrap(), []);
+    }
+}
+
 #[test]
 fn a_write_that_leaves_the_indexed_words_writes_no_entry() {
     let scratch = Scratch::new();
@@ -238,10 +355,9 @@ fn whoever_knows_no_indexes_writes_nothing_into_an_indexed_table() {
     assert!(transaction.delete(table, &key("one")).is_err());
     drop(transaction);
     let known = store.snapshot().unwrap().known(table).unwrap();
-    assert!(known.is_indexed);
     assert_eq!(
         store.cached_database().unwrap().put(known, &key("two"), &record("b")).unwrap(),
-        pellucid_store::TryResult::UseTransaction
+        TryResult::UseTransaction
     );
     drop(store);
     let store = Store::open(&path, &options()).unwrap();

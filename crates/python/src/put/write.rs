@@ -299,9 +299,6 @@ fn try_append(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Opti
     let core = table.core();
     let mut key = KeyEncoder::new();
     let appended = table.try_row(py, |cached, known| {
-        if known.is_indexed {
-            return Ok(TryResult::UseTransaction);
-        }
         let version = core.store.version()?;
         let next = match table.identity().next_key() {
             Some((id, seen, next)) if id == known.table && seen == version => next,

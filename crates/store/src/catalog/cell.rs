@@ -282,9 +282,14 @@ pub(crate) fn check_alone(key_hash: u64, record: &[u8]) -> u32 {
 /// The check of a cell.
 #[inline]
 pub(crate) fn check_of(row_key: &[u8], head: &[u8], record: &[u8]) -> u32 {
-    let seed = xxh3_64(row_key);
-    let seed = if head.is_empty() { seed } else { xxh3_64_with_seed(head, seed) };
-    xxh3_64_with_seed(record, seed) as u32
+    check_hashed(xxh3_64(row_key), head, record)
+}
+
+/// The same, for the hash of a row key.
+#[inline]
+pub(crate) fn check_hashed(key_hash: u64, head: &[u8], record: &[u8]) -> u32 {
+    let seed = if head.is_empty() { key_hash } else { xxh3_64_with_seed(head, key_hash) };
+    check_alone(seed, record)
 }
 
 #[cfg(test)]

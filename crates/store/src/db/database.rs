@@ -21,7 +21,7 @@ use crate::db::stamp;
 use crate::db::writer_queue::WriterQueue;
 use crate::engine::{Contents, Engine, EngineError, FileCare, ReadTxn};
 use crate::error::StoreError;
-use crate::index::{Builds, Deriver, IndexSet};
+use crate::index::{Builds, Deriver, IndexSets};
 use crate::pack::opening::{Dictionaries, Source};
 use crate::row_key::{Prefix, TableId, is_long, split};
 use crate::sys::latch::Latch;
@@ -51,8 +51,8 @@ pub(crate) struct Database {
     pub(crate) deriver: OnceLock<Arc<dyn Deriver>>,
     /// The memory limit for the entries of an index that is being built; 0 is the default.
     pub(crate) index_memory: AtomicUsize,
-    /// Prepared indexes, by the serial with which a table has them.
-    pub(crate) index_sets: Mutex<Vec<(u32, Arc<IndexSet>)>>,
+    /// Prepared indexes that no transaction uses.
+    pub(crate) index_sets: Mutex<IndexSets>,
     /// Indexes that this process is building.
     pub(crate) builds: Builds,
     /// Lower bounds of the next ints of tables.

@@ -22,6 +22,7 @@ use crate::engine::error::Result;
 use crate::engine::extents::Extents;
 use crate::engine::history::{Keep, Next, WatchPosition};
 use crate::engine::moves::{Fullness, MovesPages, TailEntry, Underfilled};
+use crate::engine::other_rows::OtherRows;
 use crate::engine::usage::{FileSize, OldestReader, Usage};
 use crate::row_key::TableId;
 use crate::sys::reclaim::Reclaimer;
@@ -118,15 +119,16 @@ pub enum Choice {
     Put,
     /// Delete the row.
     Delete,
-    /// Leave the row as it is: the change needs a transaction.
+    /// Leave all rows as they are: the change needs a transaction.
     Leave,
 }
 
 /// Takes a row: its key, and its value unless it is deleted.
 pub type TakeRow<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 
-/// Decides what to do with a row, and appends its new value to the buffer.
-pub type Choose<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Choice + 'a;
+/// Decides what to do with a row, appends its new value to the buffer, and adds what has to change
+/// with it.
+pub type Choose<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>, &mut OtherRows) -> Choice + 'a;
 
 /// A row's key and its XXH3-64. The row's check and the hash indexes need the same hash.
 #[derive(Clone, Copy, Debug)]
@@ -232,12 +234,18 @@ pub trait Engine: RowAccess + Send + Sync {
 /// Single rows without a transaction. An engine that cannot do that leaves them to transactions.
 pub trait RowAccess {
     /// Change one row in a commit of its own, if that is possible without waiting. `choose` gets
-    /// the row, and may append its new value to the buffer. `known` is the version of the catalog
-    /// that the caller has read.
+    /// the row, and may append its new value to the buffer, and add to `others`, which is empty.
+    /// `known` is the version of the catalog that the caller has read.
     ///
     /// # Errors
     /// As `WriteTxn::commit`; then nothing is changed.
-    fn change_row(&self, _key: HashedKey<'_>, _known: u64, _choose: &mut Choose<'_>) -> TryRow {
+    fn change_row(
+        &self,
+        _key: HashedKey<'_>,
+        _known: u64,
+        _others: &mut OtherRows,
+        _choose: &mut Choose<'_>,
+    ) -> TryRow {
         Ok(TryResult::UseTransaction)
     }
 

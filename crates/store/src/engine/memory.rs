@@ -18,7 +18,8 @@ use crate::engine::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::engine::row_count::{table_key, with_more_rows};
 use crate::engine::{
     Choice, Choose, CommitFeed, Contents, Cursor, Direction, Engine, EngineError, Entry, EntryResult,
-    HashedKey, LogBatch, ReadTxn, Result, RowAccess, Start, Tree, TryResult, TryRow, Usage, WriteTxn,
+    HashedKey, LogBatch, OtherRows, ReadTxn, Result, RowAccess, Start, Tree, TryResult, TryRow, Usage,
+    WriteTxn,
 };
 use crate::row_key;
 use crate::sys::os::thread_number;
@@ -72,28 +73,39 @@ impl Shared {
 
 impl State {
     /// Change a row in a commit of its own, in place unless a snapshot shares the nodes.
-    fn change_row(&mut self, key: &[u8], choose: &mut Choose<'_>) -> Result<bool> {
+    fn change_row(&mut self, key: &[u8], others: &mut OtherRows, choose: &mut Choose<'_>) -> Result<bool> {
         let rows = tree_of(&self.trees, Tree::Rows);
         let old = rows.get(key).map(AsRef::as_ref);
         self.spare.clear();
-        let (choice, was_there) = (choose(old, &mut self.spare), old.is_some());
-        if choice == Choice::Leave {
+        let choice = choose(old, &mut self.spare, others);
+        let has_row = |(start, end)| rows.range::<_, [u8]>((Included(start), Excluded(end))).next().is_some();
+        if choice == Choice::Leave || others.empty_ranges().any(has_row) {
             return Ok(false);
         }
-        let is_put = choice == Choice::Put;
-        if is_put != was_there {
-            self.count_row(key, is_put)?;
+        let value = (choice == Choice::Put).then(|| Arc::from(&*self.spare));
+        let others = others.rows().map(|row| {
+            let was_there = !row.is_new && rows.contains_key(row.key.bytes);
+            (row.key.bytes, row.value.map(Arc::from), was_there)
+        });
+        let changes = std::iter::once((key, value, old.is_some())).chain(others);
+        let changes = changes.filter(|(_, value, was_there)| *was_there || value.is_some());
+        let changes: Vec<(&[u8], Option<Arc<[u8]>>, bool)> = changes.collect();
+        for (key, value, was_there) in &changes {
+            if value.is_some() != *was_there {
+                self.count_row(key, value.is_some())?;
+            }
         }
-        let (flags, value) = if is_put { (PUT, Some(Arc::from(&*self.spare))) } else { (DELETED, None) };
-        let key: Arc<[u8]> = Arc::from(key);
+        let mut ops = self.past.begin();
         let rows = tree_of_mut(&mut self.trees, Tree::Rows);
-        match &value {
-            Some(value) => drop(rows.insert(Arc::clone(&key), Arc::clone(value))),
-            None => drop(rows.remove(&key)),
+        for (key, value, _) in changes {
+            let (flags, key): (_, Arc<[u8]>) = (if value.is_some() { PUT } else { DELETED }, Arc::from(key));
+            match &value {
+                Some(value) => drop(rows.insert(Arc::clone(&key), Arc::clone(value))),
+                None => drop(rows.remove(&key)),
+            }
+            ops.push(Op { tree: Tree::Rows, flags, key, value });
         }
         self.version += 1;
-        let mut ops = self.past.begin();
-        ops.push(Op { tree: Tree::Rows, flags, key, value });
         self.past.add(self.version, ops);
         Ok(true)
     }
@@ -191,7 +203,13 @@ impl Engine for MemoryEngine {
 }
 
 impl RowAccess for MemoryEngine {
-    fn change_row(&self, key: HashedKey<'_>, known: u64, choose: &mut Choose<'_>) -> TryRow {
+    fn change_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        others: &mut OtherRows,
+        choose: &mut Choose<'_>,
+    ) -> TryRow {
         let Some(mut state) = self.shared.try_lock() else { return Ok(TryResult::UseTransaction) };
         if state.is_writing {
             return Ok(TryResult::UseTransaction);
@@ -199,7 +217,7 @@ impl RowAccess for MemoryEngine {
         if state.catalog > known {
             return Ok(TryResult::CatalogChanged);
         }
-        if !state.change_row(key.bytes, choose)? {
+        if !state.change_row(key.bytes, others, choose)? {
             return Ok(TryResult::UseTransaction);
         }
         self.shared.version.store(state.version, Ordering::Release);

@@ -10,6 +10,7 @@ pub mod lmdb;
 pub mod memory;
 pub(crate) mod memory_past;
 pub(crate) mod moves;
+mod other_rows;
 pub(crate) mod row_count;
 pub(crate) mod usage;
 
@@ -22,4 +23,5 @@ pub use error::{BusyLock, EngineError, Result};
 pub use extents::{Extents, KeepsPages};
 pub use history::{Commit, Keep, Next, WatchPosition, What, Written};
 pub use moves::{Fullness, MovesPages, TailEntry, Underfilled};
+pub use other_rows::OtherRows;
 pub use usage::{FileSize, OldestReader, Usage};

@@ -3,12 +3,13 @@
 //! The entries of an index are rows of the tree `rows`, under a table id of their own. An entry's
 //! key is the codes of its parts, then the key code of the row (`pellucid_record::key`, "parts");
 //! its record is empty, and its spelling is that of both. Every write of a row writes the changes
-//! of its entries in the same transaction (`txn/index_entries.rs`). A [`Deriver`] makes the entries
-//! of a record, since this crate knows no expressions.
+//! of its entries in the same commit (`txn/index_entries.rs`, and `txn/single_entries.rs` for a row
+//! that is written alone). A [`Deriver`] makes the entries of a record, since this crate knows no
+//! expressions.
 //!
-//! Here is how entries are derived and sorted. `txn/index_batch.rs` writes the entries of a batch
-//! in order, `txn/make_index.rs` creates and fills indexes, and `admin/build_index.rs` fills one
-//! while others write. `docs/internals/indexes.md` has the reasons.
+//! Here is how entries are derived, sorted and compared. `txn/index_batch.rs` writes the entries of
+//! a batch in order, `txn/make_index.rs` creates and fills indexes, and `admin/build_index.rs`
+//! fills one while others write. `docs/internals/indexes.md` has the reasons.
 
 pub(crate) mod runs;
 
@@ -21,6 +22,7 @@ use pellucid_record::key::BEHIND_PARTS;
 use pellucid_record::{Corrupt, Shapes};
 
 use crate::catalog::index_entries::IndexInfo;
+use crate::engine::OtherRows;
 use crate::row::{Range as KeyRange, Row};
 use crate::row_key::TableId;
 
@@ -153,6 +155,49 @@ pub(crate) fn compare<E>(
 /// The indexes of a table under one serial, prepared for rows.
 pub(crate) struct IndexSet {
     pub(crate) indexes: Vec<Prepared>,
+}
+
+/// Prepared indexes by the serial with which a table has them, and memory to derive the entries of
+/// a row that is written alone.
+#[derive(Default)]
+pub(crate) struct IndexSets {
+    sets: Vec<(u32, Arc<IndexSet>)>,
+    spare: EntryBuffers,
+}
+
+/// Reusable memory for the entries of one row.
+#[derive(Default)]
+pub(crate) struct EntryBuffers {
+    pub(crate) before: Derived,
+    pub(crate) after: Derived,
+    pub(crate) key: Vec<u8>,
+    pub(crate) spelling: Vec<u8>,
+    pub(crate) head: Vec<u8>,
+    pub(crate) others: OtherRows,
+}
+
+impl IndexSets {
+    /// Take what an earlier transaction has prepared. It is removed here: what a transaction learns
+    /// from its own new shapes holds only if it commits, and only then does it return it.
+    pub(crate) fn take(&mut self, serial: u32) -> Option<Arc<IndexSet>> {
+        let place = self.sets.iter().position(|(known, _)| *known == serial)?;
+        Some(self.sets.swap_remove(place).1)
+    }
+
+    /// Keep what a transaction has committed with.
+    pub(crate) fn give(&mut self, used: Vec<(u32, Arc<IndexSet>)>) {
+        const COUNT_MAX: usize = 64;
+        if !used.is_empty() && self.sets.len() > COUNT_MAX {
+            self.sets.clear();
+        }
+        self.sets.extend(used);
+    }
+
+    /// What is prepared, for a row of committed shapes, with the memory for its entries.
+    pub(crate) fn find(&mut self, serial: u32) -> Option<(&IndexSet, &mut EntryBuffers)> {
+        let (_, set) = self.sets.iter().find(|(known, _)| *known == serial)?;
+        Some((set, &mut self.spare))
+    }
 }
 
 /// An index, prepared for rows. With one writer at a time, no thread waits for the lock.

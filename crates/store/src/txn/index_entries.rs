@@ -103,7 +103,8 @@ impl Transaction {
         if let Some((_, set)) = self.index_sets.iter().find(|(known, _)| *known == serial) {
             return Ok(Arc::clone(set));
         }
-        let set = if let Some(set) = self.database.take_index_set(serial) {
+        let prepared = self.database.index_sets.lock().unwrap_or_else(PoisonError::into_inner).take(serial);
+        let set = if let Some(set) = prepared {
             set
         } else {
             let infos = index_entries::indexes_of(self.reader()?, table);
@@ -378,25 +379,5 @@ impl Database {
             .prepare(&info.definition)
             .map_err(|what| StoreError::of_index(IndexError::Bad { index: info.name.to_string(), what }))?;
         Ok(Prepared { info: Arc::new(info), derive: std::sync::Mutex::new(derive) })
-    }
-
-    /// Indexes that an earlier transaction has prepared. They are removed here: what a transaction
-    /// learns from its own new shapes holds only if it commits, and only then does it return them.
-    fn take_index_set(&self, serial: u32) -> Option<Arc<IndexSet>> {
-        let mut sets = self.index_sets.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = sets.iter().position(|(known, _)| *known == serial)?;
-        Some(sets.swap_remove(place).1)
-    }
-
-    pub(crate) fn give_index_sets(&self, used: Vec<(u32, Arc<IndexSet>)>) {
-        const COUNT_MAX: usize = 64;
-        if used.is_empty() {
-            return;
-        }
-        let mut sets = self.index_sets.lock().unwrap_or_else(PoisonError::into_inner);
-        if sets.len() > COUNT_MAX {
-            sets.clear();
-        }
-        sets.extend(used);
     }
 }

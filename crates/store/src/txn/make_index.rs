@@ -46,8 +46,8 @@ impl Snapshot {
     pub fn known(&self, table: TableId) -> Result<KnownTable> {
         let state = catalog::table_state(self.read_txn(), table);
         let state = state.map_err(|error| self.database().catalog_error(error))?;
-        let is_indexed = state.is_some_and(|state| state.index_serial != 0);
-        Ok(KnownTable { table, version: self.catalog_version(), is_indexed })
+        let index_serial = state.map_or(0, |state| state.index_serial);
+        Ok(KnownTable { table, version: self.catalog_version(), index_serial })
     }
 }
 

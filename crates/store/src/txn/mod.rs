@@ -13,6 +13,7 @@ pub(crate) mod pin;
 pub(crate) mod reader;
 pub(crate) mod scan;
 pub(crate) mod single;
+mod single_entries;
 pub(crate) mod snapshot;
 pub(crate) mod transaction;
 pub(crate) mod transaction_scan;

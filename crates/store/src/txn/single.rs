@@ -1,19 +1,22 @@
 //! Reads or changes one row without a snapshot and without a transaction.
 //!
 //! The engine does it at once or not at all (`RowAccess::change_row`). This module makes a row key
-//! of a key, and a cell of a record. A row that is more than a plain cell goes through a
-//! transaction: keys that are too long or have a spelling, records with large values.
+//! of a key, and a cell of a record, and adds the index entries that change with the row
+//! (`txn/single_entries.rs`). A row that is more than a plain cell goes through a transaction: keys
+//! that are too long or have a spelling, records with large values.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::catalog::cell::{Cell, check_alone};
 use crate::db::database::Database;
 use crate::db::store::{Durability, Mode, Store};
-use crate::engine::{Choice, HashedKey, TryResult};
+use crate::engine::{Choice, HashedKey, OtherRows, TryResult};
 use crate::error::Result;
 use crate::row_key::{RowKey, TableId, is_long};
 use crate::sys::os;
 use crate::sys::short;
+use crate::txn::single_entries::RowChange;
 
 /// A table, and the version of the catalog in which it was found (`Snapshot::catalog_version`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +25,8 @@ pub struct KnownTable {
     pub table: TableId,
     /// The version.
     pub version: u64,
-    /// Whether the table has indexes. If so, only transactions write its rows.
-    pub is_indexed: bool,
+    /// The serial of its indexes; 0: it has none.
+    pub(crate) index_serial: u32,
 }
 
 /// An open database, for callers that put and get one row after the other: asking the store for it
@@ -122,14 +125,14 @@ impl CachedDatabase {
     /// # Errors
     /// As [`crate::Transaction::delete`] and its commit.
     pub fn delete(&self, known: KnownTable, key: &[u8]) -> Result<TryResult<()>> {
-        if known.is_indexed || self.is_slow || !self.keeps_next_int(known.table, key)? {
+        if self.is_slow || !self.keeps_next_int(known.table, key)? {
             return Ok(TryResult::UseTransaction);
         }
         self.alter(known, key, false, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
 
-    /// Change a row at once, if it is there as a plain cell or not at all. Unless `reads`, the
-    /// record of a packed cell is left out.
+    /// Change a row at once, with its index entries, if it is there as a plain cell or not at all.
+    /// Unless `reads`, the record of a packed cell is left out.
     #[inline]
     fn alter<R>(
         &self,
@@ -138,22 +141,78 @@ impl CachedDatabase {
         reads: bool,
         mut change: impl FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<TryResult<R>> {
+        if known.index_serial != 0 {
+            return self.alter_indexed(known, key, &mut change);
+        }
+        let others = &mut OtherRows::default();
+        self.alter_row(known, key, reads, others, |key, old, out, _| change(key, old, out))
+    }
+
+    /// As `alter`, for a table with indexes.
+    fn alter_indexed<R>(
+        &self,
+        known: KnownTable,
+        key: &[u8],
+        change: &mut dyn FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
+    ) -> Result<TryResult<R>> {
+        let database = &*self.database;
+        // Another thread may be deriving entries; and no transaction may have prepared the indexes.
+        let Ok(mut sets) = database.index_sets.try_lock() else { return Ok(TryResult::UseTransaction) };
+        let Some((set, buffers)) = sets.find(known.index_serial) else {
+            return Ok(TryResult::UseTransaction);
+        };
+        let mut others = std::mem::take(&mut buffers.others);
+        others.clear();
+        let done = self.alter_row(known, key, true, &mut others, |row_key, old, out, others| {
+            // The entries of a damaged record are not known.
+            if old.is_some_and(|cell| !cell.is_intact_alone(row_key.hash)) {
+                return None;
+            }
+            let start = out.len();
+            let (choice, done) = change(row_key, old, out)?;
+            let new = out.get(start..).and_then(Cell::record_of).filter(|_| choice == Choice::Put);
+            let row = RowChange { key, old: old.map(|cell| cell.record), new };
+            let shapes = &*database.dictionary;
+            let is_whole = set.add_entries(row, shapes, database.key_size_max, buffers, others);
+            is_whole.then_some((choice, done))
+        });
+        if matches!(done, Ok(TryResult::Done(_))) {
+            database.entry_writes.fetch_add(others.len() as u64, Ordering::Relaxed);
+        }
+        buffers.others = others;
+        done
+    }
+
+    #[inline]
+    fn alter_row<R>(
+        &self,
+        known: KnownTable,
+        key: &[u8],
+        reads: bool,
+        others: &mut OtherRows,
+        mut change: impl FnMut(
+            HashedKey<'_>,
+            Option<Cell<'_>>,
+            &mut Vec<u8>,
+            &mut OtherRows,
+        ) -> Option<(Choice, R)>,
+    ) -> Result<TryResult<R>> {
         let database = &*self.database;
         let row_key = RowKey::new(known.table, key, database.key_size_max);
         let row_key = row_key.as_bytes();
-        if known.is_indexed || self.is_slow || is_long(row_key, database.key_size_max) {
+        if self.is_slow || is_long(row_key, database.key_size_max) {
             return Ok(TryResult::UseTransaction);
         }
         let key = HashedKey::of(row_key);
         let mut done = None;
-        let changed = database.engine.change_row(key, known.version, &mut |bytes, out| {
+        let changed = database.engine.change_row(key, known.version, others, &mut |bytes, out, others| {
             let old = match bytes.map(Cell::parse) {
                 None => None,
                 Some(Some(cell)) if cell.is_plain() => Some(cell),
                 Some(Some(_)) => return Choice::Leave,
                 Some(None) => {
                     return self.alter_packed(row_key, bytes.unwrap_or_default(), reads, &mut |old| {
-                        let Some((choice, result)) = change(key, Some(old), out) else {
+                        let Some((choice, result)) = change(key, Some(old), out, others) else {
                             return Choice::Leave;
                         };
                         done = Some(result);
@@ -161,7 +220,7 @@ impl CachedDatabase {
                     });
                 }
             };
-            let Some((choice, result)) = change(key, old, out) else { return Choice::Leave };
+            let Some((choice, result)) = change(key, old, out, others) else { return Choice::Leave };
             done = Some(result);
             choice
         });

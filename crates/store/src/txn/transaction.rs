@@ -320,7 +320,7 @@ impl Transaction {
         let Some(version) = self.catalog_version else { return Ok(None) };
         let state = catalog::table_state(self.reader()?, table);
         let state = state.map_err(|error| self.database.catalog_error(error))?;
-        Ok(state.map(|state| KnownTable { table, version, is_indexed: state.index_serial != 0 }))
+        Ok(state.map(|state| KnownTable { table, version, index_serial: state.index_serial }))
     }
 
     pub(crate) fn catalog_changed(&mut self) {
@@ -552,7 +552,8 @@ impl Transaction {
             .and_then(|()| self.commit_engine());
         if committed.is_ok() {
             self.next_ints.publish(&self.database.int_floors);
-            self.database.give_index_sets(std::mem::take(&mut self.index_sets));
+            let used = std::mem::take(&mut self.index_sets);
+            self.database.index_sets.lock().unwrap_or_else(PoisonError::into_inner).give(used);
             self.database.entry_writes.fetch_add(self.entry_writes, Ordering::Relaxed);
         }
         self.abort();

@@ -3,11 +3,12 @@
 //! A dict is mostly used one key at a time. A transaction would fill a write batch, read and write
 //! the counters, and make a snapshot: ten times the work. Here the row is looked up in the
 //! memtables and the tree, and its WAL record is appended, all under the two locks that a commit
-//! needs. A change that needs more, or that would have to wait, goes through a transaction.
+//! needs. The rows that change with it, index entries, are in the same WAL record. A change that
+//! needs more, or that would have to wait, goes through a transaction.
 
 use std::sync::atomic::Ordering;
 
-use crate::engine::{Choice, Choose, EngineError, HashedKey, RowAccess, TryResult, TryRow};
+use crate::engine::{Choice, Choose, EngineError, HashedKey, OtherRows, RowAccess, TryResult, TryRow};
 use crate::wal::checkpoint::wal_record_size_max;
 use crate::wal::engine::{LoggedEngine, Shared};
 use crate::wal::extents;
@@ -15,7 +16,7 @@ use crate::wal::lock::{self, Held};
 use crate::wal::memtable::MemtableSlot;
 use crate::wal::record::{self, Change};
 use crate::wal::segments::Segments;
-use crate::wal::state::State;
+use crate::wal::state::{Below, State};
 
 /// A larger buffer is freed after the commit.
 const SPARE_SIZE_MAX: usize = 1 << 20;
@@ -31,7 +32,13 @@ impl Drop for WriterLockGuard<'_> {
 
 impl RowAccess for LoggedEngine {
     #[inline]
-    fn change_row(&self, key: HashedKey<'_>, known: u64, choose: &mut Choose<'_>) -> TryRow {
+    fn change_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        others: &mut OtherRows,
+        choose: &mut Choose<'_>,
+    ) -> TryRow {
         // The first commit starts the checkpointer, on the slow path.
         if !self.has_checkpointer.load(Ordering::Relaxed) {
             return Ok(TryResult::UseTransaction);
@@ -41,7 +48,7 @@ impl RowAccess for LoggedEngine {
             return Ok(TryResult::UseTransaction);
         };
         let guard = WriterLockGuard(&self.shared.segments, held);
-        self.shared.change_row(&guard.1, key, known, choose)
+        self.shared.change_row(&guard.1, (key, known), others, choose)
     }
 
     #[inline]
@@ -59,9 +66,15 @@ impl RowAccess for LoggedEngine {
 }
 
 impl Shared {
-    /// Change a row.
+    /// Change a row, and others with it.
     #[inline]
-    fn change_row(&self, held: &Held, key: HashedKey<'_>, known: u64, choose: &mut Choose<'_>) -> TryRow {
+    fn change_row(
+        &self,
+        held: &Held,
+        (key, known): (HashedKey<'_>, u64),
+        others: &mut OtherRows,
+        choose: &mut Choose<'_>,
+    ) -> TryRow {
         let Some(mut state) = self.try_state() else { return Ok(TryResult::UseTransaction) };
         let segments = &self.segments;
         let below = state.read_row(&*self.tree, segments)?;
@@ -76,36 +89,36 @@ impl Shared {
         let key_at = record::begin_row(&mut bytes, key.bytes);
         let old = state.find_at(place, &below, key)?;
         let was_there = old.is_some();
-        let choice = choose(old, &mut bytes);
+        let choice = choose(old, &mut bytes, others);
         let change = match choice {
             Choice::Put => Some(record::end_put(&mut bytes, key_at)),
             Choice::Delete => Some(record::end_delete(&mut bytes, key_at)),
             Choice::Leave => None,
         };
-        let done = match change {
-            Some(mut change) => {
-                if was_there != (choice == Choice::Put) {
-                    record::count_first(&mut bytes, &mut change);
-                }
-                self.append_row(held, &mut state, (place, used), &mut bytes, &change)
+        let mut done = Ok(TryResult::UseTransaction);
+        if let Some(mut change) = change {
+            if was_there != (choice == Choice::Put) {
+                record::count_first(&mut bytes, &mut change);
             }
-            None => Ok(TryResult::UseTransaction),
-        };
+            if let Some(others) = push_others(&state, &below, others, &mut bytes)? {
+                done = self.append_rows(held, &mut state, (place, used), &mut bytes, (&change, others));
+            }
+        }
         if bytes.capacity() <= SPARE_SIZE_MAX {
             state.spare = bytes;
         }
         done
     }
 
-    /// Append the WAL record of one row, if there is room.
+    /// Append the WAL record of one row and some others, if there is room.
     #[inline]
-    fn append_row(
+    fn append_rows(
         &self,
         held: &Held,
         state: &mut State,
         (place, used): (MemtableSlot, u64),
         bytes: &mut Vec<u8>,
-        change: &Change,
+        (change, others): (&Change, u32),
     ) -> TryRow {
         let segments = &self.segments;
         let size = record::size_of(bytes);
@@ -117,11 +130,38 @@ impl Shared {
         {
             return Ok(TryResult::UseTransaction);
         }
-        match state.append_one((segments, held), place, bytes, change) {
+        match state.append_rows((segments, held), place, bytes, (change, others)) {
             Ok(()) => Ok(TryResult::Done(())),
             // Nothing was done, and a transaction can make room.
             Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => Ok(TryResult::UseTransaction),
             Err(error) => Err(error),
         }
     }
+}
+
+/// Add the changes of other rows to the WAL record of a row. Returns how many entries that makes;
+/// `None` if a row is where none may be.
+#[inline]
+fn push_others(
+    state: &State,
+    below: &Below,
+    others: &OtherRows,
+    bytes: &mut Vec<u8>,
+) -> Result<Option<u32>, EngineError> {
+    for (start, end) in others.empty_ranges() {
+        if state.first_from(below, start)?.is_some_and(|(key, _)| key < end) {
+            return Ok(None);
+        }
+    }
+    let mut count = 0;
+    for row in others.rows() {
+        let was_there = !row.is_new && state.find(below, row.key)?.is_some();
+        match row.value {
+            Some(value) => record::push_row(bytes, row.key.bytes, [value, &[]], !was_there),
+            None if was_there => record::push_gone(bytes, row.key.bytes),
+            None => continue,
+        };
+        count += 1;
+    }
+    Ok(Some(count))
 }

@@ -6,12 +6,15 @@
 use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
-use crate::engine::{Contents, Engine, EngineError, HashedKey, Parked, ReadTxn, Tree};
+use crate::engine::{
+    Contents, Direction, Engine, EngineError, EntryResult, HashedKey, Parked, ReadTxn, Start, Tree,
+};
 use crate::sys::arena::ArenaWriter;
 use crate::sys::steps::{Step, reached};
 use crate::wal::extents::Taken;
 use crate::wal::lock::Held;
 use crate::wal::memtable::{Memtable, MemtableSlot};
+use crate::wal::merge::{Over, first_of};
 use crate::wal::record::{self, Change};
 use crate::wal::segments::{SegmentHead, Segments};
 use crate::wal::write_batch::WriteBatch;
@@ -257,11 +260,20 @@ impl State {
 
     #[inline]
     fn find_below<'a>(&'a self, below: &'a Below, key: &[u8]) -> Result<Option<&'a [u8]>, EngineError> {
-        match below.txn().or(self.kept.as_deref()) {
-            Some(tree) if self.has_rows => tree.get(Tree::Rows, key),
-            Some(_) => Ok(None),
-            None => Err(EngineError::Misuse("the tree was released")),
-        }
+        if self.has_rows { self.tree(below)?.get(Tree::Rows, key) } else { Ok(None) }
+    }
+
+    #[inline]
+    fn tree<'a>(&'a self, below: &'a Below) -> Result<&'a dyn ReadTxn, EngineError> {
+        below.txn().or(self.kept.as_deref()).ok_or(EngineError::Misuse("the tree was released"))
+    }
+
+    /// The first row from a key on.
+    pub(crate) fn first_from<'a>(&'a self, below: &'a Below, start: &[u8]) -> EntryResult<'a> {
+        let live = self.memtables.iter().rev().filter(|of_segment| of_segment.end > self.applied.position);
+        let overs = live.map(|of_segment| Over::Memtable(&of_segment.memtable, of_segment.sequence));
+        let (overs, tree): (Vec<_>, _) = (overs.collect(), self.tree(below)?);
+        first_of(&overs, tree, Tree::Rows, Start::At(start), Direction::Forward)
     }
 
     /// Drop the memtables of WAL records that the tree has.
@@ -459,23 +471,30 @@ impl State {
             .filter(|of_segment| of_segment.goes_on(segments.active(), segments.tail(), segments))
     }
 
-    /// As `append`, for one row whose WAL record lacks only its head and check. Appends after
-    /// `last_to_append`, in which the key was looked up.
+    /// As `append`, for the change of one row, and behind it those of `others` more, in a WAL
+    /// record that lacks only its head and check. Appends after `last_to_append`, in which the key
+    /// of the first was looked up.
     #[inline]
-    pub(crate) fn append_one(
+    pub(crate) fn append_rows(
         &mut self,
         (segments, held): (&Segments, &Held),
         place: MemtableSlot,
         bytes: &mut Vec<u8>,
-        change: &Change,
+        (change, others): (&Change, u32),
     ) -> Result<(), EngineError> {
         let Some(of_segment) = self.memtables.last_mut() else {
             return Err(EngineError::Misuse("no segment to append to"));
         };
-        of_segment.memtable.reserve(bytes.len(), 1)?;
-        let check = record::finish(bytes, 1, of_segment.sequence + 1, of_segment.chain);
+        let count = 1 + others;
+        of_segment.memtable.reserve(bytes.len(), count as usize)?;
+        let check = record::finish(bytes, count, of_segment.sequence + 1, of_segment.chain);
         of_segment.publish((segments, held), bytes, check)?;
-        of_segment.memtable.add_at(&mut of_segment.arena_writer, place, of_segment.sequence, bytes, change);
+        let (arena_writer, sequence) = (&mut of_segment.arena_writer, of_segment.sequence);
+        if others == 0 {
+            of_segment.memtable.add_at(arena_writer, place, sequence, bytes, change);
+        } else {
+            of_segment.memtable.add(arena_writer, sequence, bytes);
+        }
         Ok(())
     }
 
