@@ -178,13 +178,13 @@ pub(crate) struct EntryBuffers {
 
 impl IndexSets {
     /// Take what an earlier transaction has prepared. It is removed here: what a transaction learns
-    /// from its own new shapes holds only if it commits, and only then does it return it.
+    /// from its own new shapes holds only if it commits, and otherwise it does not return it.
     pub(crate) fn take(&mut self, serial: u32) -> Option<Arc<IndexSet>> {
         let place = self.sets.iter().position(|(known, _)| *known == serial)?;
         Some(self.sets.swap_remove(place).1)
     }
 
-    /// Keep what a transaction has committed with.
+    /// Keep what a transaction has used.
     pub(crate) fn give(&mut self, used: Vec<(u32, Arc<IndexSet>)>) {
         const COUNT_MAX: usize = 64;
         if !used.is_empty() && self.sets.len() > COUNT_MAX {

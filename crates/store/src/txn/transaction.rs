@@ -635,3 +635,14 @@ impl Transaction {
         self.load = Load::default();
     }
 }
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // What a transaction has learned that made no id of a shape or an index holds without its
+        // commit. The lock is not waited for: in a forked child no thread would release it.
+        let is_known = self.counters == self.begun && self.shapes.count() == self.begun.shape_count;
+        if is_known && let Ok(mut sets) = self.database.index_sets.try_lock() {
+            sets.give(std::mem::take(&mut self.index_sets));
+        }
+    }
+}
