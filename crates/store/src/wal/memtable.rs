@@ -243,6 +243,16 @@ impl Memtable {
         }
     }
 
+    /// As `add`, for the changes of a WAL record after the first. They are few, and their slots were
+    /// prefetched.
+    pub(crate) fn add_few(&self, arena_writer: &mut ArenaWriter, sequence: u64, wal_record: &[u8]) {
+        for change in record::changes(wal_record).skip(1) {
+            let key = wal_record.get(change.key.clone()).unwrap_or_default();
+            let (place, _) = self.look_hashed(change.tree, key, hash_of(change.tree, key));
+            self.add_at(arena_writer, place, sequence, wal_record, &change);
+        }
+    }
+
     /// As `add`, for a WAL record made in this process, whose keys' hashes are known.
     pub(crate) fn add_made<'a>(
         &self,
@@ -263,6 +273,12 @@ impl Memtable {
     #[inline]
     pub(crate) fn place_of_row(&self, key: HashedKey<'_>) -> MemtableSlot {
         self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash)).0
+    }
+
+    /// Have the processor fetch the slot of a row.
+    #[inline]
+    pub(crate) fn ask_for_row(&self, key: HashedKey<'_>) {
+        self.newest.ask_for(short_hash(Tree::Rows, key.hash));
     }
 
     /// The last version of a row.

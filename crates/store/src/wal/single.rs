@@ -148,6 +148,7 @@ fn push_others(
     others: &OtherRows,
     bytes: &mut Vec<u8>,
 ) -> Result<Option<u32>, EngineError> {
+    state.ask_for(others.rows().map(|row| row.key));
     for (start, end) in others.empty_ranges() {
         if state.first_from(below, start)?.is_some_and(|(key, _)| key < end) {
             return Ok(None);

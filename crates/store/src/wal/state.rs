@@ -268,6 +268,15 @@ impl State {
         below.txn().or(self.kept.as_deref()).ok_or(EngineError::Misuse("the tree was released"))
     }
 
+    /// Have the processor fetch what a lookup of these rows in the last memtable reads.
+    #[inline]
+    pub(crate) fn ask_for<'k>(&self, keys: impl Iterator<Item = HashedKey<'k>>) {
+        let Some(last) = self.memtables.last() else { return };
+        for key in keys {
+            last.memtable.ask_for_row(key);
+        }
+    }
+
     /// The first row from a key on.
     pub(crate) fn first_from<'a>(&'a self, below: &'a Below, start: &[u8]) -> EntryResult<'a> {
         let live = self.memtables.iter().rev().filter(|of_segment| of_segment.end > self.applied.position);
@@ -490,10 +499,9 @@ impl State {
         let check = record::finish(bytes, count, of_segment.sequence + 1, of_segment.chain);
         of_segment.publish((segments, held), bytes, check)?;
         let (arena_writer, sequence) = (&mut of_segment.arena_writer, of_segment.sequence);
-        if others == 0 {
-            of_segment.memtable.add_at(arena_writer, place, sequence, bytes, change);
-        } else {
-            of_segment.memtable.add(arena_writer, sequence, bytes);
+        of_segment.memtable.add_at(arena_writer, place, sequence, bytes, change);
+        if others > 0 {
+            of_segment.memtable.add_few(arena_writer, sequence, bytes);
         }
         Ok(())
     }
