@@ -82,14 +82,14 @@ impl State {
         if choice == Choice::Leave || others.empty_ranges().any(has_row) {
             return Ok(false);
         }
-        let value = (choice == Choice::Put).then(|| Arc::from(&*self.spare));
+        let value: Option<Arc<[u8]>> = (choice == Choice::Put).then(|| Arc::from(&*self.spare));
         let others = others.rows().map(|row| {
             let was_there = !row.is_new && rows.contains_key(row.key.bytes);
             (row.key.bytes, row.value.map(Arc::from), was_there)
         });
         let changes = std::iter::once((key, value, old.is_some())).chain(others);
         let changes = changes.filter(|(_, value, was_there)| *was_there || value.is_some());
-        let changes: Vec<(&[u8], Option<Arc<[u8]>>, bool)> = changes.collect();
+        let changes: Vec<_> = changes.collect();
         for (key, value, was_there) in &changes {
             if value.is_some() != *was_there {
                 self.count_row(key, value.is_some())?;

@@ -38,6 +38,9 @@ pub struct CachedDatabase {
     is_slow: bool,
 }
 
+/// Decides what becomes of a row, and appends its new cell. `None`: a transaction has to.
+type Alter<'a, R> = dyn FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)> + 'a;
+
 impl Store {
     /// The open database, for single rows.
     ///
@@ -153,7 +156,7 @@ impl CachedDatabase {
         &self,
         known: KnownTable,
         key: &[u8],
-        change: &mut dyn FnMut(HashedKey<'_>, Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
+        change: &mut Alter<'_, R>,
     ) -> Result<TryResult<R>> {
         let database = &*self.database;
         // Another thread may be deriving entries; and no transaction may have prepared the indexes.
