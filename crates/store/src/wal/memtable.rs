@@ -243,8 +243,8 @@ impl Memtable {
         }
     }
 
-    /// As `add`, for the changes of a WAL record after the first. They are few, and their slots were
-    /// prefetched.
+    /// As `add`, for the changes of a WAL record after the first. They are few, and their slots
+    /// were prefetched.
     pub(crate) fn add_few(&self, arena_writer: &mut ArenaWriter, sequence: u64, wal_record: &[u8]) {
         for change in record::changes(wal_record).skip(1) {
             let key = wal_record.get(change.key.clone()).unwrap_or_default();
