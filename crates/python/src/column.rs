@@ -420,7 +420,7 @@ fn object_in<'py, S: Shapes + ?Sized>(
     shapes: &S,
     snapshot: Option<&Snapshot>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(value) = column.quick_int(row.record) {
+    if let Some(value) = column.place(row.record).and_then(|place| place.int()) {
         return Ok(value.into_pyobject(py)?.into_any());
     }
     let found = column

@@ -1,6 +1,6 @@
 //! Computes one expression for each row.
 
-use pellucid_record::layout::tag;
+use pellucid_record::place::Place;
 use pellucid_record::value::{NoShapes, decode_slot, encode_value};
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Damage, Shapes, Value};
@@ -9,7 +9,7 @@ use pellucid_store::Row;
 use crate::evaluate::Evaluator;
 use crate::evaluate::found::Found;
 use crate::expression::{Expression, Kind, Source};
-use crate::field::{FieldReader, Number, heap_text};
+use crate::field::FieldReader;
 use crate::pattern::BadPattern;
 
 /// One value for each row: a field, read in place, or a computed value. Clones serve other threads.
@@ -45,61 +45,15 @@ impl Column {
         Ok(Self { kind: ColumnKind::Computed(Box::new(Evaluator::new(expression)?), Vec::new()) })
     }
 
-    /// The number, if the column is a field that holds an int or a float, and a record with the
-    /// same head was met before.
-    #[inline]
+    /// The place of the value, if the column is a field, and the record and the dicts on the way
+    /// have heads that were met before.
+    #[inline(always)]
     #[must_use]
-    pub fn quick_number(&self, record: &[u8]) -> Option<Number> {
+    #[expect(clippy::inline_always, reason = "as that of `FieldReader::place`")]
+    pub fn place(&self, record: &[u8]) -> Option<Place> {
         match &self.kind {
-            ColumnKind::Field(reader) => reader.quick_number(record),
+            ColumnKind::Field(reader) => reader.place(record),
             ColumnKind::Computed(..) => None,
-        }
-    }
-
-    /// Like `quick_number`, but only for ints.
-    #[inline]
-    #[must_use]
-    pub fn quick_int(&self, record: &[u8]) -> Option<i64> {
-        match &self.kind {
-            ColumnKind::Field(reader) => reader.quick_int(record),
-            ColumnKind::Computed(..) => None,
-        }
-    }
-
-    /// The tag and the slot, if the column is a field, and a record with the same head was met
-    /// before.
-    #[inline]
-    #[must_use]
-    pub fn quick_bits(&self, record: &[u8]) -> Option<(u8, u64)> {
-        match &self.kind {
-            ColumnKind::Field(reader) => reader.quick_bits(record),
-            ColumnKind::Computed(..) => None,
-        }
-    }
-
-    /// The string, number or bool, if the column is a field, nested or not, and the record has the
-    /// same layout as the last one.
-    #[inline]
-    #[must_use]
-    pub fn quick_slot<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
-        match &self.kind {
-            ColumnKind::Field(reader) => reader.hop(record),
-            ColumnKind::Computed(..) => None,
-        }
-    }
-
-    /// The string, if the column is a field that holds one, and a record with the same head was met
-    /// before. A string that stands in its slot is copied into `inline`.
-    #[inline]
-    #[must_use]
-    pub fn quick_text<'a>(&self, record: &'a [u8], inline: &'a mut [u8; 8]) -> Option<&'a [u8]> {
-        match self.quick_bits(record)? {
-            (tag::STR, bits) => heap_text(record, bits),
-            (tag @ tag::STR_INLINE..=tag::STR_INLINE_LAST, bits) => {
-                *inline = bits.to_le_bytes();
-                inline.get(..usize::from(tag - tag::STR_INLINE))
-            }
-            _ => None,
         }
     }
 

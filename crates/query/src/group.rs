@@ -153,13 +153,11 @@ impl Extreme {
     /// Whether the fast path can tell that the value in a record is not `wanted` beside this one.
     #[inline]
     fn is_kept(&self, column: &Column, record: &[u8], wanted: Ordering) -> bool {
+        let Some(place) = column.place(record) else { return false };
         let order = match &self.value {
-            Value::Int(best) => column.quick_int(record).map(|value| value.cmp(best)),
-            Value::Float(best) => match column.quick_number(record) {
-                Some(Number::Float(value)) => value.partial_cmp(&best.0),
-                _ => None,
-            },
-            Value::Str(best) => column.quick_text(record, &mut [0; 8]).map(|text| text.cmp(best.as_bytes())),
+            Value::Int(best) => place.int().map(|value| value.cmp(best)),
+            Value::Float(best) => place.float().and_then(|value| value.partial_cmp(&best.0)),
+            Value::Str(best) => place.text(record).map(|text| text.cmp(best.as_bytes())),
             _ => None,
         };
         order.is_some_and(|order| order != wanted)
@@ -244,7 +242,7 @@ pub fn grouped<S: Shapes + ?Sized>(
                 return Ok(());
             }
             let slot = match &*columns {
-                [column] => column.quick_bits(row.record).filter(|(tag, _)| *tag < tag::HEAP),
+                [column] => in_slot(column, row.record),
                 _ => None,
             };
             let place = if let Some(place) = slot.and_then(|slot| found.by_slot.get(slot)) {
@@ -285,6 +283,13 @@ pub fn grouped<S: Shapes + ?Sized>(
     in_order(found.by_code, groups, &mut Pace::new(is_stopped))
 }
 
+/// The tag and the bits of a field that stands in its slot as a whole.
+#[inline]
+fn in_slot(column: &Column, record: &[u8]) -> Option<(u8, u64)> {
+    let place = column.place(record)?;
+    Some((place.tag(), place.inline_bits()?))
+}
+
 /// All rows as one group, also if there are no rows.
 fn ungrouped<S: Shapes + ?Sized>(
     rows: &mut impl Walk,
@@ -298,7 +303,7 @@ fn ungrouped<S: Shapes + ?Sized>(
         (&mut *aggregates, &mut totals[..])
     {
         for_each::<()>(rows, is_stopped, |row| {
-            match column.quick_number(row.record) {
+            match column.place(row.record).and_then(|place| Number::at(&place)) {
                 Some(Number::Int(value)) => sum.add_int(value),
                 Some(Number::Float(value)) => sum.add_float(value),
                 None => {
@@ -380,7 +385,7 @@ impl Places {
         next: usize,
     ) -> Result<usize, Corrupt> {
         if let [column] = &mut *columns {
-            let place = match column.quick_text(row.record, &mut [0; 8]) {
+            let place = match column.place(row.record).and_then(|place| place.text(row.record)) {
                 Some(text) => self.by_text.get(text),
                 None => match column.read(row, shapes)? {
                     Some((Slot::Str(text), _)) => self.by_text.get(text),
@@ -669,10 +674,10 @@ impl Aggregate {
         match (self, total) {
             (Aggregate::Sum(column, _), Total::Sum(sum, ..))
             | (Aggregate::Mean(column, _), Total::Mean(sum, ..)) => {
-                match column.quick_bits(record) {
-                    Some((tag::INT, bits)) => sum.add_int(bits.cast_signed()),
-                    Some((tag::FLOAT, bits)) => sum.add_float(f64::from_bits(bits)),
-                    _ => return false,
+                match column.place(record).and_then(|place| Number::at(&place)) {
+                    Some(Number::Int(value)) => sum.add_int(value),
+                    Some(Number::Float(value)) => sum.add_float(value),
+                    None => return false,
                 }
                 true
             }
@@ -681,9 +686,9 @@ impl Aggregate {
                 true
             }
             (Aggregate::CountOf(column), Total::Count(count)) => {
-                let has_value = column.quick_bits(record).is_some_and(|(tag, _)| tag != tag::ABSENT);
-                *count += u64::from(has_value);
-                has_value
+                let Some(place) = column.place(record) else { return false };
+                *count += u64::from(place.tag() != tag::ABSENT);
+                true
             }
             (Aggregate::Least(column), Total::Least(Some(best))) => {
                 best.is_kept(column, record, Ordering::Less)
@@ -761,6 +766,10 @@ fn add_number<S: Shapes + ?Sized>(
     shapes: &S,
     (sum, decimals, others): (&mut Sum, &mut Decimals, &mut Vec<Value>),
 ) -> Result<(), Corrupt> {
+    if let Found::Slot(Slot::Int(value), _) = found {
+        sum.add_int(*value);
+        return Ok(());
+    }
     if let (Found::Slot(Slot::Heap { tag: tag::DECIMAL, payload, .. }, _), Decimals::Added(Some(all))) =
         (found, &mut *decimals)
         && all.add(payload)

@@ -10,7 +10,6 @@ use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::Row;
 
 use crate::column::Column;
-use crate::field::Number;
 use crate::walk::{Walk, damaged, for_each};
 use crate::work::{Parallel, Stop, Work, WorkResult};
 
@@ -48,20 +47,22 @@ impl Work for GatherNumbers {
         let mut found = None;
         let foreign = for_each(rows, stop.check(), |row| {
             let taken = match &mut found {
-                Some(Pieces::Ints(pieces)) => match column.quick_int(row.record) {
+                Some(Pieces::Ints(pieces)) => match column.place(row.record).and_then(|place| place.int()) {
                     Some(value) => {
                         pieces.push(value);
                         return ControlFlow::Continue(());
                     }
                     None => slow(&mut column, &row, shapes, &mut found),
                 },
-                Some(Pieces::Floats(pieces)) => match column.quick_number(row.record) {
-                    Some(Number::Float(value)) => {
-                        pieces.push(value);
-                        return ControlFlow::Continue(());
+                Some(Pieces::Floats(pieces)) => {
+                    match column.place(row.record).and_then(|place| place.float()) {
+                        Some(value) => {
+                            pieces.push(value);
+                            return ControlFlow::Continue(());
+                        }
+                        None => slow(&mut column, &row, shapes, &mut found),
                     }
-                    _ => slow(&mut column, &row, shapes, &mut found),
-                },
+                }
                 None => slow(&mut column, &row, shapes, &mut found),
             };
             match taken {

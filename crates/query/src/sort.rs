@@ -87,10 +87,10 @@ impl SortKey {
 }
 
 impl SortKey {
-    /// The number that a row is sorted by first, if it is a number in a field of the root.
+    /// The number that a row is sorted by first, if it is a number in a field.
     #[inline]
     fn quick_number(&self, record: &[u8]) -> Option<Number> {
-        self.parts.first()?.column.quick_number(record)
+        Number::at(&self.parts.first()?.column.place(record)?)
     }
 
     /// Whether a row with `number` comes after one with `other`.

@@ -24,6 +24,7 @@ pub mod patch;
 pub mod path;
 pub mod payload;
 pub mod pickles;
+pub mod place;
 pub mod shape;
 pub mod validate;
 pub mod value;

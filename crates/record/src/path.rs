@@ -89,8 +89,10 @@ pub fn slot_index<S: Shapes + ?Sized>(
     }
 }
 
-/// An index as Python counts it: from the end if negative.
-pub(crate) fn element_index(count: u32, index: i64) -> Option<u32> {
+/// An index as Python counts it: from the end if negative. `None` if there is no such element.
+#[inline]
+#[must_use]
+pub fn element_index(count: u32, index: i64) -> Option<u32> {
     let index = if index < 0 { index.checked_add(i64::from(count))? } else { index };
     u32::try_from(index).ok().filter(|index| *index < count)
 }

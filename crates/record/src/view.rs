@@ -460,7 +460,7 @@ impl Container {
     }
 
     #[inline(always)]
-    fn heap_slot<'a, S: Shapes + ?Sized>(
+    pub(crate) fn heap_slot<'a, S: Shapes + ?Sized>(
         &self,
         bytes: &'a [u8],
         shapes: &S,

@@ -9,6 +9,7 @@
 use arrow_buffer::BooleanBufferBuilder;
 use pellucid_record::layout::{DEPTH_MAX, MICROS_PER_DAY, tag};
 use pellucid_record::payload;
+use pellucid_record::place::Place;
 use pellucid_record::value::{NoShapes, decode_slot, encode_value};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pellucid_record::{Corrupt, Damage, Shapes, Value};
@@ -18,7 +19,6 @@ use super::data::Data;
 use super::decimal::{Unscaled, unscaled};
 use super::kind::{Type, double, is_exact};
 use super::{ndarray, text};
-use crate::field::heap_text;
 
 /// The ordinal of 1970-01-01.
 const EPOCH_ORDINAL: u32 = 719_163;
@@ -244,18 +244,22 @@ impl Builder {
         }
     }
 
-    /// Fast path: appends the value of the root's slot. Returns false if `push` has to do it.
+    /// Fast path: appends the value in a place. Returns false if `push` has to do it.
     #[inline]
-    pub fn push_bits(&mut self, row: usize, tag: u8, bits: u64, record: &[u8]) -> bool {
+    pub fn push_place(&mut self, row: usize, place: &Place, record: &[u8]) -> bool {
+        let tag = place.tag();
+        if tag == tag::STR {
+            return place.text(record).is_some_and(|text| self.push_str(row, text));
+        }
+        let Some(bits) = place.inline_bits() else { return false };
         match tag {
             tag::INT => self.push_int(row, bits.cast_signed()),
             tag::FLOAT => self.push_float(row, f64::from_bits(bits)),
-            tag::STR => heap_text(record, bits).is_some_and(|text| self.push_str(row, text)),
             tag::STR_INLINE..=tag::STR_INLINE_LAST => {
                 self.push_inline(row, bits, usize::from(tag - tag::STR_INLINE))
             }
             tag::TRUE | tag::FALSE => self.push_bool(row, tag == tag::TRUE),
-            tag::NONE => true,
+            tag::NONE | tag::ABSENT => true,
             tag::DATETIME => match (&mut self.data, payload::datetime(bits.cast_signed())) {
                 (Data::Datetime(values), Some((micros, _))) if values.len() == row => {
                     values.push(micros - EPOCH_MICROS);

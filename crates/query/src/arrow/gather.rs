@@ -203,16 +203,8 @@ impl Gatherer {
     ) -> Result<(), Stop> {
         let at = self.row_count;
         for ((name, column), builder) in columns.iter_mut().zip(&mut self.fields.builders) {
-            let is_done = match column.quick_bits(row.record) {
-                Some((tag, bits)) => builder.push_bits(at, tag, bits, row.record),
-                None => match column.quick_slot(row.record) {
-                    Some(Slot::Str(text)) => builder.push_str(at, text),
-                    Some(Slot::Int(value)) => builder.push_int(at, value),
-                    Some(Slot::Float(value)) => builder.push_float(at, value),
-                    Some(Slot::Bool(value)) => builder.push_bool(at, value),
-                    _ => false,
-                },
-            };
+            let place = column.place(row.record);
+            let is_done = place.is_some_and(|place| builder.push_place(at, &place, row.record));
             if !is_done {
                 take_slowly(column, builder, at, row, ground).map_err(|stop| stop.of_field(name))?;
             }

@@ -14,6 +14,7 @@ use pellucid_store::Row;
 use super::found::Found;
 use super::pairs::Others;
 use super::quick::Quick;
+use super::reach::Reach;
 use super::text::Text;
 use super::{compute, reach};
 use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step};
@@ -30,7 +31,7 @@ pub struct Evaluator {
 #[derive(Clone)]
 pub(super) enum Operator {
     Field(FieldReader),
-    Reach(Vec<Step>),
+    Reach(Box<Reach>),
     Key(Vec<Step>),
     Literal(Value),
     Quick(Quick, Box<Operator>),
@@ -69,7 +70,7 @@ impl Evaluator {
     #[expect(clippy::inline_always, reason = "as that of `Selection::takes`, which asks it")]
     pub fn is_true<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
         let is_true = match &self.operator {
-            Operator::Quick(quick, _) => quick.test(row.record),
+            Operator::Quick(quick, _) => quick.quick_test(row.record),
             Operator::Text(text, _) => text.quick_test(row.record),
             _ => None,
         };
@@ -146,7 +147,7 @@ impl Operator {
             Kind::Field(Source::Key, path) => Self::Key(path.clone()),
             Kind::Field(Source::Record, path) => match FieldReader::of(path) {
                 Some(reader) => Self::Field(reader),
-                None => Self::Reach(path.clone()),
+                None => Self::Reach(Box::new(Reach::of(path))),
             },
             Kind::Literal(value) => Self::Literal(value.clone()),
             Kind::Compare(comparison, left, right) => Self::Compare(*comparison, two(left, right)?),
@@ -180,7 +181,7 @@ impl Operator {
     /// Whether a row may have several values.
     fn branches(&self) -> bool {
         match self {
-            Self::Reach(path) => path.contains(&Step::Each),
+            Self::Reach(_) => true,
             Self::Arithmetic(_, parts) => parts.iter().any(Self::branches),
             Self::Negative(part) | Self::Call(_, part) => part.branches(),
             _ => false,
@@ -195,13 +196,10 @@ impl Operator {
     #[inline]
     fn is_true<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
         match self {
-            Self::Quick(quick, whole) => {
-                if let Some(is_true) = quick.test(row.record) {
-                    return Ok(is_true);
-                }
-                quick.learn(row.record, shapes)?;
-                whole.test(row, shapes)
-            }
+            Self::Quick(quick, whole) => match quick.test(row.record, shapes)? {
+                Some(is_true) => Ok(is_true),
+                None => whole.test(row, shapes),
+            },
             Self::Text(text, whole) => match text.test(row.record, shapes)? {
                 Some(is_true) => Ok(is_true),
                 None => whole.test(row, shapes),
@@ -319,7 +317,7 @@ impl Operator {
                 Some(slot) => visit(Found::of_slot(slot, row.record, shapes)?),
                 None => visit(Found::Missing),
             },
-            Self::Reach(path) => reach::reach(row.record, shapes, path, visit),
+            Self::Reach(reach) => reach.visit(row.record, shapes, visit),
             Self::Key(path) => visit(reach::of_key(row.key, row.spelling, path)?),
             Self::Literal(value) => visit(Found::Value(Cow::Borrowed(value))),
             Self::Arithmetic(operation, parts) => {

@@ -84,6 +84,7 @@ fn keep_last(last: &mut Vec<Value>, value: Value, turn: impl Fn(Ordering) -> Ord
 mod tests {
     use pellucid_record::value::{Double, NoShapes, encode_value};
 
+    use super::super::reach::Reach;
     use super::*;
     use crate::expression::Step;
 
@@ -132,7 +133,7 @@ mod tests {
                 Comparison::Greater,
                 Comparison::GreaterOrEqual,
             ] {
-                let part = |index| Operator::Reach(vec![Step::Index(index), Step::Each]);
+                let part = |index| Operator::Reach(Box::new(Reach::of(&[Step::Index(index), Step::Each])));
                 let pairs = |one: &Value| {
                     other.iter().any(|other| match comparison {
                         Comparison::Equal => crate::order::equal(one, other),

@@ -4,72 +4,71 @@
 //! For dicts and scalars it has no elements.
 
 use pellucid_record::key::{KeyPart, KeyReader};
-use pellucid_record::path::{Step as PathStep, slot_index};
 use pellucid_record::payload::zone;
 use pellucid_record::value::{Double, OwnedZone};
-use pellucid_record::view::{Container, Root, Slot, Walker, root};
+use pellucid_record::view::{Container, Slot, Walker};
 use pellucid_record::{Corrupt, Damage, Kind, Shapes, Value};
 
 use super::found::Found;
 use crate::expression::Step;
+use crate::field::FieldReader;
 
-/// Passes every value at `path` of a record to `visit` until it returns true. Returns whether it
-/// did. A path without `each` leads to one value, which may be missing. A path with `each` leads to
-/// any number of values.
-///
-/// # Errors
-/// Damage on the path.
-pub fn reach<S: Shapes + ?Sized>(
-    record: &[u8],
-    shapes: &S,
-    path: &[Step],
-    visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
-) -> Result<bool, Corrupt> {
-    match root(record, shapes)? {
-        Root::Container(container) => follow(record, shapes, Slot::Container(container), path, visit),
-        Root::Scalar(slot) => follow(record, shapes, slot, path, visit),
-    }
+/// A path with `each()`.
+#[derive(Clone)]
+pub struct Reach {
+    /// The path from the root of a record to the first list.
+    first: FieldReader,
+    /// The paths from an element of each list to the next list, and from that of the last one to
+    /// the values.
+    rest: Vec<FieldReader>,
 }
 
-fn follow<S: Shapes + ?Sized>(
-    record: &[u8],
-    shapes: &S,
-    slot: Slot<'_>,
-    path: &[Step],
-    visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
-) -> Result<bool, Corrupt> {
-    let Some((step, rest)) = path.split_first() else { return visit(Found::of_slot(slot, record, shapes)?) };
-    let Slot::Container(container) = slot else {
-        return if path.contains(&Step::Each) { Ok(false) } else { visit(Found::Missing) };
-    };
-    let step = match step {
-        Step::Each => return follow_each(record, shapes, container, rest, visit),
-        Step::Field(name) => PathStep::Field(name),
-        Step::Index(index) => PathStep::Index(*index),
-        Step::Key(key) => PathStep::Key(key),
-    };
-    match slot_index(record, shapes, &container, step)? {
-        Some(index) => follow(record, shapes, container.slot(record, shapes, index)?, rest, visit),
-        None if rest.contains(&Step::Each) => Ok(false),
-        None => visit(Found::Missing),
+impl Reach {
+    /// The path of an expression.
+    #[must_use]
+    pub fn of(path: &[Step]) -> Self {
+        let mut parts = path.split(|step| *step == Step::Each).filter_map(FieldReader::of);
+        Self { first: parts.next().unwrap_or_else(|| FieldReader::new(Vec::new())), rest: parts.collect() }
+    }
+
+    /// Passes every value at the path to `visit` until it returns true. Returns whether it did.
+    ///
+    /// # Errors
+    /// Damage on the path, and what `visit` returns.
+    pub fn visit<S: Shapes + ?Sized>(
+        &mut self,
+        record: &[u8],
+        shapes: &S,
+        visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
+    ) -> Result<bool, Corrupt> {
+        let found = self.first.read(record, shapes)?;
+        follow_each(record, shapes, found, &mut self.rest, visit)
     }
 }
 
 fn follow_each<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
-    container: Container,
-    rest: &[Step],
+    found: Option<Slot<'_>>,
+    rest: &mut [FieldReader],
     visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
 ) -> Result<bool, Corrupt> {
-    if container.kind.is_dict() {
-        return Ok(false);
-    }
+    let Some((reader, rest)) = rest.split_first_mut() else {
+        return visit(match found {
+            Some(slot) => Found::of_slot(slot, record, shapes)?,
+            None => Found::Missing,
+        });
+    };
+    let container = match found {
+        Some(Slot::Container(container)) if !container.kind.is_dict() => container,
+        _ => return Ok(false),
+    };
     // `Walker` makes sure that no two elements share bytes. Otherwise a few malicious bytes could
     // encode any number of elements.
     let mut walker = Walker::new(container);
     while let Some(slot) = walker.next_bounded(record, shapes)? {
-        if follow(record, shapes, slot, rest, visit)? {
+        let found = reader.read_from(record, shapes, slot)?;
+        if follow_each(record, shapes, found, rest, visit)? {
             return Ok(true);
         }
     }

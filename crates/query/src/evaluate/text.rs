@@ -60,13 +60,11 @@ impl Text {
         Ok(Some(self.test.holds(text)))
     }
 
-    /// The same for a record with the same layout as the last one; None for other records.
+    /// The same for a record whose layouts the reader knows; None for other records.
     #[inline(never)]
     pub fn quick_test(&self, record: &[u8]) -> Option<bool> {
-        match self.reader.hop(record)? {
-            Slot::Str(text) => Some(self.test.holds(text)),
-            _ => None,
-        }
+        let text = self.reader.place(record)?.text(record)?;
+        Some(self.test.holds(text))
     }
 }
 
