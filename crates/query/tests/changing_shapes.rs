@@ -41,7 +41,7 @@ fn value(kind: u8, number: i64) -> Value {
         4 => Value::Bool(number % 2 == 0),
         5 => Value::None,
         6 => Value::List(
-            (0..1 + number.rem_euclid(200)).map(|place| Value::Int(place * (number % 300))).collect(),
+            (0..=number.rem_euclid(200)).map(|place| Value::Int(place * (number % 300))).collect(),
         ),
         7 => Value::Tuple(vec![Value::Str("in a tuple".into()), value(8, number), Value::Float(Double(0.5))]),
         8 => Value::Dict(vec![(Value::Str("c".into()), Value::Int(number))]),

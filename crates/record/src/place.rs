@@ -82,14 +82,14 @@ impl Layout {
             return None;
         }
         let head = if start == 0 { root_head(record) } else { nested_head(record, start as usize) }?;
-        let heap = container.heap_start() - start;
-        let Some(index) = index else { return Some(Layout { head, heap, ..Layout::NONE }) };
+        let heap_offset = container.heap_start() - start;
+        let Some(index) = index else { return Some(Layout { head, heap: heap_offset, ..Layout::NONE }) };
         let (tag, slot) = container.position(index);
         Some(Layout {
             head,
             tag_offset: tag as u32 - start,
             slot_end: slot as u32 - start + (1 << container.width_log2),
-            heap,
+            heap: heap_offset,
             width_log2: container.width_log2,
             is_missing: false,
         })
