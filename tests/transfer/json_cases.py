@@ -204,7 +204,7 @@ CASES: dict[str, bytes] = {
     "n_word_none": b"[None]",
     "n_word_undefined": b"[undefined]",
     "n_word_longer": b"[nullx]",
-    "n_word_cut": b"[tru",
+    "n_word_cut": b"[t",
     # A value alone.
     "y_alone_int": b"42",
     "y_alone_float": b"-1.5e3",
