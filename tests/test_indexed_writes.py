@@ -1,4 +1,4 @@
-"""Is a row that is written alone in its indexes, whoever else writes and whatever it replaces?
+"""Is a row that is written alone in its indexes, beside other writers and whatever it replaces?
 
 Single puts, appends, field changes and deletes take their entries along without a transaction. The random
 operations of `contract/test_indexes_model.py` go this way, too; here are several writers, and classes.

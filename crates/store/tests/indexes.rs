@@ -87,14 +87,15 @@ fn toggle<'d>(transaction: &mut Transaction, table: TableId, definition: &'d str
     }
 }
 
+const LONG: &str = "wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww";
+/// Some of them make keys beyond the limit of 64 bytes; these share a run.
+const WORDS: [&str; 6] = ["a", "ab", "b", "c", LONG, "wx"];
+const DEFINITIONS: [&str; 4] = ["0", "1-", "0-,1", "*"];
+
 #[test]
 fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
     let scratch = Scratch::new();
     let mut chance = Chance::new("what_rows_come_to_is_what_an_index_has_whatever_is_done");
-    // Some words make keys beyond the limit of 64 bytes; these share a run.
-    let long = "w".repeat(70);
-    let words = ["a", "ab", "b", "c", &long, "wx"];
-    let definitions = ["0", "1-", "0-,1", "*"];
     for store in stores(&scratch) {
         let table = write(&store, |transaction| transaction.create_table("t").unwrap());
         let mut rows: BTreeMap<String, String> = BTreeMap::new();
@@ -112,7 +113,7 @@ fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
                 match chance.below(9) {
                     0..=4 => {
                         let text: Vec<&str> =
-                            (0..chance.below(4)).map(|_| words[chance.below(words.len())]).collect();
+                            (0..chance.below(4)).map(|_| WORDS[chance.below(WORDS.len())]).collect();
                         put(&mut transaction, table, &name, &text.join(" ")).unwrap();
                         rows.insert(name, text.join(" "));
                     }
@@ -121,7 +122,7 @@ fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
                         rows.remove(&name).is_some()
                     ),
                     6 => {
-                        let definition = definitions[chance.below(definitions.len())];
+                        let definition = DEFINITIONS[chance.below(DEFINITIONS.len())];
                         toggle(&mut transaction, table, definition, &mut made);
                     }
                     7 => match savepoint.take() {
@@ -231,16 +232,13 @@ fn put_alone(store: &Store, table: TableId, name: &str, text: &str) -> bool {
 fn rows_written_alone_bring_their_entries_with_them() {
     let scratch = Scratch::new();
     let mut chance = Chance::new("rows_written_alone_bring_their_entries_with_them");
-    let long = "w".repeat(70);
-    let words = ["a", "ab", "b", "c", &long, "wx"];
-    let definitions = ["0", "1-", "0-,1", "*"];
     for store in stores(&scratch) {
         let table = write(&store, |transaction| transaction.create_table("t").unwrap());
         let mut rows: BTreeMap<String, String> = BTreeMap::new();
         let mut made: Vec<&str> = Vec::new();
         let (mut alone, mut all) = (0, 0);
         for _ in 0..60 {
-            let definition = definitions[chance.below(definitions.len())];
+            let definition = DEFINITIONS[chance.below(DEFINITIONS.len())];
             write(&store, |transaction| toggle(transaction, table, definition, &mut made));
             let before = store.snapshot().unwrap();
             let expected_before = rows.len() as u64;
@@ -258,9 +256,9 @@ fn rows_written_alone_bring_their_entries_with_them() {
                     rows.remove(&name);
                 } else {
                     let text: Vec<&str> =
-                        (0..chance.below(4)).map(|_| words[chance.below(words.len())]).collect();
+                        (0..chance.below(4)).map(|_| WORDS[chance.below(WORDS.len())]).collect();
                     let text = text.join(" ");
-                    all += usize::from(!name.starts_with("kk") && !text.contains(&long));
+                    all += usize::from(!name.starts_with("kk") && !text.contains(LONG));
                     alone += usize::from(put_alone(&store, table, &name, &text));
                     rows.insert(name, text);
                 }

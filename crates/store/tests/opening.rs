@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
 use pellucid_store::{Mode, OpenOptions, Range, Store, StoreError, Warning};
-use support::{Child, NOBODY, Scratch, key, record};
+use support::{Child, NOBODY, Scratch, key, put, record};
 
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -304,16 +304,6 @@ fn reader_of(scratch: &Scratch, path: &Path) -> Child {
     child.must(&[&format!("open {} r 1000", path.display())]);
     std::fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
     child
-}
-
-fn put(store: &Store, table: &str, name: &str, value: &str) {
-    let mut transaction = store.begin(WAIT).unwrap();
-    let id = match transaction.table(table).unwrap() {
-        Some(id) => id,
-        None => transaction.create_table(table).unwrap(),
-    };
-    transaction.put(id, &key(name), b"", &record(value), &[]).unwrap();
-    transaction.commit().unwrap();
 }
 
 #[test]

@@ -8,19 +8,9 @@ use std::time::{Duration, Instant};
 
 use pellucid_record::Shapes;
 use pellucid_store::{Mode, OpenOptions, Snapshot, Store, StoreError, Wanted, Warning};
-use support::{Child, Scratch, key, record};
+use support::{Child, Scratch, key, put, record};
 
 const WAIT: Duration = Duration::from_secs(10);
-
-fn put(store: &Store, table: &str, name: &str, value: &str) {
-    let mut transaction = store.begin(WAIT).unwrap();
-    let id = match transaction.table(table).unwrap() {
-        Some(id) => id,
-        None => transaction.create_table(table).unwrap(),
-    };
-    transaction.put(id, &key(name), b"", &record(value), &[]).unwrap();
-    transaction.commit().unwrap();
-}
 
 fn get(store: &Store, table: &str, name: &str) -> Option<Vec<u8>> {
     let snapshot = store.snapshot().unwrap();

@@ -464,29 +464,31 @@ mod tests {
     }
 
     #[test]
-    fn readers_that_come_and_go_keep_no_writer_from_joining_the_log() {
+    fn a_writer_that_waits_joins_the_log_before_readers_that_came_later() {
         const LONG: Duration = Duration::from_secs(60);
         let path = std::env::temp_dir().join(format!("pellucid-joins-{}", std::process::id()));
         std::fs::write(&path, b"").unwrap();
-        let (is_over, joined) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let join = |writes| log_file::begin_joining(&path, LONG, writes).unwrap();
+        let (is_joined, early) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let (first, seen) = (join(false), File::open(&path).unwrap());
         std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _joining = join(true);
+                is_joined.store(true, Ordering::SeqCst);
+            });
+            while !os::is_byte_locked(&seen, log_file::JOINS_NEXT_AT).unwrap() {
+                std::thread::yield_now();
+            }
             for _ in 0..16 {
                 scope.spawn(|| {
-                    while !is_over.load(Ordering::Relaxed) {
-                        let _joining = log_file::begin_joining(&path, LONG, false).unwrap();
-                        joined.fetch_add(1, Ordering::Relaxed);
-                        std::thread::sleep(Duration::from_millis(5));
-                    }
+                    let _joining = join(false);
+                    early.fetch_add(usize::from(!is_joined.load(Ordering::SeqCst)), Ordering::SeqCst);
                 });
             }
-            std::thread::sleep(Duration::from_millis(50));
-            let before = joined.load(Ordering::Relaxed);
-            let _joining = log_file::begin_joining(&path, LONG, true).unwrap();
-            let between = joined.load(Ordering::Relaxed) - before;
-            is_over.store(true, Ordering::Relaxed);
-            // Those that had looked whether one waits before this one did.
-            assert!(between <= 4, "{between} came before it");
+            std::thread::sleep(Duration::from_millis(20));
+            drop(first);
         });
+        assert_eq!(early.into_inner(), 0);
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -602,10 +602,9 @@ mod tests {
                     });
                 }
                 std::thread::sleep(Duration::from_millis(50));
-                let (writer, begin) = (found(&path), Instant::now());
-                let joined = writer.begin_joining(true, true, Duration::ZERO).map(drop);
+                let joined = found(&path).begin_joining(true, true, Duration::ZERO).map(drop);
                 is_over.store(true, Ordering::Relaxed);
-                assert!(joined.is_ok() && begin.elapsed() < JOINING_PATIENCE / 2, "{:?}", begin.elapsed());
+                assert!(joined.is_ok(), "{joined:?}");
             });
         }
         for file in [&path, &log, &lock_path_of(&path)] {

@@ -304,13 +304,13 @@ pub trait TreeFile {
     /// When the file cannot be read or written.
     fn write_again(&self) -> Result<()>;
 
-    /// Whether to keep what lies after the last page of the newest version, where a process has
-    /// left pages that died before it committed them. Otherwise each write transaction cuts it when
-    /// it begins, and when it ends without a commit.
+    /// Whether to keep the tail of the file: what lies after the last page of the newest version. A
+    /// process that died in a transaction may have left pages there. Unless it is kept, each write
+    /// transaction cuts the tail when it begins, and when it ends without a commit.
     fn keep_tail(&self, keeps: bool);
 
-    /// Cut that, unless it is to be kept. The caller has begun a write transaction, and has changed
-    /// nothing yet.
+    /// Cut the tail, unless it is to be kept. The caller has begun a write transaction, and has
+    /// changed nothing yet.
     fn cut_tail(&self);
 
     /// The oldest read transaction of any process. All is 0 if none sees older pages.

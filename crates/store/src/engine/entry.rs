@@ -20,7 +20,7 @@ pub(crate) const DELETED: u8 = 0x10;
 /// The table counts this entry. Watchers do not see this bit.
 pub(crate) const COUNTED: u8 = 0x20;
 pub(crate) const CLEARED: u8 = 0x40;
-/// The value is the place of a large value in the data file (`wal/extents.rs`). Watchers see the
+/// The value is the extent of a large value in the data file (`wal/extents.rs`). Watchers see the
 /// value itself.
 pub(crate) const PLACED: u8 = 0x80;
 

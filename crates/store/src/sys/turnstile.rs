@@ -1,8 +1,8 @@
-//! A wait for a lock on a byte of a file, in which those that will write come first.
+//! A wait for a lock on a byte of a file, in which processes that will write come first.
 //!
 //! The lock is asked for again and again, and is free for moments only where many processes open
-//! and close a database. So one that will write announces itself by a lock on a second byte, and
-//! others do not ask while it waits. It gets the lock as soon as those have gone that had it.
+//! and close a database. So a process that will write announces itself by a lock on a second byte,
+//! and readers do not ask while it waits. It gets the lock as soon as its holders have gone.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) struct Turnstile {
     pub(crate) waiting_at: i64,
     /// Share the byte with others that share it.
     pub(crate) is_shared: bool,
-    /// Come before those that only read.
+    /// Come before processes that only read.
     pub(crate) will_write: bool,
 }
 

@@ -39,6 +39,8 @@ const WRITTEN_SIZE: u64 = HEAD_SIZE + 2 * SIZE_USUAL;
 const SEGMENT_HEADS_AT: u64 = 4096;
 /// The offset of the bytes that openers lock: after everything that is ever written.
 pub(crate) const MEMBERS_AT: i64 = 1 << 40;
+/// The byte that a process has alone that will write, and waits to join.
+pub(crate) const JOINS_NEXT_AT: i64 = MEMBERS_AT - 1;
 /// Where the members' PIDs are.
 const PIDS_AT: u64 = 8192;
 const NAMESPACE_AT: u64 = 32;
@@ -274,13 +276,11 @@ pub(crate) struct Joining {
     _file: OwnFile,
 }
 
-/// Wait until no other process is about to become a member of the log at a path. One that `writes`
-/// comes before those that only read. `TimedOut` after `limit`.
-pub(crate) fn begin_joining(path: &Path, limit: Duration, writes: bool) -> io::Result<Joining> {
+/// Wait until no other process is about to become a member of the log at a path. A process that
+/// `will_write` comes before processes that only read. `TimedOut` after `limit`.
+pub(crate) fn begin_joining(path: &Path, limit: Duration, will_write: bool) -> io::Result<Joining> {
     let file = side_file::open(path, true)?;
-    // No member has these numbers.
-    let (at, waiting_at) = (MEMBERS_AT, MEMBERS_AT - 1);
-    let turnstile = Turnstile { at, waiting_at, is_shared: false, will_write: writes };
+    let turnstile = Turnstile { at: MEMBERS_AT, waiting_at: JOINS_NEXT_AT, is_shared: false, will_write };
     if !turnstile.pass(&file, limit)? {
         return Err(io::ErrorKind::TimedOut.into());
     }

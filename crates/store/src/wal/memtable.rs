@@ -405,7 +405,7 @@ impl Memtable {
         self.index().counted.iter().map(|counted| counted.table).collect()
     }
 
-    /// The places of all its large values, those that were replaced included.
+    /// The extents of all its large values, also of values that were replaced.
     pub(crate) fn value_extents(&self) -> Vec<Extent> {
         let index = self.index();
         let versions = index.trees.iter().flat_map(|of_tree| &of_tree.all);

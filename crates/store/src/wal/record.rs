@@ -238,7 +238,7 @@ pub(crate) fn uncount(bytes: &mut [u8], changes: &mut [Change]) {
     }
 }
 
-/// Mark the WAL record's only entry as counted.
+/// Set the counted bit of the WAL record's first entry.
 #[inline]
 pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
     if let Some(flags) = bytes.get_mut(HEAD_SIZE) {

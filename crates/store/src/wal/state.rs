@@ -338,7 +338,7 @@ impl State {
         self.catch_up_slowly(tree, segments)
     }
 
-    /// Take what others have committed since the log was copied.
+    /// Take what other processes have committed since the log was copied.
     #[cold]
     fn follow_tree(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
         self.take_tree(tree)?;

@@ -5,6 +5,9 @@ pub mod words;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use pellucid_store::Store;
 
 /// A user who owns nothing.
 pub const NOBODY: u32 = 65_534;
@@ -186,6 +189,17 @@ impl Drop for Child {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Put a row in a transaction of its own, into a table that is made if it is missing.
+pub fn put(store: &Store, table: &str, name: &str, value: &str) {
+    let mut transaction = store.begin(Duration::from_secs(10)).unwrap();
+    let id = match transaction.table(table).unwrap() {
+        Some(id) => id,
+        None => transaction.create_table(table).unwrap(),
+    };
+    transaction.put(id, &key(name), b"", &record(value), &[]).unwrap();
+    transaction.commit().unwrap();
 }
 
 /// A key code of a str.
