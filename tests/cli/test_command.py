@@ -91,6 +91,16 @@ def test_rows_one_by_one(run: Run) -> None:
     assert broken.stderr.startswith("pellucid: VALUE is not JSON: expecting value at column 9")
 
 
+def test_ints_of_many_digits(run: Run, tmp_path: Path) -> None:
+    with pellucid.open(tmp_path / "p.pel") as db:
+        db.update(some={"n": 10**5000}, many={"n": 10**100_000})
+    assert run("get", "p.pel", "default", "some", "--path", "n").stdout == f"1{'0' * 1998}\u2026\n"
+    refused = run("get", "p.pel", "default", "many")
+    told = "pellucid: an int has more than 100,000 digits; --json and `export` write all of them\n"
+    assert (refused.exit_code, refused.stderr) == (1, told)
+    assert run("get", "p.pel", "default", "many", "--json").stdout == f'{{"n":1{"0" * 100_000}}}\n'
+
+
 @pytest.mark.parametrize(
     ("word", "key"),
     [

@@ -33,7 +33,8 @@ def cell(value: Any) -> str:
     if value is None:
         return "-"
     is_plain = isinstance(value, str) or type(value).__module__ in ("datetime", "decimal", "uuid")
-    return escaped((str(value) if is_plain else repr(value))[:CELL_MAX])
+    text = str(value) if is_plain else repr(value)
+    return escaped(text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}\u2026")
 
 
 def as_json(value: Any) -> None:
