@@ -219,7 +219,7 @@ def test_a_dialect_that_does_not_exist(choices: dict[str, Any], message: str, db
 
 
 @pytest.mark.parametrize("kind", ["int", "float", "decimal"])
-@pytest.mark.parametrize("cell", ["1,23", "1.23,5", "?1", "x"])
+@pytest.mark.parametrize("cell", ["1,23", "1.23,5", "1.234,5.6", "?1", "x"])
 def test_a_message_has_the_cell_as_it_is_written(cell: str, kind: str) -> None:
     data = f"n;x\n{cell};1\n".encode()
     dialect = {"thousands": ",", "delimiter": ";"} if cell == "1,23" else {"thousands": ".", "decimal": ","}

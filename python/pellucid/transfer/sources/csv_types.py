@@ -61,7 +61,8 @@ class Numbers:
 
     def _plain(self, cell: str) -> str:
         if self.thousands and self.thousands in cell:
-            if self.grouped.match(cell) is None:
+            whole = self.grouped.match(cell)
+            if whole is None or self.thousands in cell[whole.end() :]:
                 return f"?{cell}"
             cell = cell.replace(self.thousands, "")
         if self.decimal == ".":
