@@ -297,6 +297,24 @@ class Money:
         self.amount = amount
 
 
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (pd.RangeIndex(3), {}),
+        (pd.RangeIndex(5, 8), {"__index_level_0__": [5, 6, 7]}),
+        (pd.RangeIndex(0, 6, 2, name="id"), {"id": [0, 2, 4]}),
+        (pd.RangeIndex(3, name="id"), {"id": [0, 1, 2]}),
+        (pd.Index([2, 1, 0]), {"__index_level_0__": [2, 1, 0]}),
+    ],
+)
+def test_an_index_that_does_not_only_count_is_a_column(index: Any, expected: dict[str, list[int]]) -> None:
+    table = pellucid.open(":memory:").table("t")
+    assert table.extend(pd.DataFrame({"a": [1, 2, 3]}, index=index)) == 3
+    rows = {name: [row.get(name) for row in table.values()] for name in ["a", *expected]}
+    assert rows == {"a": [1, 2, 3], **expected}
+    assert all(len(row) == len(rows) for row in table.values())
+
+
 # ---- Out: libraries ------------------------------------------------------------------------------
 
 

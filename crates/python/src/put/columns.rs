@@ -67,6 +67,7 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
         ));
     }
     refuse_objects(columns, this)?;
+    let columns = &with_counted_index(columns)?;
     let incoming = Incoming::of(columns, is_stream).map_err(|error| no_arrow(columns, error, this))?;
     let mut incoming = incoming.map_err(|broken| of_broken(py, broken, this))?;
     let core = this.core();
@@ -96,6 +97,28 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
         }
         Ok(loading.count)
     })
+}
+
+/// A frame of pandas whose index is a range that does not only count the rows, with that index as
+/// numbers: pandas hands over other indexes as columns, but of a range only its ends.
+fn with_counted_index<'py>(columns: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if !columns.get_type().module()?.to_str()?.starts_with("pandas") {
+        return Ok(columns.clone());
+    }
+    let (Some(index), Some(set_axis)) = (columns.getattr_opt("index")?, columns.getattr_opt("set_axis")?)
+    else {
+        return Ok(columns.clone());
+    };
+    let (Some(start), Some(step)) = (index.getattr_opt("start")?, index.getattr_opt("step")?) else {
+        return Ok(columns.clone());
+    };
+    let name = index.getattr("name")?;
+    if name.is_none() && start.eq(0)? && step.eq(1)? {
+        return Ok(columns.clone());
+    }
+    let numbers = index.call_method0("to_numpy")?;
+    let plain = columns.py().import("pandas")?.getattr("Index")?.call1((numbers,))?;
+    set_axis.call1((plain.call_method1("rename", (name,))?,))
 }
 
 /// Turns an exception of Arrow, as for mixed objects of pandas, into one that names the table.
