@@ -139,12 +139,14 @@ def test_an_online_compaction_leaves_every_row(path: Path, child: Child, compres
 
 
 def test_an_automatic_compaction_leaves_every_row_and_is_tried_again(path: Path, child: Child) -> None:
-    child("db.close(); _testing.rest_soon(True); opened(path_of, auto_compact=True)")
+    child("db.close(); opened(path_of, auto_compact=True)")
     child("t.create_index('n', pellucid.F.n)")
     for after in AFTER:
+        # No compaction may begin before its fault is set.
+        child("_testing.rest_soon(False)")
         child("[(update(t, rows(1_500)), db.sync()) for _ in range(4)]; thin(); db.sync()")
         child(f"fault('write', '.pel', errno.ENOSPC, {after}); before = fault_count('write')")
-        child("pages = db.stats()['pages']")
+        child("pages = db.stats()['pages']; _testing.rest_soon(True)")
         faults.until(lambda after=after: child("fault_count('write') - before") > after + 2, "the compaction")
         child("whole()")
         # The log has room for what is stored meanwhile.
