@@ -21,7 +21,15 @@ from pellucid_bench import child, command, compare, experiments, isolation, mach
 from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.pellucid import Pellucid
 from pellucid_bench.dataset import Dataset, read, write
-from pellucid_bench.experiments import access_paths, columns, dicts, indexes, queries, scale
+from pellucid_bench.experiments import (
+    access_paths,
+    columns,
+    dicts,
+    fast_paths,
+    indexes,
+    queries,
+    scale,
+)
 from pellucid_bench.measures import Measure, Result, Unit
 from pellucid_bench.run import Run, Unavailable
 from test_bench_datasets import ROOT, sample_run
@@ -77,6 +85,12 @@ TITLES: dict[str, list[str]] = {
         "loop over all lines, adding one field",
     ],
     "json-lines": ["import of 2,000 rows", "export of 2,000 rows", "import of 2,000 rows of CSV"],
+    "fast-paths": [
+        "sum of an int, 2,000 rows, uniform",
+        "count by a string, 2,000 rows, 64 shapes",
+        *fast_paths.TITLES,
+        "a step of a queue in which 100 items wait",
+    ],
     "megabyte": ["memory of the process, reading", "size of the files, by the size of the values"],
     "dropins": ["shelve: 1,000 values, both", "dbm: 1,000 values, write"],
     "buffers": ["all of a dict in a buffer, 30 entries (client)", "bytes of 1 entry"],

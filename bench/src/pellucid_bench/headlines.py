@@ -41,6 +41,13 @@ PLOTS = {
     "megabyte": ["megabyte/write/*", "megabyte/cold-read/*", "megabyte/warm-read/*", "megabyte/file/*"],
     "dropins": ["dropins/shelve-both/*", "dropins/dbm-both/*"],
     "json-lines": ["json-lines/*"],
+    "fast-paths": [
+        "fast-paths/sum-uniform/*",
+        "fast-paths/append-a-row-to-a-table-with-indexes",
+        "fast-paths/loop-over-1000-rows-*",
+        "fast-paths/dumps-*",
+        "fast-paths/queue/*",
+    ],
     "postgres": [
         "postgres/bulk-load-*",
         "postgres/the-sum-of-a-nested-field",

@@ -25,6 +25,7 @@ NAMES: dict[str, str] = {
     "megabyte": "megabyte",
     "dropins": "dropins",
     "json-lines": "json_lines",
+    "fast-paths": "fast_paths",
     "postgres": "postgres",
 }
 """The experiments in the order in which they run, each with its module."""

@@ -1,8 +1,9 @@
 """This module measures what indexes cost for writes and gain for reads, in pellucid and in sqlite3.
 
 Rows have four fields. `name` is different in each row, `age` has a thousand values, and `city` a hundred.
-*Three* are indexes over these. *Computed* is one index over `name` in lower case. sqlite3 stores the same
-rows in columns, in WAL mode and without a sync for each commit.
+*Three* are indexes over these, *one* is that over `age`, *ranges* are over `age` and `n`. *Computed* is one
+index over `name` in lower case. sqlite3 stores the same rows in columns, in WAL mode and without a sync for
+each commit.
 """
 
 # ruff: noqa: D102 (the names of the methods say what they do)
@@ -12,7 +13,7 @@ from __future__ import annotations
 import itertools
 import random
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ TITLES = [EXTEND, APPEND, RANGE, BUILD, SIZE]
 Row = dict[str, Any]
 KINDS: dict[str, dict[str, tuple[Any, str]]] = {
     "none": {},
+    "one": {"age": (F.age, "age")},
     "three": {"name": (F.name, "name"), "age": (F.age, "age"), "city": (F.city, "city")},
+    "ranges": {"age": (F.age, "age"), "n": (F.n, "n")},
     "computed": {"lower": (F.name.lower(), "lower(name)")},
 }
 # Rows a second, for each kind of indexes.
@@ -107,12 +110,13 @@ class Sqlite:
 
     name = "sqlite3"
     columns = ("name", "age", "city", "n")
+    synchronous = "NORMAL"
 
     def __init__(self, directory: Path, kind: str) -> None:
         self.path = directory / f"indexed-{next(_NUMBERS)}.sqlite"
         self.connection = sqlite3.connect(self.path, isolation_level=None)
         self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.execute("PRAGMA synchronous = NORMAL")
+        self.connection.execute(f"PRAGMA synchronous = {self.synchronous}")
         self.connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, name, age, city, n)")
         self.make(kind)
 
@@ -169,25 +173,37 @@ def run(run: Run) -> None:
         return
     run.pace.on_progress(f"make {run.settings.rows:,} dicts")
     rows = rows_of(run.settings.rows)
-    writes(run, EXTEND, rows, EXTENDED, "extend")
-    writes(run, APPEND, rows[: run.settings.commits], APPENDED, "append")
+    writes(run, EXTEND, rows, EXTENDED, _rates(EXTENDED), "extend")
+    writes(run, APPEND, rows[: run.settings.commits], APPENDED, _rates(APPENDED), "append")
     builds(run, rows)
     reads(run, rows[: min(SMALL, len(rows))], is_small=True)
     reads(run, rows, is_small=False)
 
 
-def writes(run: Run, title: str, rows: Sequence[Row], wanted: dict[str, int], method: str) -> None:
+def _rates(wanted: dict[str, int]) -> list[Target]:
+    return [Target(rate, ours=f"{Ours.name}, {kind}") for kind, rate in wanted.items()]
+
+
+def writes(
+    run: Run,
+    title: str,
+    rows: Sequence[Row],
+    kinds: Iterable[str],
+    targets: Sequence[Target],
+    method: str,
+    *,
+    everybody: Sequence[type[Ours] | type[Sqlite]] = EVERYBODY,
+) -> None:
     """Measure writes of the same rows into a new table, with each kind of indexes."""
     if not run.wants(title):
         return
-    contenders, targets = [], []
-    for kind, rate in wanted.items():
+    contenders = []
+    for kind in kinds:
         ours = ""
-        for store in EVERYBODY:
+        for store in everybody:
             name = f"{store.name}, {kind}"
             contenders.append(_into_new(run, store, kind, method, rows, name, ours))
             ours = ours or name
-        targets.append(Target(rate, ours=ours))
     run.measure(title, Unit.RATE, contenders, rounds=run.pace.bulk_rounds, targets=targets)
 
 
