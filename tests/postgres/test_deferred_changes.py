@@ -101,6 +101,58 @@ def test_what_reads_in_the_transaction_sees_the_changes(db: Any) -> None:
     assert table[6] == {"n": 7}
 
 
+def test_rows_that_a_loop_reads_in_the_order_of_keys_are_read_together(db: Any, sent: list[bytes]) -> None:
+    table = db.table("t")
+    with db.transaction():
+        for key in range(MANY):
+            table[key].n = -key
+    assert len(sent) < MANY // 10
+    assert [(key, row.n) for key, row in table.items()] == [(key, -key) for key in range(MANY)]
+
+
+def test_rows_that_were_read_ahead_are_not_older_than_their_changes(db: Any, sent: list[bytes]) -> None:
+    table = db.table("t")
+    with db.transaction():
+        held = table[200]
+        for key in range(100):
+            assert table[key].n == key
+        before = len(sent)
+        held.n = -1
+        held.other = -2
+        assert len(sent) == before, "that row was read ahead, and is changed before it is asked for"
+        for key in range(100, 201):
+            assert table[key].n == (-1 if key == 200 else key)
+        del table[203]
+        table[204] = {"n": -4}
+        found = [None if (row := table.get(key)) is None else row.n for key in range(201, 206)]
+    assert found == [201, 202, None, -4, 205]
+    assert table[200] == {"n": -1, "other": -2, "list": [1, 2, 3]}
+
+
+def test_rows_that_are_asked_for_here_and_there_are_not_read_ahead(db: Any, sent: list[bytes]) -> None:
+    table = db.table("t")
+    table.update({number: {"n": number} for number in range(MANY, 10_000)})
+    sent.clear()
+    with db.transaction():
+        for key in range(0, 10_000, 40):
+            assert table[key].n == key
+    many = [one for one in sent if b"LIMIT" in one]
+    assert len(many) <= 3, "each time nearly all rows were read for nothing"
+    assert len(sent) == 250
+
+
+def test_rows_that_are_read_ahead_are_those_of_the_transactions_state(db: Any, others: Any) -> None:
+    table = db.table("t")
+    with db.transaction():
+        for key in range(20):
+            assert table[key].n == key
+        others[30].n = -30
+        del others[31]
+        assert [table[key].n for key in range(20, 40)] == list(range(20, 40))
+    assert table[30].n == -30
+    assert 31 not in table
+
+
 def test_two_records_of_one_row_change_it_in_turn(db: Any) -> None:
     table = db.table("t")
     one, other = table[7], table[7]

@@ -17,6 +17,7 @@ from pellucid.postgres.background import of_parent
 from pellucid.postgres.schema import citus
 from pellucid.postgres.schema.layout import Layout
 from pellucid.postgres.session import Lost, Parameters, Rows, Session
+from pellucid.postgres.table.read_ahead import ReadAhead
 from pellucid.postgres.table.write_behind import Backlog
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Running:
         self._cursor_number = 0
         # Changed fields that the server gets before the next statement.
         self.backlog = Backlog()
+        # Rows that are asked for next, if keys come in their order. The next statement forgets them.
+        self.ahead = ReadAhead()
         # What went wrong when they were sent, and in which level.
         self.failed: tuple[int, BaseException] | None = None
 
@@ -88,6 +91,7 @@ class Running:
         """Send all deferred changes, and return the connection for the next statement."""
         self.check()
         self.send()
+        self.ahead.clear()
         return self.session
 
     def rows(self, statement: bytes, parameters: Parameters = ()) -> Rows:

@@ -11,6 +11,8 @@ is on the coordinator alone; with `--distributed`, all tables are distributed by
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import os
 import pickle
 import random
@@ -374,6 +376,34 @@ def updates(run: Run, place: Place) -> None:
             raise WrongAnswerError("a field was not stored")
 
 
+def loops(run: Run, place: Place) -> None:
+    """Measure a plain loop over keys that reads each row and sets a field of it, in one transaction."""
+    table = place.db.table("rows")
+    keys = list(itertools.islice(table, min(run.settings.update_rows, place.rows)))
+    marks = itertools.count(1)
+
+    def ours() -> None:
+        mark = next(marks)
+        with place.db.transaction():
+            for key in keys:
+                table[key].part3.num = mark
+
+    def answer() -> int:
+        ours()
+        return len({table[key].part3.num for key in keys[:: max(1, len(keys) // 100)]})
+
+    loop = dataclasses.replace(timed(OURS, ours, len(keys), is_ours=True), answer=answer)
+    run.measure(
+        f"for key in keys: t[key].part3.num = x, {len(keys):,} keys in one transaction",
+        Unit.RATE,
+        [loop],
+        rounds=run.pace.bulk_rounds,
+        expected=1,
+        targets=[Target(20_000)],
+        notes=["the keys come in their order; each row is read, and nothing was read before"],
+    )
+
+
 def many_servers(run: Run, place: Place) -> None:
     """Measure a table that Citus distributes over several servers, beside one on the coordinator alone."""
     size = min(RANGE, place.rows // 2)
@@ -466,7 +496,7 @@ def run(run: Run) -> None:
         place = Place(dsn, settings.rows, is_distributed=settings.distributed)
         run.rivals.versions["PostgreSQL"] = place.version.split(" on ")[0].removeprefix("PostgreSQL ")
         try:
-            for part in (load, reads, pushed, gets, indexed, updates, many_servers, memory):
+            for part in (load, reads, pushed, gets, indexed, updates, loops, many_servers, memory):
                 part(run, place)
         finally:
             place.close()

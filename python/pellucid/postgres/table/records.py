@@ -151,6 +151,7 @@ class Records(ServerTable):
         # If the rows have to be read again after what is sent here, then so does this one.
         validity = running.validity
         new = running.backlog.add(self.rows, table_id, code, version, data, kept, edit)
+        running.ahead.forget(table_id, code)
         if new is None:
             return None
         if running.backlog.is_full:

@@ -47,7 +47,7 @@ class ServerRowStore:
     def get(self, key: Any) -> tuple[Any] | None:
         """Return the value of a key; None if it has none."""
         code = code_of(self._connection, key)
-        found = None if code is None else self.fetch(code)
+        found = None if code is None else self._sought(code)
         if found is None:
             return None
         # The spelling that the caller has: the row is not asked for its own.
@@ -66,6 +66,23 @@ class ServerRowStore:
         if count > self._connection.codec.shape_count:
             self._connection.learn_up_to(count)
         return found
+
+    def _sought(self, code: bytes) -> tuple[bytes, int] | None:
+        """As `fetch`; in a transaction, the row may have been read together with those before it."""
+        running = self._connection.running()
+        if running is None or len(code) > keys.SHORT_SIZE_MAX:
+            return self.fetch(code)
+        sql = self._binding.statements()
+        if sql is None or sql.layout.is_distributed:
+            return self.fetch(code)
+        running.check()
+        return running.ahead.get(self, sql.layout.id, code)
+
+    def fetch_from(self, code: bytes, count: int) -> Rows:
+        """Return up to `count` rows from a key on, in the order of keys."""
+        rows = self._binding.ask(lambda sql: sql.page(code, None, None, count, reverse=False)) or []
+        self._records.learn(rows)
+        return rows
 
     def validity(self) -> ServerValidity:
         """Return how long rows that are read now are valid."""
