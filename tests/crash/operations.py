@@ -18,8 +18,17 @@ from typing import Any
 
 from pellucid import KEY, F
 
-# Over one field, several in either direction, each element of a list; over long keys, too.
-INDEXES = {"x": F.x, "text": (F.text.desc(), F.x), "tags": F.tags.each(), "key": (KEY, F.x)}
+# Over one field, several in either direction, each element of a list, a computed value, some rows; over long
+# keys, too. No two rows have the same key, so that no row is refused as not unique, but each is looked up.
+INDEXES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "x": (F.x, {}),
+    "text": ((F.text.desc(), F.x), {}),
+    "tags": (F.tags.each(), {}),
+    "key": ((KEY, F.x), {}),
+    "upper": (F.text.upper(), {}),
+    "some": (F.x, {"where": F.x < 500}),
+    "unique": ((F.x, KEY), {"unique": True}),
+}
 
 Change = tuple[Any, ...]
 Tables = dict[str, dict[Any, Any]]
@@ -135,6 +144,7 @@ class Writer:
         }
         if self.is_busy:
             kinds = {self.put: 300, self.delete: 60, self.patch: 200, self.transaction: 10, self.sync: 1}
+            kinds[self.all_indexes] = 10
         if self.is_wide:
             kinds |= {self.sort: 4, self.thin: 4, self.online: 3, self.rest: 1}
         by_phase = {
@@ -309,6 +319,13 @@ class Writer:
             return self.put()
         return Operation("index", "change", [("index", name, self.dice.choice(sorted(INDEXES)))])
 
+    def all_indexes(self) -> Operation:
+        """Make the indexes of each kind that a table lacks, so that single rows are written with them."""
+        name = self.any_table()
+        if name not in self.model.tables:
+            return self.put()
+        return Operation("index", "change", [("indexes", name)])
+
     def sync(self) -> Operation:
         return Operation("checkpoint", "sync")
 
@@ -337,7 +354,7 @@ def apply_to_model(tables: Tables, changes: list[Change]) -> None:
             del tables[rest[0]]
         elif kind == "rename":
             tables[rest[1]] = tables.pop(rest[0])
-        elif kind == "index":
+        elif kind in ("index", "indexes"):
             pass
         else:
             rows = tables.setdefault(rest[0], {})
@@ -384,7 +401,16 @@ def apply_to_database(db: Any, changes: list[Change]) -> None:
                 if rest[1] in [index.name for index in table.indexes()]:
                     table.drop_index(rest[1])
                 else:
-                    table.create_index(rest[1], INDEXES[rest[1]])
+                    make_index(table, rest[1])
+            elif kind == "indexes":
+                for name in sorted(INDEXES.keys() - {index.name for index in table.indexes()}):
+                    make_index(table, name)
+
+
+def make_index(table: Any, name: str) -> None:
+    """Make one of the indexes."""
+    parts, options = INDEXES[name]
+    table.create_index(name, parts, **options)
 
 
 def sort_in(db: Any, changes: list[Change], enter: Callable[[str], None]) -> None:
