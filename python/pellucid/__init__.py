@@ -71,11 +71,19 @@ from pellucid.objects import register
 from pellucid.renames import rename_classes
 from pellucid.transfer import copy, export_to, import_from
 
+# Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pellucid.cache import Cache as Cache
+    from pellucid.digests import digest as digest
+del TYPE_CHECKING
+
 __all__ = [
     "KEY",
     "Aggregate",
     "ArrowStream",
     "Busy",
+    "Cache",
     "Change",
     "Closed",
     "CommitUnknown",
@@ -125,6 +133,7 @@ __all__ = [
     "copy",
     "count",
     "counters",
+    "digest",
     "dumps",
     "export_to",
     "import_from",
@@ -137,6 +146,21 @@ __all__ = [
     "validate",
     "view",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what many programs do not use when it is used."""
+    if name == "Cache":
+        from pellucid.cache import Cache
+
+        return Cache
+    if name == "digest":
+        from pellucid.digests import digest
+
+        return digest
+    raise AttributeError(
+        f"module 'pellucid' has no attribute {name!r}", name=name, obj=_sys.modules[__name__]
+    )
 
 
 def _reopen(path: str, mode: str, options: dict[str, object]) -> Database:

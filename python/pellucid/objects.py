@@ -26,6 +26,7 @@ __all__ = [
     "decode_registered",
     "encode",
     "encode_pickled",
+    "encoded_registered",
     "instead_of",
     "is_registered",
     "register",
@@ -70,6 +71,11 @@ def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any]
 def is_registered(cls: type) -> bool:
     """Say whether instances of exactly `cls` are stored and read by registered functions."""
     return cls in _BY_CLASS
+
+
+def encoded_registered(value: object) -> object:
+    """Return what the encode function of its registered class makes of an instance."""
+    return _BY_CLASS[type(value)][1](value)
 
 
 def _is_stored(cls: type) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any, BinaryIO, Literal, TypeAlias
 
-    from pellucid import Database, Expression, Query, Snapshot, Table
+    from pellucid import Cache, Database, Expression, Query, Snapshot, Table
     from pellucid.postgres import Database as ServerDatabase
     from pellucid.postgres import Snapshot as ServerSnapshot
     from pellucid.transfer.report import CopyReport, ExportReport, ImportReport
@@ -26,7 +26,7 @@ __all__ = ["copy", "export_to", "import_from"]
 
 def import_from(
     source: FilePath | BinaryIO | Iterable[FilePath | BinaryIO],
-    into: FilePath | Database | ServerDatabase,
+    into: FilePath | Database | ServerDatabase | Cache,
     *,
     table: str | None = None,
     format: str | None = None,  # noqa: A002  the field's name for it
@@ -49,7 +49,8 @@ def import_from(
 
     `source` is a path, a pattern such as `"logs/*.jsonl"`, a binary file, or a list of these. It may be
     compressed by gzip, bzip2 or Zstandard. The content decides its format; `format` overrides that. `into` is
-    a database, a path to one, or the URL of a server; a file is created if necessary. `table` names the
+    a database, a path to one, or the URL of a server; a file is created if necessary. A `Cache` takes the
+    folders of diskcache, with times and tags. `table` names the
     table, or chooses one of a source that has several. `path` is where a JSON document has its rows, as in
     `"data.rows"`. `key` is the field that becomes the key of each row, a path such as `"user.name"`, a list
     of these for a tuple, or a function of the row. `on_conflict` says what becomes of a row whose key the

@@ -83,6 +83,8 @@ class Choices(NamedTuple):
     on_conflict: str | None = None
     columns: Any = None
     dialect: Any = None
+    # For a cache: what makes its rows.
+    entry: Any = None
 
 
 class _DryRun(Exception):
@@ -92,6 +94,9 @@ class _DryRun(Exception):
 def run(source: Any, into: Any, choices: Choices) -> ImportReport:
     """Import a source, as `import_from` says."""
     # `key_reader` checks the key.
+    if hasattr(into, "_importing"):
+        with into._importing() as (database, entry):
+            return run(source, database, choices._replace(table="cache", entry=entry))
     check({**choices._asdict(), "key": None})
     if choices.format is not None and choices.format not in FORMATS:
         raise ValueError(f"format= has no {choices.format!r}; those are {', '.join(FORMATS)}")
@@ -119,6 +124,8 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
         report = ImportReport(sources[0].name if len(sources) == 1 else f"{len(sources):,} files")
         formats = [_format_of(found, choices) for found in sources]
         report.format = ", ".join(dict.fromkeys(formats))
+        if choices.entry is not None and report.format != "diskcache":
+            raise ValueError(f"a cache takes folders of diskcache, and {report.name} is {report.format}")
         database = stack.enter_context(_database(into, choices))
         _run_in(database, list(zip(sources, formats, strict=True)), choices, report)
     report.seconds = time.monotonic() - begun
@@ -235,6 +242,7 @@ class _Import:
             choices.dates,
             None if choices.columns is None else tuple(choices.columns),
             {**({"delimiter": "\t"} if format == "tsv" else {}), **(choices.dialect or {})},
+            entry=choices.entry,
         )
 
     def begin(self, number: int) -> None:
@@ -348,7 +356,9 @@ class _Import:
         self.source.check_unchanged()
 
     def one_table(self, part: Part, name: str, source_name: str | None) -> None:
-        table = self.database.table(name)
+        # A cache has any objects; a table of a server has no such option.
+        exact = {} if self.choices.entry is None else {"type": object}
+        table = self.database.table(name, **exact)
         before, stored = len(table), self.report.rows
         writer = _Writer(self, table, part)
         chunks = iter(part.chunks)

@@ -291,6 +291,8 @@ class Job(NamedTuple):
     group: Group | None = None
     # Whether the rows were stored already, and are read again to compare them.
     is_verification: bool = False
+    # What makes the row of a cache from a key, a value, the time when it expires, and its tag.
+    entry: Callable[[Any, Any, float | None, Any], tuple[Any, Any]] | None = None
 
     def unpickle(self, data: bytes) -> Any:
         """The object of a pickle, as far as the policy allows; raises `ValueError`."""

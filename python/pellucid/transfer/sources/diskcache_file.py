@@ -39,9 +39,9 @@ def _pairs(job: Job, shards: list[str]) -> Iterator[tuple[object, Any]]:
         with opened(job.input.name, os.path.join(folder, "cache.db")) as reader:
             check_table(reader, "Cache")
             rows = reader.rows(
-                "SELECT key, raw, expire_time, mode, filename, value FROM Cache ORDER BY rowid"
+                "SELECT key, raw, expire_time, tag, mode, filename, value FROM Cache ORDER BY rowid"
             )
-            for key, is_raw, expires, mode, filename, value in rows:
+            for key, is_raw, expires, tag, mode, filename, value in rows:
                 if expires is not None and expires < now:
                     job.skip(f"key {key!r}", "it has expired")
                     continue
@@ -49,6 +49,8 @@ def _pairs(job: Job, shards: list[str]) -> Iterator[tuple[object, Any]]:
                     check_read({"key": key, "filename": filename, "value": value})
                     found = _value(job, taken, folder, mode, filename, value)
                     pair = (key if is_raw else job.unpickle(key), found)
+                    if job.entry is not None:
+                        pair = job.entry(*pair, expires, tag)
                 except (ValueError, TypeError, OSError, ImportError, AttributeError) as error:
                     job.skip(f"key {key!r}", str(error))
                     continue

@@ -1,0 +1,688 @@
+"""This module has the class `Cache`: reading, storing and deleting entries of one file."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import MutableMapping
+from contextlib import contextmanager
+from time import time
+
+from pellucid import F
+from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, TAG, VALUE, is_expired, is_wrapped, wrapped
+from pellucid.cache.limits import NONE, POLICIES, SIZE_LIMIT_MIN, STORED, Order, log_memory
+from pellucid.cache.opening import open_database, path_of, stored_limit
+from pellucid.cache.uses import Uses, slot_count
+from pellucid.digests import digest
+from pellucid.errors import CorruptRecord, DatabaseWarning, DiskFull, UnsupportedKey
+
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from os import PathLike
+    from typing import Any
+
+    from pellucid.typing import Durability, PicklePolicy
+
+__all__ = ["Cache"]
+
+# Types that are keys whatever their values are. NaN is found when it is stored.
+SIMPLE_KEYS = frozenset({str, int, bytes, float, bool, type(None)})
+# How many entries a set with a time removes at most that have expired, once a second.
+EXPIRE_BATCH = 1000
+
+
+class Cache(MutableMapping):  # type: ignore[type-arg]
+    """A mapping in a file whose entries may expire, have a tag, and be evicted at a limit.
+
+    Threads and processes share it. It has the names and meanings of diskcache. `path` is a file, or
+    `":memory:"`. Nothing is evicted without a `size_limit`, in bytes of file and log; it is stored in the
+    file, and 0 removes it. `policy` says what goes first: "least-recently-stored", "least-recently-used",
+    "least-frequently-used", or "none".
+
+    A key is any key of a table, or any value that has a `pellucid.digest`: the entry then is under
+    `("digest", digest(key))`. A value is what a table holds, and comes back as the object that it was.
+    Others need `pickle="allow"`, or a list of globals as for `pellucid.open`. `durability`, `timeout` and
+    `memory` are those of `pellucid.open`. A damaged or foreign file raises; with `on_damage="recreate"` it
+    is deleted, and a warning says so.
+
+    >>> import pellucid
+    >>> cache = pellucid.Cache("results.pel")
+    >>> cache.set("ann", {"age": 30}, expire=60, tag="people")
+    True
+    >>> cache["ann"]
+    {'age': 30}
+    >>> cache.evict("people")
+    1
+    >>> cache.get("ann", "gone")
+    'gone'
+    """
+
+    def __init__(
+        self,
+        path: str | bytes | PathLike[str],
+        *,
+        size_limit: int | None = None,
+        policy: str | None = None,
+        pickle: PicklePolicy = "deny",
+        durability: Durability = "process",
+        timeout: float = 10.0,
+        memory: int | None = None,
+        on_damage: str = "raise",
+    ) -> None:
+        if policy is not None and policy not in POLICIES:
+            raise ValueError(f"policy must be one of {POLICIES}, not {policy!r}")
+        if size_limit and size_limit < self._size_limit_min:
+            raise ValueError(
+                f"size_limit must be {self._size_limit_min:,} bytes or more, because the log alone may take "
+                "that; or 0 for no limit"
+            )
+        self._path = path_of(path)
+        options: dict[str, Any] = {"pickle": pickle, "durability": durability, "timeout": timeout}
+        self._options = {**options, "memory": memory, "on_damage": on_damage}
+        limited = {"memory": log_memory(size_limit)} if memory is None and size_limit else {"memory": memory}
+        limited = {} if self._path == ":memory:" else limited
+        db = open_database(self._path, on_damage, {**options, **limited})
+        if memory is None and not size_limit and self._path != ":memory:" and (limit := stored_limit(db)):
+            # The file has a limit of its own, for which the log was opened too large.
+            db.close()
+            db = open_database(self._path, on_damage, {**options, "memory": log_memory(limit)})
+        self._recovers = on_damage == "recreate"
+        self._start(db, size_limit, policy, is_fast=pickle == "deny")
+
+    _size_limit_min = SIZE_LIMIT_MIN
+
+    def _start(self, db: Any, size_limit: int | None, policy: str | None, is_fast: bool) -> None:
+        self._db = db
+        # Without pickles, an object that occurs twice in a value comes back as two.
+        self._table = db.table("cache", type=object, fast=is_fast)
+        self._info = db.table("cache info", type=object, fast=True)
+        self._read: Callable[..., Any] = self._table.get
+        limit = size_limit or stored_limit(db)
+        self._side_path = None if db.path is None else f"{self._path}-uses"
+        self._uses = Uses(self._side_path, slot_count(limit))
+        self._order = Order(db, self._table, self._uses)
+        self._counts = [0, 0]
+        self._lock = threading.Lock()
+        self._has_warned = False
+        self._culled_at = 0.0
+        self._indexed: Any = set()
+        # The paths through an entry that are not the short one: hits are counted or noted, entries are
+        # ordered.
+        self._counting = self._noting = self._ordering = False
+        self._seen = -1
+        self._refresh()
+        if size_limit is not None or policy is not None:
+            self._change(size_limit=size_limit, policy=policy)
+
+    # ---- settings
+
+    def _refresh(self) -> None:
+        """Read the settings that another process may have changed."""
+        self._seen = self._uses.changes
+        settings = self._info.get("settings") or {}
+        self._order.size_limit = settings.get("size_limit", 0)
+        self._order.policy = settings.get("policy", STORED)
+        self._counting = settings.get("counting", False)
+        self._ordering = settings.get("ordering", False)
+        self._noting = self._order.policy not in (STORED, NONE) and self._ordering
+        self._watching = self._counting or self._noting
+
+    def _change(self, **changes: Any) -> None:
+        with self._db.transaction():
+            settings = self._info.get("settings") or {"size_limit": 0, "policy": STORED}
+            settings |= {name: value for name, value in changes.items() if value is not None}
+            if settings["size_limit"] and not settings.get("ordering"):
+                settings["ordering"] = True
+                self._order.begin()
+            if settings != self._info.get("settings"):
+                self._info["settings"] = settings
+        self._uses.tell_change()
+        self._refresh()
+
+    @property
+    def path(self) -> str | None:
+        """The path of the file; None for ":memory:"."""
+        return None if self._path == ":memory:" else self._path
+
+    @property
+    def database(self) -> Any:
+        """The database that has the entries, for queries and backups."""
+        return self._db
+
+    @property
+    def size_limit(self) -> int:
+        """The limit of file and log in bytes; 0 for none."""
+        return self._order.size_limit
+
+    @property
+    def policy(self) -> str:
+        """Which entries are evicted first."""
+        return self._order.policy
+
+    # ---- reading
+
+    def get(self, key: Any, default: Any = None, expire_time: bool = False, tag: bool = False) -> Any:
+        """Return the value of a key, or `default` if there is none or it has expired.
+
+        With `expire_time` or `tag`, return a tuple of the value, the time when it expires in seconds since
+        1970, and its tag; None stands for none.
+        """
+        value = self._read(key, ABSENT)
+        if (
+            value is ABSENT
+            or self._watching
+            or expire_time
+            or tag
+            or (type(value) is dict and VALUE in value)
+        ):
+            return self._get(key, value, default, expire_time, tag)
+        return value
+
+    def _get(self, key: Any, row: Any, default: Any, wants_time: bool, wants_tag: bool) -> Any:
+        """The rest of `get`, for what is not a value alone."""
+        if row is ABSENT and type(key) not in SIMPLE_KEYS:
+            key, row = self._found(key)
+        facts: Any = {}
+        if is_wrapped(row):
+            facts = row
+            row = ABSENT if is_expired(row, time()) or ERROR in row else row[VALUE]
+        if self._watching:
+            self._seen_use(key, row is not ABSENT)
+        if row is ABSENT:
+            row, facts = default, {}
+        if not (wants_time or wants_tag):
+            return row
+        return (row, *((facts.get(EXPIRE),) if wants_time else ()), *((facts.get(TAG),) if wants_tag else ()))
+
+    def _found(self, key: Any) -> tuple[Any, Any]:
+        """The key under which an entry may be whose key is no key of a table, and its row."""
+        key = self.key(key)
+        return key, self._read(key, ABSENT)
+
+    def _seen_use(self, key: Any, is_hit: bool) -> None:
+        if self._uses.changes != self._seen:
+            self._refresh()
+        if self._counting:
+            with self._lock:
+                self._counts[not is_hit] += 1
+        if is_hit and self._noting:
+            self._order.note(key)
+
+    def _row(self, key: Any) -> Any:
+        """The row of a key, or ABSENT; a damaged one is ABSENT if the cache may begin anew."""
+        try:
+            return self._read(key, ABSENT)
+        except CorruptRecord:
+            if self._recovers:
+                return ABSENT
+            raise
+
+    def key(self, key: Any, /) -> Any:
+        """Return the key under which an entry is stored: `key` itself, or `("digest", digest(key))`.
+
+        Raises `UnsupportedKey` for a value that is no key and has no stable digest.
+        """
+        if type(key) in SIMPLE_KEYS and key == key:
+            return key
+        try:
+            # Encodes the key, and reads one row at most.
+            self._table.keys(start=key, stop=key)
+        except UnsupportedKey:
+            return ("digest", digest(key))
+        return key
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the value of a key; raises `KeyError` if there is none, or it has expired."""
+        value = self.get(key, ABSENT)
+        if value is ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        """Say whether there is an entry that has not expired. This counts as no use."""
+        row = self._row(key)
+        if row is ABSENT and type(key) not in SIMPLE_KEYS:
+            try:
+                row = self._found(key)[1]
+            except UnsupportedKey:
+                return False
+        return row is not ABSENT and not (is_wrapped(row) and is_expired(row, time()))
+
+    # ---- storing
+
+    def set(self, key: Any, value: Any, expire: float | None = None, tag: Any = None) -> bool:
+        """Store a value for `expire` seconds, or until it is replaced. Returns whether it is stored.
+
+        `tag` is a value that `evict` finds. It is not stored on a full disk, or if it is larger than the
+        limit: the cache then warns, once, and has no entry under this key.
+        """
+        if (
+            expire is None
+            and tag is None
+            and type(value) is not dict
+            and not self._ordering
+            and self._uses.changes == self._seen
+        ):
+            try:
+                self._table[key] = value
+            except (UnsupportedKey, DiskFull):
+                return self._store(self.key(key), value)
+            return True
+        now = time()
+        row = wrapped(value, None if expire is None else now + expire, tag)
+        if row is not value:
+            self._begin_facts(row, now)
+        return self._store(key if type(key) in SIMPLE_KEYS else self.key(key), row)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Store a value until it is replaced or evicted."""
+        self.set(key, value)
+
+    def _begin_facts(self, row: Any, now: float) -> None:
+        """Make the index for a time or a tag at the first of them; once a second, remove what has expired."""
+        if EXPIRE in row and now - self._culled_at > 1:
+            if not self._culled_at:
+                self._index("expire", F[EXPIRE])
+            self._culled_at = now
+            self.expire(count_max=EXPIRE_BATCH)
+        elif TAG in row and "tag" not in self._indexed:
+            self._index("tag", F[TAG])
+
+    def _index(self, name: str, part: Any) -> None:
+        self._table.create_index(name, part)
+        self._indexed.add(name)
+
+    def _store(self, key: Any, row: Any) -> bool:
+        """Put a row, with its place in the order; False if the disk or the limit has no room."""
+        if self._uses.changes != self._seen:
+            self._refresh()
+        try:
+            if not self._ordering:
+                self._table[key] = row
+                return True
+            with self._db.transaction():
+                self._table[key] = row
+                size = self._order.add(key, row)
+                is_too_large = 0 < self.size_limit < size
+                if is_too_large:
+                    self._order.delete(key)
+            if is_too_large:
+                self._warn(f"a value of about {size:,} bytes is larger than the limit, and is not stored")
+                return False
+            self._cull_if_due()
+        except DiskFull as error:
+            self._warn(f"the cache goes on without storing: {error}")
+            self._forget(key)
+            return False
+        return True
+
+    def _forget(self, key: Any) -> None:
+        """Try to remove what a value that was not stored would have replaced."""
+        try:
+            self.delete(key)
+        except DiskFull:
+            # The old value stays: a full disk takes no deletion either.
+            return
+
+    def _warn(self, message: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(message, DatabaseWarning, stacklevel=4)
+
+    def add(self, key: Any, value: Any, expire: float | None = None, tag: Any = None) -> bool:
+        """Store a value if the key has none, or an expired one. Returns whether it was stored."""
+        key = self.key(key)
+        with self._db.transaction():
+            if key in self:
+                return False
+            return self.set(key, value, expire, tag)
+
+    def incr(self, key: Any, delta: int = 1, default: int | None = 0) -> Any:
+        """Add `delta` to a number, and return the sum. A missing or expired one counts as `default`.
+
+        With `default=None`, a missing one raises `KeyError`. Time and tag of the entry stay as they are.
+        """
+        key = self.key(key)
+        with self._db.transaction():
+            row = self._row(key)
+            is_there = row is not ABSENT and not (is_wrapped(row) and is_expired(row, time()))
+            if not is_there:
+                if default is None:
+                    raise KeyError(key)
+                row = default
+            total = (row[VALUE] if is_wrapped(row) else row) + delta
+            new = {**row, VALUE: total} if is_wrapped(row) else total
+            if not self._store(key, new):
+                raise DiskFull("the disk has no room for the new number; free some space, and count again")
+        if self._watching:
+            self._seen_use(key, True)
+        return total
+
+    def decr(self, key: Any, delta: int = 1, default: int | None = 0) -> Any:
+        """Subtract `delta` from a number, as `incr` adds it."""
+        return self.incr(key, -delta, default)
+
+    def touch(self, key: Any, expire: float | None = None) -> bool:
+        """Let an entry expire in `expire` seconds from now, or never. Returns whether there was an entry."""
+        key = self.key(key)
+        with self._db.transaction():
+            row = self._row(key)
+            facts = row if is_wrapped(row) else {}
+            if row is ABSENT or is_expired(facts, time()):
+                return False
+            value = facts.get(VALUE, row)
+            return self.set(key, value, expire, facts.get(TAG))
+
+    # ---- deleting
+
+    def pop(self, key: Any, default: Any = None, expire_time: bool = False, tag: bool = False) -> Any:
+        """Remove an entry and return its value, or `default`; `expire_time` and `tag` are as in `get`."""
+        key = self.key(key)
+        with self._db.transaction():
+            row = self._row(key)
+            if row is not ABSENT:
+                self._remove(key)
+        facts = row if is_wrapped(row) else {}
+        if row is ABSENT or is_expired(facts, time()):
+            row, facts = default, {}
+        value = facts.get(VALUE, row)
+        if not (expire_time or tag):
+            return value
+        return (value, *((facts.get(EXPIRE),) if expire_time else ()), *((facts.get(TAG),) if tag else ()))
+
+    def _remove(self, key: Any) -> None:
+        if self._ordering:
+            self._order.delete(key)
+        else:
+            del self._table[key]
+
+    def delete(self, key: Any) -> bool:
+        """Remove an entry. Returns whether there was one that had not expired."""
+        row = self._row(key)
+        if row is ABSENT and type(key) not in SIMPLE_KEYS:
+            key, row = self._found(key)
+        if row is ABSENT:
+            return False
+        try:
+            if self._ordering:
+                with self._db.transaction():
+                    self._order.delete(key)
+            else:
+                del self._table[key]
+        except KeyError:
+            # Another caller was faster.
+            return False
+        return not (is_wrapped(row) and is_expired(row, time()))
+
+    def __delitem__(self, key: Any) -> None:
+        """Remove an entry; raises `KeyError` if there is none, or it has expired."""
+        if not self.delete(key):
+            raise KeyError(key)
+
+    def clear(self) -> Any:
+        """Remove all entries. Returns how many there were."""
+        with self._db.transaction():
+            count = len(self._table)
+            self._table.clear()
+            if self._ordering:
+                self._order.clear()
+        return count
+
+    def evict(self, tag: Any) -> int:
+        """Remove all entries with this tag. Returns how many there were."""
+        self._index("tag", F[TAG])
+        return self._delete_all(self._table.where(F[TAG] == tag))
+
+    def expire(self, now: float | None = None, *, count_max: int | None = None) -> int:
+        """Remove the entries that have expired, at most `count_max` of them. Returns how many there were."""
+        if self._lacks_times():
+            return 0
+        moment = time() if now is None else now
+        query = self._table.where(F[EXPIRE] <= moment)
+        return self._delete_all(query if count_max is None else query.limit(count_max))
+
+    def _lacks_times(self) -> bool:
+        if "expire" in self._indexed:
+            return False
+        self._indexed.update(info.name for info in self._table.indexes())
+        return "expire" not in self._indexed
+
+    def _delete_all(self, query: Any) -> int:
+        if not self._ordering:
+            return int(query.delete())
+        with self._db.transaction():
+            keys = list(query.keys())
+            for key in keys:
+                self._order.delete(key)
+        return len(keys)
+
+    def cull(self) -> int:
+        """Remove what has expired, and evict entries down to the limit. Returns how many went."""
+        count = self.expire()
+        excess = self._order.excess()
+        while excess > 0:
+            with self._db.transaction():
+                evicted = self._order.evict(excess)
+            count += evicted
+            excess = self._order.excess() if evicted else 0
+        return count
+
+    def _cull_if_due(self) -> None:
+        if not self._order.is_due():
+            return
+        excess = self._order.excess()
+        while excess > 0:
+            before = self._order.totals["size"]
+            with self._db.transaction():
+                if not self._order.evict(excess):
+                    return
+            excess -= before - self._order.totals["size"]
+
+    # ---- results of functions
+
+    def memoize(
+        self,
+        name: str | None = None,
+        typed: bool = False,
+        expire: float | None = None,
+        tag: Any = None,
+        ignore: Collection[int | str] = (),
+        *,
+        version: object = None,
+        stale: float = 0,
+        type: Any = None,  # noqa: A002  the name that `table` has for it
+        errors: type[BaseException] | tuple[type[BaseException], ...] = (),
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Return a decorator that keeps the results of a function, also of an `async def`.
+
+        Of many callers in all threads and processes that want the same result, one computes it, and the
+        others sleep until it is stored. If the one is killed, another takes over. With `stale`, a result is
+        served for that many seconds after it has expired, while one caller computes a new one.
+
+        The key of a result has the module and the qualified name of the function, or `name`, and `version`;
+        pass another version when the function has changed. Arguments are keys, or have a `pellucid.digest`;
+        others raise `UnsupportedKey` before the function runs. `ignore` has the positions and names of
+        arguments that make no difference. With `typed`, 1 and 1.0 are different arguments.
+
+        Instances of dataclasses and similar classes are stored by their fields if `type`, or the return
+        annotation, names the class. A result that cannot be stored is returned, with a warning. Exceptions
+        are kept if they are of `errors`. The function is `__wrapped__`, and `__cache_key__` makes the key of
+        a call.
+
+        >>> import pellucid
+        >>> cache = pellucid.Cache(":memory:")
+        >>> @cache.memoize(expire=60)
+        ... def square(number):
+        ...     print("computing")
+        ...     return number * number
+        >>> square(3), square(3)
+        computing
+        (9, 9)
+        >>> del cache[square.__cache_key__(3)]
+        """
+        if callable(name):
+            raise TypeError("memoize takes options: write @cache.memoize(), with brackets")
+        from pellucid.cache.functions import Kept, memoized
+
+        kept = Kept(expire, tag, stale, errors)
+        options = {"name": name, "version": version, "typed": typed, "ignore": ignore, "hint": type}
+        return lambda function: memoized(self, function, kept, **options)
+
+    def get_or_create(
+        self,
+        key: Any,
+        function: Callable[[], Any],
+        expire: float | None = None,
+        tag: Any = None,
+        stale: float = 0,
+    ) -> Any:
+        """Return the value of a key; if there is none, one caller calls `function`, and the result is stored.
+
+        `stale` is as in `memoize`.
+        """
+        from pellucid.cache.functions import Kept, Results
+
+        return Results(self, Kept(expire, tag, stale), f"the entry {key!r}").fetch(self.key(key), function)
+
+    def _keep(self, key: Any, value: Any, expire: float | None, tag: Any, **facts: Any) -> None:
+        """Store the value of a key of ours that expires at a moment, with more facts."""
+        row = wrapped(value, expire, tag, **facts)
+        if row is not value:
+            self._begin_facts(row, time())
+        self._store(key, row)
+
+    # ---- asyncio
+
+    async def aget(self, key: Any, default: Any = None, expire_time: bool = False, tag: bool = False) -> Any:
+        """Do `get` in a task. It waits for nothing, so it runs at once."""
+        return self.get(key, default, expire_time, tag)
+
+    async def aset(self, key: Any, value: Any, expire: float | None = None, tag: Any = None) -> bool:
+        """Do `set` in a thread, so that the loop does not wait for other writers.
+
+        If the task is cancelled, the value is stored nonetheless.
+        """
+        from pellucid.cache.tasks import in_thread
+
+        return await in_thread(self.set, key, value, expire, tag)  # type: ignore[no-any-return]
+
+    async def adelete(self, key: Any) -> bool:
+        """Do `delete` in a thread, so that the loop does not wait for other writers."""
+        from pellucid.cache.tasks import in_thread
+
+        return await in_thread(self.delete, key)  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _importing(self) -> Iterator[tuple[Any, Callable[..., tuple[Any, Any]]]]:
+        """The database that `import_from` fills, and what makes a row of a key, a value, a time and a tag."""
+        yield self._db, lambda key, value, expire, tag: (self.key(key), wrapped(value, expire, tag))
+        self._index("expire", F[EXPIRE])
+        self._index("tag", F[TAG])
+        if self._ordering:
+            self._order.begin()
+
+    # ---- the whole
+
+    def transact(self) -> Any:
+        """Return a context manager: all changes of its block are stored, or none. Other writers wait."""
+        return self._db.transaction()
+
+    def volume(self) -> int:
+        """Return how many bytes the cache takes on the disk: the file, its log, and the file of uses."""
+        if self.path is None:
+            return int(self._db.stats()["live_size"]) or self._order.totals["size"]
+        total = 0
+        for suffix in ("", "-log", "-uses"):
+            try:
+                total += os.stat(self._path + suffix).st_blocks * 512
+            except FileNotFoundError:
+                continue
+        return total
+
+    def stats(self, enable: bool = True, reset: bool = False) -> tuple[int, int]:
+        """Return the hits and misses of all processes so far, and go on counting, or stop.
+
+        `reset` begins at 0. Counting begins with the first call. A process adds its counts when it calls
+        this, and when it closes.
+        """
+        with self._db.transaction():
+            self._add_counts()
+            result = tuple(self._info.get("counts") or (0, 0))
+            if reset or not enable:
+                self._info["counts"] = (0, 0)
+        if enable != self._counting:
+            self._change(counting=enable)
+        return result
+
+    def _add_counts(self) -> None:
+        with self._lock:
+            counts, self._counts = self._counts, [0, 0]
+        if any(counts):
+            stored = self._info.get("counts") or (0, 0)
+            self._info["counts"] = (stored[0] + counts[0], stored[1] + counts[1])
+
+    def check(self, fix: bool = False) -> list[str]:
+        """Read everything, and return a list of problems in words. `fix=True` counts sizes and order anew."""
+        problems = list(self._db.check())
+        if self._ordering:
+            size, count = self._order.rows.sum("size"), len(self._order.rows)
+            if (size, count) != (self._order.totals["size"], len(self._table)):
+                problems.append(
+                    f"the order has {count} entries of {size} bytes, unlike the table and its totals"
+                )
+                if fix:
+                    self._order.begin()
+        return problems
+
+    def close(self) -> None:
+        """Close the cache. Closing twice does nothing."""
+        if self._db.closed:
+            return
+        if any(self._counts):
+            try:
+                with self._db.transaction():
+                    self._add_counts()
+            except DiskFull as error:
+                self._warn(f"the counts of hits are lost: {error}")
+        self._db.close()
+        self._uses.close()
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """Return how many entries there are, including those that have expired and are not removed yet."""
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the keys in their order, as they are at the start, without those that have expired."""
+        expired = set() if self._lacks_times() else set(self._table.where(F[EXPIRE] <= time()).keys())
+        return (key for key in self._table if key not in expired)
+
+    def __reversed__(self) -> Iterator[Any]:
+        """Iterate over the same keys in the opposite order."""
+        expired = set() if self._lacks_times() else set(self._table.where(F[EXPIRE] <= time()).keys())
+        return (key for key in reversed(self._table) if key not in expired)
+
+    def __bool__(self) -> bool:
+        """A cache is true, even without entries."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"Cache({self._path!r})"
+
+    def __reduce__(self) -> Any:
+        if self.path is None:
+            raise TypeError("a cache in memory cannot be pickled; give it a path")
+        return _reopened, (type(self), self._path, self._options)
+
+
+def _reopened(cls: type[Cache], path: str, options: dict[str, Any]) -> Cache:
+    """Open the cache of a pickled handle."""
+    return cls(path, **options)

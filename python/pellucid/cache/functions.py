@@ -1,0 +1,277 @@
+"""This module keeps the results of functions in a cache: one caller computes, all others get the result."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from time import time
+
+from pellucid import Record, RecordList
+from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, FRESH, TYPED, VALUE, is_wrapped
+from pellucid.cache.flights import Claim, claim
+from pellucid.cache.names import function_name, without_ignored
+from pellucid.digests import digest
+from pellucid.errors import DatabaseWarning, RecordTooLarge, UnsupportedKey, UnsupportedValue, WrongClass
+
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import Any
+
+    from pellucid.cache.core import Cache
+
+__all__ = ["Kept", "Results", "memoized"]
+
+# Arguments that are longer are in the key by their digest.
+ARGUMENT_SIZE_MAX = 256
+
+
+class Kept:
+    """What is kept of a result, and for how long: the options of `memoize` that no function changes."""
+
+    def __init__(
+        self,
+        expire: float | None = None,
+        tag: object = None,
+        stale: float = 0,
+        errors: type[BaseException] | tuple[type[BaseException], ...] = (),
+    ) -> None:
+        if stale and expire is None:
+            raise ValueError(
+                "stale= says how long a result is served after it has expired; pass expire= as well"
+            )
+        self.expire = expire
+        self.tag = tag
+        self.stale = stale
+        self.errors = errors if isinstance(errors, tuple) else (errors,)
+
+
+class Results:
+    """The results of one function: reading, computing and storing them."""
+
+    def __init__(self, cache: Cache, kept: Kept, of: str, hint: Any = None, function: Any = None) -> None:
+        self.cache = cache
+        self._kept = kept
+        self._of = of
+        self._hint = hint
+        self._function = function
+        self._has_warned = False
+
+    def look(self, key: Any, *, counts: bool) -> tuple[Any, bool]:
+        """The value of a key, and whether it is fresh. A stale one is served while one caller computes."""
+        row = self.cache._row(key)
+        value, is_fresh = row, row is not ABSENT
+        if is_wrapped(row):
+            value, is_fresh = self._unwrapped(row)
+        if counts and self.cache._watching:
+            self.cache._seen_use(key, is_fresh)
+        return value, is_fresh
+
+    def _unwrapped(self, row: dict[str, Any]) -> tuple[Any, bool]:
+        now = time()
+        if (expire := row.get(EXPIRE)) is not None and expire <= now:
+            return ABSENT, False
+        is_fresh = row.get(FRESH, now + 1) > now
+        if ERROR in row:
+            error = self._error(row[ERROR])
+            return (ABSENT, False) if error is None or not is_fresh else (_Raised(error), True)
+        if TYPED in row:
+            built = self._built(row[VALUE])
+            return built, is_fresh and built is not ABSENT
+        return row[VALUE], is_fresh
+
+    def fetch(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """The value of a key; if there is none, one caller computes it, and the others wait for that."""
+        value, is_fresh = self.look(key, counts=True)
+        if is_fresh:
+            return given(value)
+        claimed = self.claim(key, waits=value is ABSENT)
+        if claimed is None:
+            return value
+        try:
+            found, is_fresh = self.look(key, counts=False)
+            if is_fresh:
+                return given(found)
+            try:
+                result = compute()
+            except self._kept.errors as error:
+                self._keep_error(key, error)
+                raise
+            return self.keep(key, result)
+        finally:
+            claimed.release()
+
+    def claim(self, key: Any, waits: bool, in_thread: bool = True) -> Claim | None:
+        """The right to compute; None if another caller has it, and this one does not wait."""
+        return claim(self.cache._side_path, digest(key), waits, in_thread)
+
+    def keep(self, key: Any, result: Any) -> Any:
+        """Store a result, and return what later calls will give."""
+        if type(result) is Record:
+            result = result.to_dict()
+        elif type(result) is RecordList:
+            result = result.to_list()
+        try:
+            self._put(key, result)
+        except (UnsupportedValue, RecordTooLarge) as problem:
+            if not self._keep_typed(key, result):
+                self._warn(problem)
+        return result
+
+    def _put(self, key: Any, value: Any, **facts: Any) -> None:
+        kept, now = self._kept, time()
+        expire = None
+        if kept.expire is not None:
+            expire = now + kept.expire + kept.stale
+            if kept.stale:
+                facts["fresh"] = now + kept.expire
+        self.cache._keep(key, value, expire, kept.tag, **facts)
+
+    def _keep_typed(self, key: Any, result: Any) -> bool:
+        """Store an instance of the class that the caller has named, by its fields."""
+        from pellucid.cache import typed
+
+        hint = self._resolved_hint()
+        if hint is None:
+            return False
+        try:
+            self._put(key, typed.plain(result, hint), typed=True)
+        except (UnsupportedValue, RecordTooLarge, WrongClass):
+            return False
+        return True
+
+    def _built(self, plain: Any) -> Any:
+        from pellucid.cache import typed
+
+        hint = self._resolved_hint()
+        if hint is None:
+            return ABSENT
+        try:
+            return typed.build(plain, hint)
+        except WrongClass:
+            # The class has changed since.
+            return ABSENT
+
+    def _resolved_hint(self) -> Any:
+        """The class of the results: `type=`, or the return annotation of the function."""
+        if self._hint is None and self._function is not None:
+            from typing import get_type_hints
+
+            try:
+                self._hint = get_type_hints(self._function).get("return")
+            except Exception as error:
+                warnings.warn(
+                    f"the annotations of {self._of} say no class: {error}", DatabaseWarning, stacklevel=2
+                )
+                self._function = None
+        return self._hint
+
+    def _keep_error(self, key: Any, error: BaseException) -> None:
+        name = f"{type(error).__module__}.{type(error).__qualname__}"
+        try:
+            self._put(key, None, error={"class": name, "args": list(error.args)})
+        except UnsupportedValue as problem:
+            self._warn(problem)
+
+    def _error(self, stored: dict[str, Any]) -> BaseException | None:
+        """The exception that was kept, if it is still one of those that are."""
+        waiting = list(self._kept.errors)
+        while waiting:
+            cls = waiting.pop()
+            if f"{cls.__module__}.{cls.__qualname__}" == stored["class"]:
+                return cls(*stored["args"])
+            waiting += cls.__subclasses__()
+        return None
+
+    def _warn(self, problem: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"a result of {self._of} is not kept, so it is computed each time: {problem}",
+                DatabaseWarning,
+                stacklevel=5,
+            )
+
+
+class _Raised:
+    """A kept exception in the place of a value."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def given(value: Any) -> Any:
+    """The value, or the exception that was kept in its place."""
+    if type(value) is _Raised:
+        raise value.error
+    return value
+
+
+def memoized(
+    cache: Cache,
+    function: Callable[..., Any],
+    kept: Kept,
+    *,
+    name: str | None,
+    version: object,
+    typed: bool,
+    ignore: Collection[int | str],
+    hint: Any,
+) -> Callable[..., Any]:
+    """The function whose results are kept; of an `async def`, one that is awaited."""
+    of = function_name(cache._path, function, name, version)
+    results = Results(cache, kept, of, hint, function)
+    ignored = frozenset((ignore,) if isinstance(ignore, (str, int)) else ignore)
+
+    def cache_key(*arguments: Any, **keywords: Any) -> Any:
+        """Return the key of the cache under which the result for these arguments is."""
+        if ignored:
+            arguments, keywords = without_ignored(arguments, keywords, ignored)
+        if not keywords and not typed and not any(map(_is_long, arguments)):
+            try:
+                if cache.key((of, arguments)) == (of, arguments):
+                    return (of, arguments)
+            except UnsupportedKey:
+                pass
+        try:
+            return (of, digest((arguments, keywords) if keywords else arguments))
+        except UnsupportedKey as problem:
+            raise UnsupportedKey(f"the arguments of {of}: {problem}") from None
+
+    if _is_coroutine_function(function):
+        from pellucid.cache.tasks import memoized_task
+
+        wrapper = memoized_task(results, function, cache_key)
+    else:
+        wrapper = _memoized_call(results, function, cache_key, is_plain=not typed and not ignored)
+    wrapper.__cache_key__ = cache_key  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _memoized_call(
+    results: Results, function: Callable[..., Any], cache_key: Callable[..., Any], is_plain: bool
+) -> Callable[..., Any]:
+    cache, of, read = results.cache, results._of, results.cache._read
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if is_plain and not keywords and not cache._watching:
+            # Most calls: plain arguments, and a result that is stored alone.
+            value = read((of, arguments), ABSENT)
+            if value is not ABSENT and (type(value) is not dict or VALUE not in value):
+                return value
+        key = cache_key(*arguments, **keywords)
+        return results.fetch(key, lambda: function(*arguments, **keywords))
+
+    return call
+
+
+def _is_long(value: object) -> bool:
+    return type(value) in (str, bytes) and len(value) > ARGUMENT_SIZE_MAX  # type: ignore[arg-type]
+
+
+def _is_coroutine_function(function: Any) -> bool:
+    from inspect import iscoroutinefunction
+
+    return iscoroutinefunction(function)

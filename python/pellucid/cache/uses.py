@@ -1,0 +1,90 @@
+"""This module notes the uses of entries in memory that all processes share, so that a hit writes no commit.
+
+The memory is a file beside the cache. Each key has a slot in it, by a number that is the same in every
+process. Two keys may share a slot: then both count as used when one is, so that one of them stays longer
+than it should. The file may be lost. Then what was not yet taken over into the table is forgotten, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from time import time_ns
+from zlib import crc32
+
+from pellucid.errors import DatabaseError
+
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Uses", "slot_count"]
+
+HEAD_SIZE = 4096
+MAGIC = 0x7065_6C6C_7573_6573
+# The words of the head.
+AT_MAGIC, AT_CHANGES = 0, 1
+# An odd number, so that ints that follow each other, or are multiples of a power of two, spread over the
+# slots.
+SPREAD = 0x9E37_79B9_7F4A_7C15
+
+
+def slot_count(size_limit: int | None) -> int:
+    """How many slots a cache of this size gets: one for each KiB, between 16 Ki and 4 Mi."""
+    count = 1 << 14
+    while size_limit is not None and count < 1 << 22 and count * 1024 < size_limit:
+        count *= 2
+    return count
+
+
+class Uses:
+    """The words that the processes of one cache share. `path` is None for a cache in memory."""
+
+    def __init__(self, path: str | None, count: int) -> None:
+        self._size = HEAD_SIZE + 8 * count
+        self._map = mmap.mmap(-1, self._size) if path is None else self._mapped(path)
+        words = memoryview(self._map)
+        self.head = words[:HEAD_SIZE].cast("Q")
+        self.slots = words[HEAD_SIZE : self._size].cast("d")
+        self._mask = count - 1
+        self.head[AT_MAGIC] = MAGIC
+
+    def _mapped(self, path: str) -> mmap.mmap:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        mode = stat.S_IMODE(os.stat(path.removesuffix("-uses")).st_mode) & 0o666
+        file = os.open(path, flags, mode)
+        try:
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                raise DatabaseError(f"'{path}' is no ordinary file; remove it, and open the cache again")
+            if found.st_size < self._size:
+                # Room is taken now: a full disk is an error here, and would end the process at a later store.
+                os.posix_fallocate(file, 0, self._size)
+            return mmap.mmap(file, self._size)
+        finally:
+            os.close(file)
+
+    def slot(self, key: Any) -> int:
+        """The slot of a key: the same in every process."""
+        if type(key) is int:
+            return key * SPREAD >> 24 & self._mask
+        return crc32((key if type(key) is str else repr(key)).encode("utf-8", "surrogatepass")) & self._mask
+
+    @property
+    def changes(self) -> int:
+        """A number that is another one when a process changes the settings of the cache."""
+        return self.head[AT_CHANGES]
+
+    def tell_change(self) -> None:
+        """Tell all processes that the settings have changed."""
+        # Not a count: two processes that count at once would make one of two changes.
+        self.head[AT_CHANGES] = time_ns()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.head.release()
+        self.slots.release()
+        self._map.close()

@@ -1,0 +1,427 @@
+"""Does a cache keep results of functions, computed once by one of many callers?"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pellucid
+import processes
+import pytest
+from pellucid.cache import core, functions
+
+
+@pytest.fixture(params=["file", "memory"])
+def cache(request: pytest.FixtureRequest, path: Path) -> Iterator[pellucid.Cache]:
+    with pellucid.Cache(path if request.param == "file" else ":memory:") as opened:
+        yield opened
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def test_a_result_is_computed_once(cache: pellucid.Cache) -> None:
+    calls = []
+
+    @cache.memoize(expire=60, tag="t")
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        calls.append((arguments, keywords))
+        return {"arguments": arguments, "keywords": keywords}
+
+    for arguments, keywords in [((1, "a"), {}), ((), {"b": 1, "a": 2}), (([1], {"x": (1,)}), {"k": {2}})]:
+        first = call(*arguments, **keywords)
+        again = call(*arguments, **keywords)
+        assert first == again == {"arguments": arguments, "keywords": keywords}
+        assert type(first) is type(again)
+    assert call(a=2, b=1) == call(b=1, a=2)
+    assert len(calls) == 3
+    assert cache.evict("t") == 3
+    assert call.__name__ == "call"
+    assert call.__wrapped__(1)["arguments"] == (1,)
+
+
+def test_the_key_of_a_call_finds_its_entry(cache: pellucid.Cache) -> None:
+    kept = cache.memoize()(square)
+    for argument in (3, 2**70):
+        assert kept(argument) == argument * argument
+        assert cache.pop(kept.__cache_key__(argument)) == argument * argument
+    assert kept.__cache_key__(3) == (f"{__name__}.square", (3,))
+
+
+def test_arguments_that_make_no_difference_are_left_out(cache: pellucid.Cache) -> None:
+    @cache.memoize(ignore={0, "log"})
+    def call(handle: object, number: int, log: object = None) -> int:
+        return number
+
+    assert call(object(), 1, log=object()) == call(None, 1) == 1
+    assert len(cache) == 1
+
+    typed = cache.memoize(typed=True, name="typed")(lambda value: [value])
+    assert (type(typed(1)[0]), type(typed(1.0)[0]), type(typed(True)[0])) == (int, float, bool)
+
+
+def test_an_argument_without_a_digest_is_refused_before_the_function_runs(cache: pellucid.Cache) -> None:
+    @cache.memoize()
+    def call(argument: object) -> int:
+        raise AssertionError("it ran")
+
+    with pytest.raises(pellucid.UnsupportedKey, match=r"call.*ignore="):
+        call(object())
+
+
+def test_long_arguments_are_in_the_key_by_their_digest(cache: pellucid.Cache) -> None:
+    kept = cache.memoize(name="size")(len)
+    assert kept("x" * 10_000) == kept("x" * 10_000) == 10_000
+    assert len(repr(kept.__cache_key__("x" * 10_000))) < 100
+
+
+def test_memoize_without_brackets_and_nameless_functions_are_refused(cache: pellucid.Cache) -> None:
+    with pytest.raises(TypeError, match="brackets"):
+        cache.memoize(square)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="name="):
+        cache.memoize()(lambda: 0)
+    with pytest.raises(ValueError, match="expire="):
+        cache.memoize(stale=1)(square)
+
+
+def test_a_version_keeps_results_apart_and_a_redefinition_is_told(cache: pellucid.Cache) -> None:
+    def make(name: str, code: str) -> Any:
+        names: dict[str, Any] = {"__name__": "some.module"}
+        exec(code, names)  # noqa: S102
+        return names[name]
+
+    assert cache.memoize()(make("f", "def f(): return 1"))() == 1
+    assert cache.memoize()(make("f", "\n\ndef f(): return 1"))() == 1
+    with pytest.warns(pellucid.DatabaseWarning, match="version="):
+        assert cache.memoize()(make("f", "def f(): return 2"))() == 1
+    assert cache.memoize(version=2)(make("f", "def f(): return 2"))() == 2
+    assert cache.memoize(name="g")(make("f", "def f(): return 3"))() == 3
+
+
+def test_functions_inside_a_function_are_told_apart_by_what_they_close_over(cache: pellucid.Cache) -> None:
+    def power(exponent: int) -> Any:
+        @cache.memoize()
+        def call(number: int) -> int:
+            return number**exponent
+
+        return call
+
+    assert (power(2)(3), power(3)(3), power(2)(3)) == (9, 27, 9)
+
+
+MAIN = """
+import pellucid, sys
+cache = pellucid.Cache(sys.argv[1])
+@cache.memoize()
+def double(number):
+    return [number, {value}]
+print(double(4), *list(cache)[0][:1])
+cache.close()
+"""
+
+
+def test_functions_of_programs_go_by_their_files(path: Path, tmp_path: Path) -> None:
+    def run(name: str, value: int) -> str:
+        program = tmp_path / name
+        program.write_text(MAIN.replace("{value}", str(value)))
+        command = [sys.executable, str(program), str(path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    first = run("one.py", 1)
+    assert first.startswith("[4, 1]")
+    assert "one.py.double" in first
+    assert run("two.py", 2).startswith("[4, 2]")
+    assert run("one.py", 3) == first
+
+
+@dataclasses.dataclass
+class Pet:
+    name: str
+    legs: int
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@dataclasses.dataclass
+class Person:
+    name: str
+    pets: list[Pet]
+    colour: Colour = Colour.RED
+
+
+def test_instances_come_back_as_the_annotation_says(cache: pellucid.Cache) -> None:
+    calls = []
+
+    @cache.memoize()
+    def person(name: str) -> Person:
+        calls.append(name)
+        return Person(name, [Pet("Rex", 4)])
+
+    @cache.memoize()
+    def people(*names: str) -> dict[str, Person] | None:
+        calls.append(names)
+        return {name: Person(name, []) for name in names}
+
+    assert person("ann") == person("ann") == Person("ann", [Pet("Rex", 4)])
+    assert type(person("ann").colour) is Colour
+    assert people("a", "b") == people("a", "b") == {"a": Person("a", []), "b": Person("b", [])}
+    assert len(calls) == 2
+
+
+def test_instances_come_back_where_type_names_the_class(cache: pellucid.Cache) -> None:
+    struct = msgspec.defstruct("Point", [("x", int)])
+    calls = []
+
+    @cache.memoize(type=list[struct])
+    def points(count):  # type: ignore[no-untyped-def]
+        calls.append(count)
+        return [struct(x) for x in range(count)]
+
+    assert points(3) == points(3) == [struct(0), struct(1), struct(2)]
+    assert calls == [3]
+
+
+def test_a_result_that_cannot_be_stored_is_returned_with_one_warning(cache: pellucid.Cache) -> None:
+    calls = []
+
+    @cache.memoize()
+    def call(number: int) -> Any:
+        calls.append(number)
+        return (each for each in range(number))
+
+    with pytest.warns(pellucid.DatabaseWarning, match="computed each time") as caught:
+        assert list(call(3)) == list(call(3)) == [0, 1, 2]
+    assert len(caught) == 1
+    assert calls == [3, 3]
+
+
+def test_a_record_comes_back_as_the_dict_that_a_later_call_gives(cache: pellucid.Cache) -> None:
+    table = pellucid.open(":memory:").table("t")
+    table["a"] = {"x": [1]}
+    kept = cache.memoize(name="row")(lambda key: table[key])
+    assert [type(kept("a")) for _ in range(2)] == [dict, dict]
+
+
+def test_an_exception_is_not_kept_unless_asked(cache: pellucid.Cache) -> None:
+    calls = []
+
+    def call(number: int) -> int:
+        calls.append(number)
+        raise FileNotFoundError(2, "missing", f"file {number}")
+
+    kept, plain = cache.memoize(errors=OSError, name="kept")(call), cache.memoize(name="plain")(call)
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError, match="missing"):
+            kept(1)
+    assert calls == [1]
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            plain(1)
+    assert calls == [1, 1, 1]
+    other = cache.memoize(errors=KeyError, name="kept")(call)
+    with pytest.raises(FileNotFoundError):
+        other(1)
+    assert len(calls) == 4
+    assert cache.get(kept.__cache_key__(1), "nothing") == "nothing"
+
+
+def test_a_function_may_call_itself(cache: pellucid.Cache) -> None:
+    @cache.memoize()
+    def fibonacci(number: int) -> int:
+        return number if number < 2 else fibonacci(number - 1) + fibonacci(number - 2)
+
+    assert fibonacci(80) == 23416728348467685
+
+    turns = [0]
+
+    @cache.memoize(ignore={0})
+    def again(turns: list[int]) -> int:
+        turns[0] += 1
+        return again(turns) + 1 if turns[0] < 3 else 0
+
+    assert again(turns) == 0 + 2
+
+
+def test_one_of_many_threads_computes(cache: pellucid.Cache) -> None:
+    calls, results, many = [], [], 30
+    begun = threading.Barrier(many)
+
+    @cache.memoize()
+    def slow(number: int) -> int:
+        calls.append(number)
+        time.sleep(0.05)
+        return number
+
+    def work() -> None:
+        begun.wait()
+        results.append(slow(7))
+
+    threads = [threading.Thread(target=work) for _ in range(many)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [7] * many
+    assert calls == [7]
+
+
+def test_a_failed_computation_lets_the_next_caller_compute(cache: pellucid.Cache) -> None:
+    calls = []
+
+    @cache.memoize()
+    def flaky() -> int:
+        calls.append(1)
+        time.sleep(0.02)
+        if len(calls) == 1:
+            raise OSError("once")
+        return 5
+
+    results: list[object] = []
+
+    def work() -> None:
+        try:
+            results.append(flaky())
+        except OSError as error:
+            results.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, results)) == ["5"] * 4 + ["once"]
+    assert len(calls) == 2
+
+
+PROCESS = """
+import os, pellucid, sys, time
+cache = pellucid.Cache(sys.argv[1])
+@cache.memoize(name="slow")
+def slow(key):
+    print("computing", flush=True)
+    if sys.argv[2] == "hang":
+        time.sleep(1000)
+    time.sleep(0.3)
+    return os.getpid()
+sys.stdin.readline()
+print(slow("key"), flush=True)
+cache.close()
+"""
+
+
+def started(path: Path, what: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROCESS, str(path), what]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_one_of_many_processes_computes(path: Path) -> None:
+    children = [started(path, "go") for _ in range(4)]
+    outputs = [child.communicate("\n", timeout=60)[0].split() for child in children]
+    assert sum(output.count("computing") for output in outputs) == 1
+    assert len({output[-1] for output in outputs}) == 1
+
+
+def test_when_the_process_that_computes_is_killed_another_one_takes_over(path: Path) -> None:
+    first, second = started(path, "hang"), started(path, "go")
+    assert first.stdin
+    assert first.stdout
+    first.stdin.write("\n")
+    first.stdin.flush()
+    assert first.stdout.readline() == "computing\n"
+    assert second.stdin
+    second.stdin.write("\n")
+    second.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(0.3)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    output, _ = second.communicate(timeout=60)
+    assert output.split()[0] == "computing"
+
+
+def test_a_fork_inside_a_computation_does_not_keep_the_claim(path: Path) -> None:
+    with pellucid.Cache(path) as cache:
+        children = []
+
+        @cache.memoize()
+        def forks() -> int:
+            child = processes.fork()
+            if child == 0:
+                time.sleep(30)
+                os._exit(0)
+            children.append(child)
+            return 1
+
+        assert forks() == 1
+        cache.clear()
+        begun = time.monotonic()
+        try:
+            key = cache.key("other")
+            assert cache.get_or_create(key, lambda: 2) == 2
+            cache.clear()
+            assert (
+                functions.Results(cache, functions.Kept(), "x").fetch(forks.__cache_key__(), lambda: 3) == 3
+            )
+        finally:
+            os.kill(children[0], signal.SIGKILL)
+            os.waitpid(children[0], 0)
+        assert time.monotonic() - begun < 20
+
+
+def test_a_stale_result_is_served_while_one_caller_computes(
+    cache: pellucid.Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(core, "time", lambda: now[0])
+    monkeypatch.setattr(functions, "time", lambda: now[0])
+    computing, done = threading.Event(), threading.Event()
+    calls = []
+
+    @cache.memoize(expire=10, stale=20)
+    def call() -> int:
+        calls.append(1)
+        if len(calls) > 1:
+            computing.set()
+            assert done.wait(60)
+        return len(calls)
+
+    assert call() == 1
+    now[0] += 15
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert computing.wait(60)
+    assert [call() for _ in range(5)] == [1] * 5
+    done.set()
+    thread.join()
+    assert call() == 2
+    assert len(calls) == 2
+    now[0] += 31
+    assert call() == 3
+
+
+def test_get_or_create_computes_a_missing_value(cache: pellucid.Cache) -> None:
+    assert cache.get_or_create("key", lambda: [1], expire=60, tag="t") == [1]
+    assert cache.get_or_create("key", lambda: [2]) == [1]
+    assert cache.get_or_create({"a": 1}, lambda: 3) == cache[{"a": 1}] == 3
+    assert cache.evict("t") == 1
+
+
+def test_a_class_that_has_changed_is_computed_again(cache: pellucid.Cache) -> None:
+    old = dataclasses.make_dataclass("Thing", [("a", int)])
+    new = dataclasses.make_dataclass("Thing", [("a", int), ("b", int)])
+    assert cache.memoize(name="thing", type=old)(lambda: old(1))() == old(1)
+    assert cache.memoize(name="thing", type=new)(lambda: new(1, 2))() == new(1, 2)
+    assert cache.memoize(name="thing", type=new)(lambda: new(3, 4))() == new(1, 2)

@@ -1,0 +1,206 @@
+"""Does a cache stay within its limit, and which entries go?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import processes
+import pytest
+from pellucid.cache import core, limits
+
+LIMIT = 32 << 20
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that a cache sees: later with each look."""
+    now = [1_000_000.0]
+
+    def look() -> float:
+        now[0] += 1
+        return now[0]
+
+    monkeypatch.setattr(core, "time", look)
+    monkeypatch.setattr(limits, "time", look)
+    return now
+
+
+def opened(path: Any, policy: str) -> Any:
+    return pellucid.Cache(path, size_limit=LIMIT, policy=policy)
+
+
+def evicted(cache: Any, count: int) -> list[Any]:
+    """The entries that go first, by the cache's own order."""
+    before = list(cache)
+    with cache.transact():
+        cache._order.evict(1 << 40, count)
+    return [key for key in before if key not in cache]
+
+
+@pytest.fixture(params=["file", "memory"])
+def target(request: pytest.FixtureRequest, path: Path) -> Any:
+    return path if request.param == "file" else ":memory:"
+
+
+@pytest.mark.usefixtures("clock")
+def test_least_recently_stored_goes_by_the_last_set(target: Any) -> None:
+    with opened(target, "least-recently-stored") as cache:
+        cache.update(dict.fromkeys(range(6), b"x"))
+        cache[0] = b"y"
+        assert cache[1] == b"x"
+        assert evicted(cache, 3) == [1, 2, 3]
+        assert cache.check() == []
+
+
+@pytest.mark.usefixtures("clock")
+def test_least_recently_used_goes_by_the_last_use(target: Any) -> None:
+    with opened(target, "least-recently-used") as cache:
+        cache.update({f"key {number}": number for number in range(6)})
+        assert cache["key 0"] == 0
+        assert cache.get("key 2", tag=True) == (2, None)
+        cache["key 1"] = 1
+        assert evicted(cache, 2) == ["key 3", "key 4"]
+        assert "key 0" in cache
+        assert evicted(cache, 2) == ["key 0", "key 5"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_least_frequently_used_goes_by_the_count_of_uses(target: Any) -> None:
+    with opened(target, "least-frequently-used") as cache:
+        cache.update(dict.fromkeys(range(5), b"x"))
+        for number, uses in {0: 4, 1: 1, 2: 3, 4: 2}.items():
+            for _ in range(uses):
+                assert cache[number] == b"x"
+        assert evicted(cache, 2) == [1, 3]
+        assert cache[4] == b"x"
+        assert evicted(cache, 1) == [2]
+        assert evicted(cache, 1) == [4]
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_uses_by_another_process_count(path: Path) -> None:
+    with opened(path, "least-recently-used") as cache:
+        cache.update(dict.fromkeys(range(4), b"x"))
+
+        def child() -> None:
+            with pellucid.Cache(path) as other:
+                assert other.policy == "least-recently-used"
+                assert other[0] == b"x"
+                assert other[1] == b"x"
+
+        version = cache.database.stats()["version"]
+        processes.in_child(child)
+        assert cache.database.stats()["version"] == version
+        assert evicted(cache, 2) == [2, 3]
+
+
+@pytest.mark.usefixtures("clock")
+def test_expired_entries_go_first(target: Any) -> None:
+    with opened(target, "least-recently-used") as cache:
+        cache["old"] = 1
+        cache.set("expired", 1, expire=0.5)
+        cache["new"] = 1
+        assert evicted(cache, 1) == []
+        assert dict.fromkeys(cache) == dict.fromkeys(["new", "old"])
+        assert len(cache) == 2
+
+
+def test_without_a_limit_or_under_the_policy_none_nothing_is_evicted(path: Path) -> None:
+    with pellucid.Cache(path) as cache:
+        assert (cache.size_limit, cache.policy) == (0, "least-recently-stored")
+        cache["a"] = 1
+        assert cache.cull() == 0
+        assert cache.database.tables() == ["cache"]
+    with pellucid.Cache(path, size_limit=LIMIT, policy="none") as cache:
+        for number in range(60):
+            cache[number] = os.urandom(1 << 20)
+        assert cache.cull() == 0
+        assert len(cache) == 61
+
+
+def size(path: Path) -> int:
+    files = [path, path.with_name(f"{path.name}-log"), path.with_name(f"{path.name}-uses")]
+    return sum(file.stat().st_blocks * 512 for file in files if file.exists())
+
+
+@pytest.mark.parametrize("policy", ["least-recently-stored", "least-recently-used", "least-frequently-used"])
+def test_file_and_log_stay_within_the_limit_under_a_flood(path: Path, policy: str) -> None:
+    rng, blob, most = random.Random(3), os.urandom(1 << 21), 0
+    limit = 64 << 20
+    with pellucid.Cache(path, size_limit=limit, policy=policy) as cache:
+        for number in range(900):
+            cache[number] = blob[: int(10 ** rng.uniform(2, 6.2))]
+            cache.get(rng.randrange(number + 1))
+            most = max(most, size(path))
+        assert most < 1.3 * limit
+        assert most > 0.6 * limit
+        assert cache.check() == []
+        assert 899 in cache
+        assert 0 < len(cache) < 900
+
+
+def test_a_limit_is_stored_and_holds_for_processes_that_had_the_cache_open(path: Path) -> None:
+    with pellucid.Cache(path) as first:
+        first["before"] = 1
+        with pellucid.Cache(path, size_limit=LIMIT, policy="least-recently-used") as second:
+            first["after"] = 2
+            first.set("dict", {"a": 1}, tag="t")
+            assert second.check() == []
+            assert evicted(second, 2) == ["after", "before"]
+    with pellucid.Cache(path) as cache:
+        assert (cache.size_limit, cache.policy) == (LIMIT, "least-recently-used")
+    with pellucid.Cache(path, size_limit=0) as cache:
+        assert cache.size_limit == 0
+
+
+def test_deletions_of_all_kinds_keep_the_order(target: Any) -> None:
+    with opened(target, "least-recently-stored") as cache:
+        for number in range(20):
+            cache.set(number, b"x" * number, expire=100 if number % 2 else None, tag=number % 3)
+        del cache[0]
+        assert cache.pop(1) == b"x"
+        assert cache.evict(2) == 6
+        assert cache.incr("n", 5) == 5
+        assert cache.touch(3, expire=0)
+        assert cache.expire() == 1
+        with contextlib.suppress(ZeroDivisionError), cache.transact():
+            cache[100] = b"x"
+            1 / 0
+        assert cache.check() == []
+        assert cache.clear() == len(range(20)) - 9 + 1
+        assert cache.check() == []
+        assert cache._order.totals["size"] == 0
+
+
+def test_check_finds_an_order_that_was_changed_by_other_means(path: Path) -> None:
+    with opened(path, "least-recently-stored") as cache:
+        cache.update(dict.fromkeys(range(5), b"x"))
+        cache.database.table("cache order").pop(3)
+        assert "order" in cache.check(fix=True)[0]
+        assert cache.check() == []
+        assert evicted(cache, 5) == list(range(5))
+
+
+def test_a_value_that_is_larger_than_the_limit_is_not_stored(path: Path) -> None:
+    with opened(path, "least-recently-stored") as cache:
+        cache["key"] = "old"
+        with pytest.warns(pellucid.DatabaseWarning, match="larger than the limit"):
+            assert cache.set("key", b"x" * (LIMIT + 1)) is False
+        assert "key" not in cache
+        assert cache.set("key", b"x") is True
+        assert cache.check() == []
+
+
+def test_an_eviction_stores_the_uses(path: Path) -> None:
+    with opened(path, "least-recently-used") as cache:
+        cache.update(dict.fromkeys(range(4), b"x"))
+        assert cache[0] == b"x"
+        assert evicted(cache, 1) == [1]
+    os.remove(f"{path}-uses")
+    with pellucid.Cache(path) as cache:
+        assert evicted(cache, 2) == [2, 3]

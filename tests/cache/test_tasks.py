@@ -1,0 +1,177 @@
+"""Do tasks of asyncio use a cache without blocking the loop?"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+
+
+@pytest.fixture
+def cache(path: Path) -> Iterator[pellucid.Cache]:
+    with pellucid.Cache(path) as opened:
+        yield opened
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 60))
+
+
+def test_tasks_get_set_and_delete(cache: pellucid.Cache) -> None:
+    async def work() -> None:
+        assert await cache.aset("key", {"a": 1}, expire=60, tag="t")
+        assert await cache.aget("key") == {"a": 1}
+        assert await cache.aget("missing", 5) == 5
+        assert (await cache.aget("key", tag=True))[1] == "t"
+        assert await cache.adelete("key")
+        assert not await cache.adelete("key")
+
+    run(work())
+
+
+def test_one_of_many_tasks_computes(cache: pellucid.Cache) -> None:
+    calls = []
+
+    @cache.memoize()
+    async def slow(number: int) -> list[int]:
+        calls.append(number)
+        await asyncio.sleep(0.02)
+        return [number]
+
+    async def work() -> None:
+        assert await asyncio.gather(*(slow(number % 2) for number in range(40))) == [[0], [1]] * 20
+        assert await slow(0) == [0]
+
+    run(work())
+    assert sorted(calls) == [0, 1]
+    assert cache[slow.__cache_key__(1)] == [1]
+
+
+def test_a_cancelled_computation_is_taken_over(cache: pellucid.Cache) -> None:
+    calls = []
+
+    @cache.memoize()
+    async def slow() -> int:
+        calls.append(1)
+        await asyncio.sleep(30 if len(calls) == 1 else 0)
+        return len(calls)
+
+    async def work() -> None:
+        first = asyncio.create_task(slow())
+        await asyncio.sleep(0)
+        second = asyncio.create_task(slow())
+        await asyncio.sleep(0.01)
+        first.cancel()
+        assert await second == 2
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+    run(work())
+
+
+def test_a_cancelled_set_is_stored_whole_or_not_begun(cache: pellucid.Cache) -> None:
+    async def work() -> None:
+        with cache.transact():
+            # Another thread has the writer lock, so the set waits.
+            setting = asyncio.create_task(cache.aset("key", [1] * 100))
+            await asyncio.sleep(0.02)
+            setting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await setting
+        for _ in range(1000):
+            if "key" in cache:
+                break
+            await asyncio.sleep(0.01)
+        assert cache["key"] == [1] * 100
+
+    run(work())
+
+
+def test_the_loop_goes_on_while_a_writer_is_waited_for(cache: pellucid.Cache) -> None:
+    holding, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with cache.transact():
+            cache["other"] = 1
+            holding.set()
+            assert release.wait(60)
+
+    @cache.memoize()
+    async def quick() -> int:
+        return 7
+
+    async def work() -> None:
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert holding.wait(60)
+        tasks = [asyncio.create_task(cache.aset("key", 1)), asyncio.create_task(quick())]
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+            assert await cache.aget("other", "before") == "before"
+        assert not any(task.done() for task in tasks)
+        release.set()
+        assert await asyncio.gather(*tasks) == [True, 7]
+        thread.join()
+
+    run(work())
+
+
+def test_a_task_waits_for_a_thread_that_computes_the_same(cache: pellucid.Cache) -> None:
+    calls, computing = [], threading.Event()
+
+    def slow(number: int) -> int:
+        calls.append("thread")
+        computing.set()
+        time.sleep(0.1)
+        return number
+
+    async def slow_task(number: int) -> int:
+        calls.append("task")
+        return number
+
+    kept, kept_task = cache.memoize(name="slow")(slow), cache.memoize(name="slow")(slow_task)
+
+    async def work() -> None:
+        thread = threading.Thread(target=kept, args=(5,))
+        thread.start()
+        assert computing.wait(60)
+        assert await kept_task(5) == 5
+        thread.join()
+
+    run(work())
+    assert calls == ["thread"]
+
+
+def test_a_task_keeps_exceptions_and_serves_stale_results(cache: pellucid.Cache) -> None:
+    calls = []
+
+    @cache.memoize(errors=ValueError)
+    async def fails() -> None:
+        calls.append(1)
+        raise ValueError("no")
+
+    @cache.memoize(expire=0.01, stale=60)
+    async def ages() -> int:
+        calls.append(2)
+        await asyncio.sleep(0.05)
+        return calls.count(2)
+
+    async def work() -> None:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="no"):
+                await fails()
+        assert await ages() == 1
+        await asyncio.sleep(0.02)
+        new = asyncio.create_task(ages())
+        await asyncio.sleep(0.001)
+        assert await ages() == 1
+        assert await new == 2
+
+    run(work())
+    assert calls == [1, 2, 2]
