@@ -270,3 +270,62 @@ fn answers_are_those_of_a_filter_and_a_sort_of_all_rows() {
         assert!(kinds.contains(kind), "no query took {kind}: {kinds:?}");
     }
 }
+
+/// A table of tasks of which every third one waits, with an index over state and time.
+fn queue(row_count: u64) -> (Store, TableId) {
+    let options = OpenOptions { deriver: Some(Arc::new(Expressions)), ..OpenOptions::default() };
+    let store = Store::memory_with(&options).unwrap();
+    let mut transaction = store.begin(Duration::from_secs(10)).unwrap();
+    let table = transaction.create_table("t").unwrap();
+    transaction.create_index(table, "waiting", "state, due", false, &mut |_, _| true).unwrap();
+    for number in 0..row_count {
+        let state = if number % 3 == 2 { "new" } else { "done" };
+        let fields = vec![
+            ("state".into(), Value::Str(state.into())),
+            ("due".into(), Value::Int((row_count - number).cast_signed())),
+        ];
+        let record = encode_value(&Value::Dict(fields), &mut NoShapes).unwrap();
+        transaction.put(table, &key(number), &[], &record, &[]).unwrap();
+    }
+    transaction.commit().unwrap();
+    (store, table)
+}
+
+#[test]
+fn the_front_of_a_queue_is_found_without_weighing_paths() {
+    let (store, table) = queue(3_000);
+    let snapshot = store.snapshot().unwrap();
+    let indexes = TableIndex::ready(snapshot.indexes(table).unwrap());
+    let caller = Caller { stop: Stop::Caller(&|| false), thread_count: 1 };
+    for (conditions, order, limit, is_short) in [
+        (&["state == 'new'"][..], "due", 1, true),
+        (&["state == 'new'"], "due", 64, true),
+        (&["state == 'new'", "due > 100"], "due", 1, true),
+        (&[], "state, due", 3, true),
+        // Many rows, another order, or a condition that rows of the range may not pass.
+        (&["state == 'new'"], "due", 65, false),
+        (&["state == 'new'"], "key()", 1, false),
+        (&["state == 'new'", "due % 7 == 3"], "due", 1, false),
+    ] {
+        for is_descending in [false, true] {
+            let order: Vec<_> = order.split(", ").map(|part| (node(part), is_descending)).collect();
+            let request = Request {
+                conditions: conditions.iter().map(|text| node(text)).collect(),
+                order: &order,
+                after: None,
+                offset: 0,
+                limit,
+                reads: None,
+                is_count: false,
+                is_parallel: false,
+                meter: None,
+            };
+            let executor = Executor::new((&snapshot, table), &indexes, &request, caller).unwrap();
+            let paths = executor.short_path().unwrap();
+            assert_eq!(paths.is_some(), is_short, "{conditions:?} by {order:?}, {limit}");
+            let conditions = conditions.to_vec();
+            let query = Query { conditions, order: order.clone(), offset: 0, limit, reads: None };
+            check(&snapshot, table, &query, "a queue");
+        }
+    }
+}

@@ -10,11 +10,14 @@ use super::probe::RowStatistics;
 use super::table_index::{TableIndex, candidates};
 use super::{Executor, has_decimals};
 use crate::covered_rows::CoveredRows;
+use crate::covering::over_entries;
 use crate::expression::{Comparison, Kind, Node};
 use crate::fault::Fault;
 use crate::key_range;
 use crate::plan::code_ranges::operand;
-use crate::plan::{self, AccessPath, Candidate, CostedPath, IndexRange, Probe, Question, index_range};
+use crate::plan::{
+    self, AccessPath, Candidate, CostedPath, IndexRange, Probe, Question, index_range, is_in_order,
+};
 use crate::walk::LOOKUP_COUNT_MIN;
 
 /// A table with fewer rows is scanned in less time than a path is chosen.
@@ -25,6 +28,10 @@ pub(super) const LOOKUP_COST_IN_ROWS: u64 = 24;
 
 /// Up to this many keys are looked up in a tenth of a millisecond, before other paths are weighed.
 const KEY_COUNT_SHORT: u64 = 64;
+
+/// Up to this many rows that an index has in the order that is asked for are read at once: no path
+/// reaches them by fewer.
+const WALK_COUNT_SHORT: u64 = 64;
 
 /// All access paths to the rows of a query, the best one first.
 pub struct AccessPaths {
@@ -74,7 +81,7 @@ impl<R: Reader> Executor<'_, R> {
 
     /// The path that is followed without planning, with the keys to which it leads: an index range
     /// of an index all of whose parts equal a value, if it has one or two entries; or the keys that
-    /// a condition names, if they are few.
+    /// a condition names, if they are few; or the first rows in the order of an index.
     ///
     /// # Errors
     /// Damage.
@@ -86,7 +93,48 @@ impl<R: Reader> Executor<'_, R> {
                 return Ok(Some(found));
             }
         }
-        self.key_lookup()
+        match self.short_walk()? {
+            None => self.key_lookup(),
+            short => Ok(short),
+        }
+    }
+
+    /// The walk along an index to its first rows in a range, if the index has the order that is
+    /// asked for, and all conditions are true for each row of the range: the front of a queue.
+    fn short_walk(&self) -> Result<Option<AccessPaths>, Fault> {
+        let request = self.request;
+        let is_short = request.wanted() <= WALK_COUNT_SHORT && request.after.is_none() && !request.is_count;
+        if request.order.is_empty() || !is_short || !self.is_whole || self.row_count()? < ROW_COUNT_MIN {
+            return Ok(None);
+        }
+        for (place, index) in self.indexes.iter().enumerate() {
+            if !index.candidate.is_named(&[], request.order) {
+                continue;
+            }
+            let entries = self.reader.count(index.info.id)?;
+            let candidate = Candidate { entries, ..index.candidate.clone() };
+            let index_range = index_range(&candidate, &self.conditions, self.row_count()?);
+            let Some(index_range) =
+                index_range.filter(|index_range| index_range.implied.iter().all(|is_implied| *is_implied))
+            else {
+                continue;
+            };
+            let Some(is_reverse) = is_in_order(&candidate, &index_range, request.order) else { continue };
+            let is_covered = request
+                .reads
+                .is_some_and(|reads| reads.iter().all(|node| over_entries(&candidate.parts, node).is_some()));
+            if is_covered && is_reverse {
+                // Entries with the same parts are read to the last of them.
+                continue;
+            }
+            let implied = index_range.implied.clone();
+            let index_range = IndexRange { index: place, ..index_range };
+            let access = AccessPath::OrderedWalk { index_range, is_reverse };
+            let count = request.wanted().min(entries) as usize;
+            let path = CostedPath { is_covered, ..CostedPath::known(access, implied, count) };
+            return Ok(Some(AccessPaths { paths: vec![path], keys: None, probe: None }));
+        }
+        Ok(None)
     }
 
     fn short_index_range(&self, place: usize, index: &TableIndex) -> Result<Option<AccessPaths>, Fault> {

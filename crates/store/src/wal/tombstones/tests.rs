@@ -138,6 +138,28 @@ fn walks_over_many_deleted_keys_find_what_a_map_has() {
 }
 
 #[test]
+fn a_walk_takes_few_entries_from_a_memtable_until_more_are_wanted() {
+    let engine = engine();
+    let mut txn = begin(&engine);
+    for number in 0..COUNT {
+        txn.put(Tree::Rows, &key(b'a', number), b"row").unwrap();
+    }
+    txn.commit().unwrap();
+    let read = engine.begin_read().unwrap();
+    let mut cursor = read.cursor(Tree::Rows).unwrap();
+    for direction in [Direction::Forward, Direction::Reverse] {
+        cursor.start(Start::Edge, direction).unwrap();
+        let (mut batch, mut sizes) = (Batch::default(), Vec::new());
+        for _ in 0..10 {
+            cursor.fill(&mut batch).unwrap();
+            sizes.push(batch.entries.len());
+        }
+        assert!(sizes[0] <= 2, "the first row of a queue is found again and again: {sizes:?}");
+        assert!(sizes[9] >= 64, "{sizes:?}");
+    }
+}
+
+#[test]
 fn ranges_serve_later_versions_alone_and_become_one_when_they_are_old() {
     let mut covered = Covered::default();
     let (forward, reverse) = (Direction::Forward, Direction::Reverse);
