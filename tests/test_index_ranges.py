@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pellucid
@@ -111,3 +112,51 @@ def test_a_walk_in_a_transaction_misses_what_it_deletes_on_the_way(
             if row.number % 2 == 0 and row.number < 299:
                 del table[keys[row.number + 1]]
     assert seen == list(range(0, 300, 2))
+
+
+def test_a_loop_makes_no_record_for_each_row(table: pellucid.Table[Any]) -> None:
+    # An iterator that uses its records again holds them, beside the loop.
+    by_scan = {sys.getrefcount(row) for row in table.values()}
+    assert {sys.getrefcount(row) for row in table.index("number").range(100, 1_100)} == by_scan
+    assert {sys.getrefcount(row) for row in table.where(F.number >= 100, F.number < 1_100)} == by_scan
+
+
+def test_a_record_that_is_kept_does_not_change(
+    table: pellucid.Table[Any], expected: dict[str, dict[str, Any]]
+) -> None:
+    wanted = in_order(expected, 0, 300)
+    rows = table.index("number").range(0, 300)
+    kept = [row for number, row in enumerate(rows) if number % 3 == 0]
+    assert plain(kept) == wanted[::3]
+    # Two steps later, and only some of it: an iterator over its fields, and a nested value.
+    table.update({key: {**row, "in": {"n": [row["number"]]}} for key, row in expected.items()})
+    parts = [(iter(row), row["in"].n) for row in table.index("number").range(0, 300)]
+    assert [(list(names), list(inner)) for names, inner in parts] == [
+        (["number", "text", "in"], [number]) for number in range(300)
+    ]
+
+
+def test_a_record_that_the_loop_changes_keeps_its_change(table: pellucid.Table[Any]) -> None:
+    changed = []
+    for row in table.index("number").range(0, 200):
+        if row.number % 2:
+            row.text = f"changed {row.number}"
+            changed.append(row.number)
+        elif row.number % 10 == 0:
+            row["more"] = row.number
+    assert changed == list(range(1, 200, 2))
+    for row in table.index("number").range(0, 200):
+        assert (row.text == f"changed {row.number}") == bool(row.number % 2)
+        assert row.get("more") == (row.number if row.number % 10 == 0 else None)
+
+
+def test_keys_of_a_loop_are_those_of_its_rows(
+    table: pellucid.Table[Any], expected: dict[str, dict[str, Any]]
+) -> None:
+    found = {}
+    for row in table.where(F.number < 500):
+        row.text = row.text + "!"
+        found[row.number] = row.text
+    by_number = {row["number"]: key for key, row in expected.items()}
+    for number, text in found.items():
+        assert table[by_number[number]].text == text == expected[by_number[number]]["text"] + "!"

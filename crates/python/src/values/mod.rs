@@ -34,6 +34,7 @@ pub mod path;
 pub mod reading;
 pub mod record;
 pub mod record_list;
+pub mod refill;
 pub mod row;
 pub mod row_errors;
 pub mod scalars;

@@ -111,6 +111,8 @@ impl RowValidity {
 pub enum Holder {
     /// The row's own copy: the record, then its key.
     Owned(Box<[u8]>),
+    /// The same, of a row that its walk may have stand for another record (`refill.rs`).
+    Walked(Vec<u8>),
     /// A buffer of the user's that `view` reads.
     Buffer(PyBuffer<u8>),
     /// A bytes object.
@@ -133,7 +135,11 @@ impl Holder {
             Holder::Snapshot(snapshot) => Some(snapshot),
             Holder::Overflow(held) => Some(&held.1),
             Holder::Reported(row) => Some(&row.snapshot),
-            Holder::Owned(_) | Holder::Buffer(_) | Holder::Bytes(_) | Holder::Fetched { .. } => None,
+            Holder::Owned(_)
+            | Holder::Walked(_)
+            | Holder::Buffer(_)
+            | Holder::Bytes(_)
+            | Holder::Fetched { .. } => None,
         }
     }
 
@@ -164,9 +170,9 @@ pub struct Row {
     /// Whether a handle on an element of a list was ever made; only then are `moves` recorded.
     has_elements: GilValue<bool>,
     /// How many `Reading`s of the current bytes exist.
-    readers: GilValue<u32>,
+    pub(super) readers: GilValue<u32>,
     pub(super) aside: GilCell<Option<Box<Aside>>>,
-    holder: GilCell<Holder>,
+    pub(super) holder: GilCell<Holder>,
     /// The version that a server gave the stored row; 0 in a file.
     pub edition: GilValue<i64>,
     /// The names of its shapes.
@@ -215,7 +221,7 @@ impl Row {
     }
 
     /// Sets where the bytes are: a record, followed by its key.
-    fn lead_to(&self, data: *const u8, size: usize, key_size: usize) {
+    pub(super) fn lead_to(&self, data: *const u8, size: usize, key_size: usize) {
         self.data.set(data);
         self.size.set(size);
         // The key's bytes are the tail of the same box; for an empty key, its end.
