@@ -9,6 +9,7 @@ import datetime as dt
 import decimal
 import enum
 import fractions
+import itertools
 import mmap
 import os
 import pickle
@@ -70,6 +71,29 @@ def test_a_dict_taken_for_another_leaves_nothing_behind() -> None:
         for field in "bcdefg":
             db[field] = {"first": b"x" * 100_000, field: None}
         assert db.stats()["blobs"] == 6
+
+
+def test_a_nested_dict_has_the_same_bytes_whatever_came_before_it() -> None:
+    # One that is written like the last of its shape may be wider, hold containers, or have other keys.
+    inner: list[dict[str, Any]] = [
+        {"a nested": 1, "one": 2.5},
+        {"a nested": "x" * 200, "one": None},
+        {"a nested": True, "one": 1 << 40},
+        {"a nested": [1, "2"], "one": {"deep": 1}},
+        {"a nested": 1 << 70, "one": "\u00e9"},
+        {"a nested": "x" * 20_000, "one": 1},
+        {"one": 1, "a nested": 2},
+        {"a nested": 1, "two": 2},
+        {"a nested": 1},
+    ]
+    wanted = [pellucid.dumps({"in": value, "and": [value]}) for value in inner]
+    for before, (value, data) in itertools.product(inner, list(zip(inner, wanted, strict=True))):
+        pellucid.dumps({"in": before, "and": [before]})
+        assert pellucid.dumps({"in": value, "and": [value]}) == data
+        assert pellucid.loads(data) == {"in": value, "and": [value]}
+    with pellucid.open(":memory:") as db:
+        db.update({number: {"in": value, "and": inner} for number, value in enumerate(inner * 3)})
+        assert [row for _, row in db.items()] == [{"in": value, "and": inner} for value in inner * 3]
 
 
 @given(arrays)

@@ -6,8 +6,6 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use pellucid_record::envelope::{self, Envelope};
 use pellucid_record::error::{Corrupt, Damage, EncodeError};
@@ -23,7 +21,7 @@ use pyo3::types::PyBytes;
 use crate::counters;
 use crate::errors;
 use crate::hot::bytes::after_head;
-use crate::hot::gil::{GilCell, GilRc, Strong};
+use crate::hot::gil::{GilCell, GilRc, GilValue, Strong};
 use crate::hot::text;
 use crate::values::encode::{self, Encoded, Encoding, Manner, Reason, Target};
 use crate::values::handles::{Record, RecordList};
@@ -53,7 +51,7 @@ struct Written {
     names: Option<GilRc<Names>>,
     // The tables sealed last, and the shapes in them: the next envelope mostly has the same.
     used: Vec<usize>,
-    tables: Arc<envelope::Tables>,
+    tables: envelope::Tables,
 }
 
 impl Written {
@@ -73,7 +71,7 @@ struct Viewed {
 
 static VIEWED: GilCell<Viewed> = GilCell::new(Viewed { last: None, all: None, memory: 0 });
 static OPEN: GilCell<Option<GilRc<ValidityFlag>>> = GilCell::new(None);
-static NEXT_ENVELOPE: AtomicU64 = AtomicU64::new(1);
+static LAST_ENVELOPE: GilValue<u64> = GilValue::new(0);
 
 /// The flag of rows that nothing can close.
 pub fn always_open(py: Python<'_>) -> GilRc<ValidityFlag> {
@@ -86,11 +84,8 @@ fn names_for_writing(py: Python<'_>) -> GilRc<Names> {
         Some(names) if names.count() < REMEMBERED_SHAPE_COUNT_MAX => names,
         _ => {
             let names = GilRc::new(Names::new(Source::Own(Dictionary::new())));
-            let fresh = Written {
-                names: Some(names.clone()),
-                used: Vec::new(),
-                tables: Arc::new(envelope::Tables::default()),
-            };
+            let fresh =
+                Written { names: Some(names.clone()), used: Vec::new(), tables: envelope::Tables::default() };
             // The old names are dropped outside of the cell: releasing them touches Python objects.
             drop(WRITTEN.with(py, |written| written.replace(fresh)));
             names
@@ -98,33 +93,38 @@ fn names_for_writing(py: Python<'_>) -> GilRc<Names> {
     }
 }
 
-/// The envelope tables for these shapes, which `ShapeNames` own.
-fn tables_for(
-    py: Python<'_>,
+/// The envelope around a record, if its shapes are those of the envelope before: the tables are
+/// used where they are.
+fn sealed_as_last<'py>(
+    py: Python<'py>,
     names: &GilRc<Names>,
     used: &[*const ShapeNames],
-    shapes: impl FnOnce() -> Vec<Shape>,
-) -> Arc<envelope::Tables> {
-    let same = WRITTEN.with(py, |written| {
+    record: &[u8],
+) -> Option<PyResult<Bound<'py, PyBytes>>> {
+    // To make a bytes object runs no Python code.
+    WRITTEN.with(py, |written| {
         let written = written.as_ref().filter(|written| written.is_of(names))?;
         (written.used.len() == used.len()
             && written.used.iter().zip(used).all(|(old, new)| *old == *new as usize))
-        .then(|| written.tables.clone())
-    });
-    if let Some(tables) = same {
-        return tables;
-    }
-    let tables = Arc::new(tables_of(&shapes()));
+        .then(|| seal(py, &written.tables, record))
+    })
+}
+
+fn seal<'py>(py: Python<'py>, tables: &envelope::Tables, record: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    after_head(py, &tables.body_parts(record), |body| tables.envelope_head(body))
+}
+
+/// Keeps the tables of an envelope, with the shapes in them, which `ShapeNames` own.
+fn remember(py: Python<'_>, names: &GilRc<Names>, used: &[*const ShapeNames], tables: envelope::Tables) {
     WRITTEN.with(py, |written| {
         // User code may have replaced the names meanwhile; the addresses of old names mean nothing
         // then.
         if let Some(written) = written.as_mut().filter(|written| written.is_of(names)) {
             written.used.clear();
             written.used.extend(used.iter().map(|shape| *shape as usize));
-            written.tables = tables.clone();
+            written.tables = tables;
         }
     });
-    tables
 }
 
 fn tables_of(shapes: &[Shape]) -> envelope::Tables {
@@ -166,13 +166,17 @@ fn seal_object<'py>(
     policy: &PicklePolicy,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let names = names_for_writing(py);
-    let number = NEXT_ENVELOPE.fetch_add(1, Ordering::Relaxed);
+    let number = LAST_ENVELOPE.get() + 1;
+    LAST_ENVELOPE.set(number);
     let target = Target::Envelope { number, used: Vec::new() };
     let Encoded { encoder, used, .. } =
         encode_object(py, &names, target, policy, manner_of(policy), object, the_value)?;
-    let tables = tables_for(py, &names, &used, || encode::shapes_of(&used));
-    let record = encoder.bytes();
-    let sealed = after_head(py, &tables.body_parts(record), |body| tables.envelope_head(body));
+    let sealed = sealed_as_last(py, &names, &used, encoder.bytes()).unwrap_or_else(|| {
+        let tables = tables_of(&encode::shapes_of(&used));
+        let sealed = seal(py, &tables, encoder.bytes());
+        remember(py, &names, &used, tables);
+        sealed
+    });
     encode::recycle(py, encoder);
     sealed
 }

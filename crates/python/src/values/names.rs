@@ -59,6 +59,8 @@ pub struct ShapeNames {
     /// log2 of the slot width of the dict of this shape that was written last; the next one mostly
     /// has the same.
     pub width_log2: GilValue<u8>,
+    /// Whether that dict was nested, small, and had simple values only; the next one mostly has.
+    pub is_simple: GilValue<bool>,
     /// The number of an envelope, and the shape's id in it; valid only for the envelope of that
     /// number.
     pub local: GilValue<(u64, u32)>,
@@ -83,6 +85,7 @@ impl ShapeNames {
             shape,
             uncommitted_in: GilValue::new(uncommitted_in),
             width_log2: GilValue::new(0),
+            is_simple: GilValue::new(false),
             local: GilValue::new((0, 0)),
         })
     }

@@ -122,6 +122,9 @@ impl<'py> Encoding<'_, 'py> {
             let guess = self.names.guess(self.py, spot).filter(|shape| shape.keys.len() == count);
             // A shape lives as long as its `Names`, which this encoding borrows.
             if let Some(shape) = guess.map(std::ptr::from_ref) {
+                if (*shape).is_simple.get() && self.flat(dict, first, &*shape) {
+                    return Ok(());
+                }
                 let mark = self.mark();
                 if let Some(id) = self.target.usable_id(&*shape)
                     && self.shaped(dict, first, &*shape, id, depth)?
@@ -133,6 +136,35 @@ impl<'py> Encoding<'_, 'py> {
             }
             self.dict_by_keys(dict, count, spot, depth)
         }
+    }
+
+    /// Writes a nested dict of simple values in that shape, if its keys are the shape's: in one
+    /// call, without a container that is opened and closed. False means that nothing was written.
+    #[inline(always)]
+    unsafe fn flat(&mut self, dict: Object, mut item: Item, shape: &ShapeNames) -> bool {
+        let mut values = [std::ptr::null_mut(); FEW];
+        let mut left = shape.keys.len();
+        for (name, value) in shape.keys.iter().zip(&mut values) {
+            // SAFETY: an exact dict, live during the call; no code runs.
+            unsafe {
+                let is_next = *name == item.key
+                    || (ffi::PyUnicode_CheckExact(item.key) != 0 && is_same_name(*name, item.key));
+                left -= 1;
+                *value = item.value;
+                if !is_next || (left > 0 && !item.advance(dict)) {
+                    return false;
+                }
+            }
+        }
+        // SAFETY: nothing has run since the values were gathered, so the dict holds them.
+        let value = |index: usize| unsafe { simple(*values.get(index)?) };
+        let (count, target) = (shape.keys.len() as u32, &mut self.target);
+        let written = self.encoder.flat(count, shape.width_log2.get(), value, || target.usable_id(shape));
+        shape.is_simple.set(written.is_some());
+        if let Some(width_log2) = written {
+            shape.width_log2.set(width_log2);
+        }
+        written.is_some()
     }
 
     /// As `dict`, for dicts of several shapes that share their first key and their size: the items
@@ -243,6 +275,7 @@ impl<'py> Encoding<'_, 'py> {
         let count = shape.keys.len() as u32;
         self.encoder.begin_as_wide(Kind::Shaped, count, id, shape.width_log2.get())?;
         let mut names = shape.keys.iter();
+        let mut is_simple = depth > 0 && shape.keys.len() <= FEW;
         // SAFETY: an exact dict, live during the call. PyDict_Next checks its position against the
         // dict as it is, so even if user code changes the dict, the position stays inside.
         unsafe {
@@ -253,7 +286,7 @@ impl<'py> Encoding<'_, 'py> {
                     self.encoder.roll_back();
                     return Ok(false);
                 }
-                self.member(item.key, item.value, depth)?;
+                is_simple &= self.member(item.key, item.value, depth)?;
                 if !names.as_slice().is_empty() && !item.advance(dict) {
                     self.encoder.roll_back();
                     return Ok(false);
@@ -262,19 +295,21 @@ impl<'py> Encoding<'_, 'py> {
         }
         self.encoder.end()?;
         shape.width_log2.set(self.encoder.last_width_log2());
+        shape.is_simple.set(is_simple);
         Ok(true)
     }
 
-    /// Writes the value of a key, and holds both while user code may run.
+    /// Writes the value of a key, and holds both while user code may run. Whether it is `plain`.
     #[inline]
-    unsafe fn member(&mut self, key: Object, value: Object, depth: u32) -> Outcome {
+    unsafe fn member(&mut self, key: Object, value: Object, depth: u32) -> Outcome<bool> {
         // SAFETY: both are live: the dict holds them until code runs, and then `Held` does.
         unsafe {
             if self.plain(value) {
-                return Ok(());
+                return Ok(true);
             }
             let (key, value) = (Held::new(key), Held::new(value));
-            self.value(value.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))
+            self.value(value.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))?;
+            Ok(false)
         }
     }
 
