@@ -143,3 +143,22 @@ def drop_ins() -> None:
         reveal_type(shelf)  # pellucid.shelve.DbfilenameShelf
         reveal_type(shelf.table)  # pellucid._native.Table[Any]
         shelf["fred"] = [1]
+
+
+def what_has_no_truth_value_and_no_length(db: pellucid.Database) -> None:
+    query = db.table("people").where(F.age > 1)
+    len(query)  # error: Argument 1 to "len" has incompatible type "Query[Any]"; expected "Sized"
+    query[0]  # error: Invalid index type "int" for "Query[Any]"; expected type "Never"
+    len(query.group_by("age"))  # error: Argument 1 to "len" has incompatible type "Groups"; expected "Sized"
+    print("a" in F.tags)  # error: Unsupported operand types for in ("str" and "Expression")
+    for tag in F.tags:  # error: "UseEach" has no attribute "__next__"
+        print(tag)
+    print(F.age // 2)  # error: Unsupported operand types for // ("Expression" and "int")
+    # mypy has no error for these, as pyright has. The code after them is not unreachable to it.
+    if query:
+        reveal_type(query)  # pellucid._native.Query[Any]
+    if F.age and F.name:
+        reveal_type(query)  # pellucid._native.Query[Any]
+    if 1 < F.age < 5:
+        reveal_type(query)  # pellucid._native.Query[Any]
+    reveal_type(query)  # pellucid._native.Query[Any]
