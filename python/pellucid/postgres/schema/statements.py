@@ -316,6 +316,11 @@ class Statements:
         return self._made("SELECT FROM {rows} WHERE k = $1{at}")
 
     @functools.cached_property
+    def has_any(self) -> bytes:
+        """`$1` is an array of keys; gives a row if one of them has one."""
+        return self._made("SELECT FROM {rows} WHERE k = ANY($1::bytea[]) LIMIT 1")
+
+    @functools.cached_property
     def count(self) -> bytes:
         """Gives the number of rows."""
         return self._made("SELECT count(*) FROM {rows}")

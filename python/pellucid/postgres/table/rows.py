@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pellucid._native import ServerValidity, server_keys, server_whole_code
-from pellucid.errors import Busy, StaleTable
+from pellucid.errors import Busy, Error, StaleTable
 from pellucid.postgres import errors
 from pellucid.postgres.pool import pause
 from pellucid.postgres.protocols import Connection, IndexEntries
@@ -17,6 +17,7 @@ from pellucid.postgres.schema.text import big_int
 from pellucid.postgres.session import Rows, Statement, array_of
 from pellucid.postgres.table import overflow
 from pellucid.postgres.table.binding import LAYOUT_ATTEMPTS
+from pellucid.postgres.table.index_entries import NOT_UNIQUE
 from pellucid.postgres.table.records import Records, code_of
 from pellucid.postgres.table.sequence import Sequences
 
@@ -26,6 +27,8 @@ BATCH_SIZE_MAX = 4 << 20
 # Rows that one statement deletes.
 DELETED_COUNT = 1000
 SWAP_ATTEMPTS = 100
+# Fewer rows are stored in one statement without asking first whether they are new.
+COPIED_COUNT_MIN = 200
 Row = tuple[Any, ...]
 
 
@@ -116,7 +119,8 @@ class ServerRowStore:
     def put_many(self, pairs: Iterable[tuple[Any, Any]]) -> None:
         """Store rows in the transaction that runs; of two with one key, the later."""
         batch: dict[bytes, tuple[bytes | None, bytes]] = {}
-        size = 0
+        size = count = 0
+        are_new = True
         for key, value in pairs:
             code, spelling = self._records.encode_key(key)
             data, values = self._records.encoded(key, value)
@@ -132,13 +136,25 @@ class ServerRowStore:
             batch[k] = s, data
             size += len(k) + len(data)
             if len(batch) >= BATCH_COUNT_MAX or size >= BATCH_SIZE_MAX:
-                self._store_batch(batch)
+                are_new = self._store_batch(batch, count, are_new=are_new)
+                count += len(batch)
                 batch, size = {}, 0
-        self._store_batch(batch)
+        self._store_batch(batch, count, are_new=are_new)
 
-    def _store_batch(self, batch: dict[bytes, tuple[bytes | None, bytes]]) -> None:
+    def _store_batch(
+        self, batch: dict[bytes, tuple[bytes | None, bytes]], count: int, *, are_new: bool
+    ) -> bool:
+        """Store rows: by COPY where none of the keys has one, which takes half the time.
+
+        `count` is how many rows of the same call were stored before, and `are_new` says whether none of them
+        replaced one. Returns this for all.
+        """
         if not batch:
-            return
+            return are_new
+        are_new = are_new and len(batch) >= COPIED_COUNT_MIN and self._may_copy(list(batch))
+        if are_new:
+            self._copy(batch, count)
+            return True
         # A NULL for an array gives a NULL for each row.
         spellings = [s for s, _ in batch.values()]
         given = (
@@ -148,6 +164,25 @@ class ServerRowStore:
             None,
         )
         self._entries.change(lambda sql: [(sql.put_many, given)], creates=True)
+        return False
+
+    def _may_copy(self, stored: list[bytes]) -> bool:
+        """Say whether no row has one of these keys, in a table into which rows can be copied."""
+        layout = self._binding.for_writing().layout
+        # COPY stops at the first row that is not unique, and does not say in which index.
+        if layout.is_distributed or any(index.is_unique for index in layout.indexes):
+            return False
+        return not self._binding.ask(lambda sql: (sql.has_any, (array_of(stored),)))
+
+    def _copy(self, batch: dict[bytes, tuple[bytes | None, bytes]], count: int) -> None:
+        rows: list[Row] = [(k, s, data, None) for k, (s, data) in batch.items()]
+        try:
+            self._entries.copy(self._binding.for_writing(), rows, {}, count)
+        except Error as error:
+            if errors.sqlstate(error.__cause__) != NOT_UNIQUE:
+                raise
+            # Another client has stored one of the keys since this transaction began.
+            raise Busy(errors.CONFLICT) from error.__cause__
 
     def setdefault(self, key: Any, default: Any) -> Any:
         """Return the value of a key; where it has none, store `default` first."""
