@@ -93,6 +93,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self._start(db, size_limit, policy, is_fast=pickle == "deny")
 
     _size_limit_min = SIZE_LIMIT_MIN
+    _order_class: type[Order] = Order
 
     def _start(self, db: Any, size_limit: int | None, policy: str | None, is_fast: bool) -> None:
         self._db = db
@@ -103,7 +104,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         limit = size_limit or stored_limit(db)
         self._side_path = None if db.path is None else f"{self._path}-uses"
         self._uses = Uses(self._side_path, slot_count(limit))
-        self._order = Order(db, self._table, self._uses)
+        self._order = self._order_class(db, self._table, self._uses)
         self._counts = [0, 0]
         self._lock = threading.Lock()
         self._has_warned = False
@@ -132,12 +133,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def _change(self, **changes: Any) -> None:
         with self._db.transaction():
-            settings = self._info.get("settings") or {"size_limit": 0, "policy": STORED}
-            settings |= {name: value for name, value in changes.items() if value is not None}
-            if settings["size_limit"] and not settings.get("ordering"):
-                settings["ordering"] = True
+            stored = self._info.get("settings") or {"size_limit": 0, "policy": STORED, "ordering": False}
+            settings = stored | {name: value for name, value in changes.items() if value is not None}
+            settings["ordering"] |= settings["size_limit"] > 0
+            if settings["ordering"] and not stored["ordering"]:
                 self._order.begin()
-            if settings != self._info.get("settings"):
+            if settings != stored:
                 self._info["settings"] = settings
         self._uses.tell_change()
         self._refresh()

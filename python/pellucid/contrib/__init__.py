@@ -1,0 +1,1 @@
+"""This package has what other libraries offer, under their own names, over files of pellucid."""

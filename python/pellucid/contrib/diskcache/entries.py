@@ -1,0 +1,95 @@
+"""This module has a cache with the rules of diskcache: order of insertion, sizes, culling at each set."""
+
+from __future__ import annotations
+
+import pellucid
+from pellucid import F
+from pellucid.cache.core import SIMPLE_KEYS, Cache
+from pellucid.cache.entries import EXPIRE, TAG
+from pellucid.cache.limits import Order
+from pellucid.errors import UnsupportedKey
+
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+__all__ = ["Entries"]
+
+# What stands for a key that is no key of a table: its packed bytes, from which it is made again.
+PACKED = "cache:key"
+
+
+class InsertionOrder(Order):
+    """An order whose limit is about the estimated sizes of entries, as diskcache counts them."""
+
+    limit = 0
+    cull_limit = 10
+
+    def is_due(self) -> bool:
+        """Say whether a set is to look for what may go."""
+        return self.cull_limit > 0
+
+    def excess(self) -> int:
+        """How many bytes the entries are beyond the limit; the limit itself is not within it."""
+        self._written = 0
+        return max(0, self.totals["size"] - self.limit)
+
+
+class Entries(Cache):
+    """The entries of a folder, in the order in which they were inserted."""
+
+    _size_limit_min = 0
+    _order_class = InsertionOrder
+    _order: InsertionOrder
+
+    def __init__(self, path: str, pickle: Any, timeout: float) -> None:
+        super().__init__(path, pickle=pickle, timeout=timeout)
+        self._pickle: Any = pickle
+        self._indexed.update(info.name for info in self._table.indexes())
+        if not self._ordering:
+            self._change(size_limit=0, ordering=True)
+
+    def key(self, key: Any, /) -> Any:
+        """The key under which an entry is: `key` itself, or its packed bytes."""
+        if type(key) in SIMPLE_KEYS and key == key:
+            return key
+        try:
+            self._table.keys(start=key, stop=key)
+        except UnsupportedKey:
+            return (PACKED, pellucid.dumps(key, pickle=self._pickle))
+        return key
+
+    def original(self, key: Any) -> Any:
+        """The key that was given, of one under which an entry is."""
+        if type(key) is tuple and len(key) == 2 and key[0] == PACKED:
+            return pellucid.loads(key[1], pickle=self._pickle)
+        return key
+
+    def _begin_facts(self, row: Any, now: float) -> None:
+        if EXPIRE in row and "expire" not in self._indexed:
+            self._index("expire", F[EXPIRE])
+        if TAG in row and "tag" not in self._indexed:
+            self._index("tag", F[TAG])
+
+    def _cull_if_due(self) -> None:
+        """Remove what has expired, or what the policy says, at most `cull_limit` entries at each set."""
+        limit = self._order.cull_limit
+        if limit <= 0:
+            return
+        limit -= self.expire(count_max=limit)
+        if limit > 0 and self._order.excess() > 0:
+            with self._db.transaction():
+                self._order.evict(1 << 62, limit)
+
+    def keys_in_order(self, reverse: bool = False) -> Iterator[Any]:
+        """The keys in the order of their insertion."""
+        for _, key in self._order.rows.index("number").keys(reverse=reverse):
+            yield self.original(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.keys_in_order()
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self.keys_in_order(reverse=True)
