@@ -105,8 +105,8 @@ SETTINGS: dict[str, Setting] = {
     "log: a new one is about to be valid": Setting(count=1),
     "replay: the end of the log is known": Setting(by_opener=True, count=1),
     "replay: all words of the head are set": Setting(by_opener=True, count=1),
-    "append: written, not acknowledged": Setting(count=1000, has_reader=True),
-    "append: between tail and sequence": Setting(writers=2, count=1000),
+    "append: written, not acknowledged": Setting(("large",), count=1000, has_reader=True),
+    "append: between tail and sequence": Setting(("large",) * 3, writers=2, count=1000),
     "log: has grown": Setting(("bulk",), count=6),
     "log: is about to give room back": Setting(("bulk", "rest"), is_wide=True, count=1, segment_size=0),
     "log: has given room back": Setting(("bulk", "rest"), is_wide=True, count=1, segment_size=0),
@@ -122,7 +122,9 @@ SETTINGS: dict[str, Setting] = {
     "compact: the log is gone, the old file there": Setting(("compact",), count=1),
     "compact: the new file is in its place": Setting(("compact",), count=1),
     "large value: pages are reserved, not known": Setting(("large",)),
-    "large value: the reserve is freed, and still known": Setting(("online",), count=2),
+    "large value: the reserve is freed, and still known": Setting(
+        ("large", "online"), count=2, has_reader=True
+    ),
     "large value: written, not in the log": Setting(("large", "checkpoint"), ("online",), count=20),
     "sorted load: a run is written": Setting(("sorted",), count=6),
     "sorted load: rows are about to be merged": Setting(("sorted",), count=2),
