@@ -281,8 +281,8 @@ fn queue(row_count: u64) -> (Store, TableId) {
     for number in 0..row_count {
         let state = if number % 3 == 2 { "new" } else { "done" };
         let fields = vec![
-            ("state".into(), Value::Str(state.into())),
-            ("due".into(), Value::Int((row_count - number).cast_signed())),
+            (Value::Str("state".into()), Value::Str(state.into())),
+            (Value::Str("due".into()), Value::Int((row_count - number).cast_signed())),
         ];
         let record = encode_value(&Value::Dict(fields), &mut NoShapes).unwrap();
         transaction.put(table, &key(number), &[], &record, &[]).unwrap();

@@ -142,7 +142,7 @@ fn a_walk_takes_few_entries_from_a_memtable_until_more_are_wanted() {
     let engine = engine();
     let mut txn = begin(&engine);
     for number in 0..COUNT {
-        txn.put(Tree::Rows, &key(b'a', number), b"row").unwrap();
+        txn.put(Tree::Rows, &key(b'a', number), &[b"row"]).unwrap();
     }
     txn.commit().unwrap();
     let read = engine.begin_read().unwrap();
