@@ -83,7 +83,7 @@ class Setting:
     """What a round must be like for its writers to come to a step."""
 
     favourites: tuple[str, ...] = ()
-    """The phases of the operations that lead there."""
+    """The phases of the operations that lead there. One that is named twice is chosen twice as often."""
     beside: tuple[str, ...] | None = None
     """Those of a second writer, if it is to do something else meanwhile. Then both do little but their
     favourites, so that each of them meets the other one in the middle of one."""
