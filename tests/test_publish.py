@@ -137,10 +137,16 @@ def test_the_parts_of_a_dataset_are_written_and_nothing_else(
 def test_runs_that_do_not_belong_together_are_refused(
     more: dict[str, Any], text: str, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(root / "results/one.json", [a_run()])
+    write(root / "results/one.json", [a_run(experiment="records")])
     write(root / "results/two.json", [a_run(**more)])
     assert publish.main([str(root / "results"), "--root", str(root)]) == 1
     assert text in capsys.readouterr().err
+
+
+def test_an_experiment_of_no_common_table_may_be_of_another_machine(root: Path) -> None:
+    write(root / "results/one.json", [a_run(experiment="records")])
+    write(root / "results/two.json", [a_run(machine=OTHER)])
+    assert set(publish.newest(root / "results")) == {"records", "json-lines"}
 
 
 def test_a_run_of_another_python_is_passed_over(root: Path) -> None:

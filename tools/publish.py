@@ -44,7 +44,8 @@ def newest(folder: Path, *, with_quick: bool = False) -> dict[str, tuple[Path, D
 
     Runs that ended come first, then those with the usual settings: others are of a special size or a part.
 
-    Runs of the collector under other Pythons have none of our results, and are passed over.
+    Runs of the collector under other Pythons have none of our results, and are passed over. The experiments of
+    the tables of operations have to be of one machine.
     """
     found: dict[str, tuple[Path, Dataset]] = {}
     for path in sorted(folder.glob("*.json")):
@@ -58,7 +59,9 @@ def newest(folder: Path, *, with_quick: bool = False) -> dict[str, tuple[Path, D
                 found[run.experiment] = path, run
     if not found:
         raise PublishError(f"{folder} has no dataset")
-    machines = {run.machine.id: machine_line(run) for _, run in found.values()}
+    # A page of one experiment names its machine. The tables of operations are of several experiments.
+    together = {row.experiment for row in ROWS}
+    machines = {run.machine.id: machine_line(run) for name, (_, run) in found.items() if name in together}
     if len(machines) > 1:
         raise PublishError(f"the newest runs are of different machines: {'; '.join(machines.values())}")
     return {name: found[name] for name in experiments.NAMES if name in found}
