@@ -226,7 +226,9 @@ CLASSES = {
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:
     """The public methods and properties of a class."""
-    return ((name, getattr(thing, name)) for name in vars(thing) if name[0] != "_")
+    # What only says that there is no such name is no member.
+    names = (name for name, value in vars(thing).items() if type(value).__name__ != "WrongName")
+    return ((name, getattr(thing, name)) for name in names if name[0] != "_")
 
 
 def public_things() -> Iterator[tuple[str, Any]]:

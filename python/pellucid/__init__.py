@@ -168,5 +168,15 @@ def _reopen(path: str, mode: str, options: dict[str, object]) -> Database:
     return open(path, mode, **options)  # type: ignore[arg-type]
 
 
+def _meet_ipython() -> None:
+    """Tell IPython how records are shown."""
+    from pellucid.look import notebook
+
+    notebook.register()
+
+
+if "IPython" in _sys.modules:
+    _meet_ipython()
+
 # A later import of the package, if it was dropped from sys.modules, gives these very modules.
 _imported(_sys.modules[__name__])

@@ -14,7 +14,8 @@ use crate::table::handle::Table;
 /// The methods of both.
 const READS: &str = "keys values items unreadable buffer open range first last indexes index where find filter \
     order_by limit offset to_list to_dicts select group_by agg to_arrow __arrow_c_stream__ \
-    to_polars to_pandas to_numpy sum min max mean count column";
+    to_polars to_pandas to_numpy sum min max mean count column head tail sample fields describe \
+    value_counts _ipython_key_completions_";
 /// Those of databases alone.
 const WRITES: &str = "pop popitem setdefault update clear edit create_index drop_index rebuild_index";
 

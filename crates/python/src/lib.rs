@@ -28,6 +28,7 @@ mod expression;
 mod hot;
 mod imported;
 mod index;
+mod look;
 mod not_keys;
 mod numpy;
 mod open;
@@ -81,9 +82,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(counters::counters, module)?,
         wrap_pyfunction!(expression::text::parse, module)?,
         wrap_pyfunction!(imported::imported, module)?,
+        wrap_pyfunction!(look::is_selected, module)?,
+        wrap_pyfunction!(look::survey, module)?,
+        wrap_pyfunction!(look::untyped, module)?,
         wrap_pyfunction!(open::open, module)?,
         wrap_pyfunction!(put::cell_kinds::cell_kinds, module)?,
         wrap_pyfunction!(query::group::count, module)?,
+        wrap_pyfunction!(table::wrong_names::no_attribute_of, module)?,
+        wrap_pyfunction!(values::brief::brief, module)?,
         wrap_pyfunction!(work::threads::set_threads, module)?,
     ] {
         module.add_function(function)?;
@@ -140,6 +146,7 @@ fn prepare(py: Python<'_>) -> PyResult<()> {
     values::buffer::install(py);
     values::field::install(py);
     default_table::install(py)?;
+    look::install(py)?;
     table::rows::install(py);
     table::slots::install(py);
     values::equal::refuse_with(not_keys::refuse);

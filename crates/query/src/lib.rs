@@ -40,6 +40,7 @@ pub mod server;
 pub mod sort;
 pub mod stoppable;
 pub mod sum;
+pub mod survey;
 pub mod walk;
 pub mod work;
 

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from pellucid._native import _no_attribute
+from pellucid.look import verbs
 from pellucid.postgres.table.table import Table
 
 P = ParamSpec("P")
@@ -79,10 +81,24 @@ class Forwarded:
     to_numpy = forward(Table.to_numpy)
     to_polars = forward(Table.to_polars)
     to_pandas = forward(Table.to_pandas)
+    head = forward(Table.head)
+    tail = forward(Table.tail)
+    sample = forward(Table.sample)
+    fields = forward(Table.fields)
+    describe = forward(Table.describe)
+    value_counts = forward(Table.value_counts)
+    _repr_html_ = verbs._repr_html_
+    _ipython_key_completions_ = forward(Table._ipython_key_completions_)
 
 
 class DefaultTable(Forwarded, collections.abc.MutableMapping[Any, Any]):
     """A mapping over the table "default"."""
+
+    # What it is, for the message about a name that it does not have.
+    _kind = "database"
+
+    def __getattr__(self, name: str) -> Any:
+        raise _no_attribute(self, self._kind, name)
 
     # What loops over rows call is written out.
 

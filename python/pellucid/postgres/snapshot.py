@@ -162,6 +162,8 @@ class Snapshot(DefaultTable):
     It holds a connection, and the server keeps old rows for it, until it is closed.
     """
 
+    _kind = "snapshot"
+
     def __init__(self, database: Database, connection: SnapshotConnection) -> None:
         self._database = database
         self._place = connection.place

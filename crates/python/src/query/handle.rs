@@ -43,6 +43,11 @@ pub fn of_server(table: &Bound<'_, ServerTable>) -> Query {
 }
 
 impl Query {
+    /// Whether it gives the dicts that `select` makes.
+    pub fn is_selected(&self) -> bool {
+        self.spec.chosen.is_some()
+    }
+
     pub(super) fn with(
         &self,
         py: Python<'_>,

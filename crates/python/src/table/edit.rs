@@ -57,7 +57,7 @@ impl EditContext {
         Ok(format!(
             "<pellucid.EditContext of {} in {}>",
             self.key.bind(py).repr()?,
-            self.table.bind(py).repr()?
+            self.table.get().described(py)?
         ))
     }
 

@@ -121,6 +121,25 @@ impl Table {
         Self::over(core, Identity::new(name, true), class, Some((snapshot, validity)))
     }
 
+    /// The line that names the table and says how many rows it has.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn described(&self, py: Python<'_>) -> PyResult<String> {
+        let text =
+            |state: &str| format!("<pellucid.Table {:?} of {}, {state}>", self.name(py), self.core.target);
+        if !self.validity().is_open() {
+            return Ok(text("closed"));
+        }
+        errors::shown(py, "pellucid.Table", self.len(py).map(|rows| text(&errors::counted(rows, "row"))))
+    }
+
+    /// The same table without the class of its rows.
+    pub fn untyped(&self, py: Python<'_>) -> Self {
+        let identity = Identity::new(self.name(py).to_string(), true);
+        Self::over(self.core.clone(), identity, None, self.frozen.clone())
+    }
+
     fn over(core: Arc<Core>, identity: Identity, class: Option<RowClass>, frozen: Option<Frozen>) -> Self {
         Self { core, identity, class, frozen, indexes: Seen::default() }
     }

@@ -7,6 +7,7 @@ use crate::hot::modules;
 use crate::index::describe::IndexDescription;
 use crate::index::handle::Index;
 use crate::index::making;
+use crate::look;
 use crate::put::{self, write};
 use crate::query;
 use crate::query::group::Groups;
@@ -740,12 +741,7 @@ impl Table {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let (py, this) = (slf.py(), slf.get());
-        let text =
-            |state: &str| format!("<pellucid.Table {:?} of {}, {state}>", this.name(py), this.core.target);
-        if !this.validity().is_open() {
-            return Ok(text("closed"));
-        }
-        errors::shown(py, "pellucid.Table", this.len(py).map(|rows| text(&errors::counted(rows, "row"))))
+        let head = slf.get().described(slf.py())?;
+        if slf.get().validity().is_open() { look::shown(slf, head) } else { Ok(head) }
     }
 }

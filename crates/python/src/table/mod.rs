@@ -16,3 +16,4 @@ pub mod slots;
 pub mod try_row;
 pub mod typed;
 pub mod unreadable;
+pub mod wrong_names;

@@ -33,7 +33,7 @@ use crate::values::handles::Record;
 use crate::values::node::Node;
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::{decode, names, row_errors};
+use crate::values::{decode, names, notebook, row_errors};
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -401,7 +401,8 @@ unsafe extern "C" fn getattro_slow(
         // SAFETY: as promised by the caller.
         match unsafe { field_by_object(&record, name) }? {
             Some(value) => Ok(value),
-            None => Err(row_errors::no_attribute(&record, name)),
+            None => Python::attach(|_py| notebook::method(record.as_any(), &borrowed_name(py, name)))?
+                .ok_or_else(|| row_errors::no_attribute(&record, name)),
         }
     })
 }

@@ -11,6 +11,7 @@
 
 pub mod ahead;
 pub mod alloc;
+pub mod brief;
 pub mod buffer;
 pub mod bytes;
 pub mod change;
@@ -30,6 +31,7 @@ pub mod members;
 pub mod missing_ids;
 pub mod names;
 pub mod node;
+pub mod notebook;
 pub mod path;
 pub mod reading;
 pub mod record;

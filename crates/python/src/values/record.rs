@@ -21,7 +21,7 @@ use crate::values::names::ShapeNames;
 use crate::values::reading::{Held, Reading};
 use crate::values::row::Row;
 use crate::values::views::{DictItems, DictKeys, DictValues, Shows, Viewed};
-use crate::values::{change, decode, field, path, row_errors};
+use crate::values::{change, decode, field, notebook, path, row_errors};
 
 /// The attribute names that are methods; all other names are fields. The list is frozen: a verb
 /// that is added later becomes a function of the module, so that no release takes a field's name
@@ -321,6 +321,7 @@ impl Record {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        notebook::meet_pprint(slf.py())?;
         let text = decode::brief_text(slf.py(), &slf.get().node);
         errors::shown(slf.py(), "Record", text)
     }
@@ -453,7 +454,7 @@ impl FieldIterator {
 }
 
 /// The names of a dict's fields; None if it has its keys in its own bytes.
-fn names_of<'r>(py: Python<'_>, row: &'r Row, place: &Container) -> PyResult<Option<&'r ShapeNames>> {
+pub fn names_of<'r>(py: Python<'_>, row: &'r Row, place: &Container) -> PyResult<Option<&'r ShapeNames>> {
     if place.kind != Kind::Shaped {
         return Ok(None);
     }
@@ -462,7 +463,7 @@ fn names_of<'r>(py: Python<'_>, row: &'r Row, place: &Container) -> PyResult<Opt
 }
 
 /// The key and the slot of the next field that is present.
-fn next_field<'py, 'r>(
+pub fn next_field<'py, 'r>(
     py: Python<'py>,
     reading: &'r Reading<'_>,
     names: Option<&ShapeNames>,

@@ -15,7 +15,7 @@ use crate::values::change::{self, Action};
 use crate::values::handles::RecordList;
 use crate::values::reading::Reading;
 use crate::values::record::detached;
-use crate::values::{decode, field, row_errors};
+use crate::values::{decode, field, notebook, row_errors};
 
 /// The whole list in plain containers.
 pub fn to_list<'py>(list: &Bound<'py, RecordList>) -> PyResult<Bound<'py, PyAny>> {
@@ -350,6 +350,7 @@ impl RecordList {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        notebook::meet_pprint(slf.py())?;
         let text = decode::brief_text(slf.py(), &slf.get().node);
         errors::shown(slf.py(), "RecordList", text)
     }

@@ -50,7 +50,15 @@ pub fn of_slot<'py>(py: Python<'py>, slot: &Slot<'_>) -> PyResult<Option<Bound<'
         }
         _ => return Ok(None),
     };
-    Ok(Some(Bound::new(py, Shortened(text))?.into_any()))
+    of_text(py, text).map(Some)
+}
+
+/// A stand-in with this text.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn of_text(py: Python<'_>, text: String) -> PyResult<Bound<'_, PyAny>> {
+    Ok(Bound::new(py, Shortened(text))?.into_any())
 }
 
 fn class_of(tag: u8) -> &'static str {

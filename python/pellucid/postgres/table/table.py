@@ -7,8 +7,9 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pellucid._native import IndexInfo, server_query, server_view
+from pellucid._native import IndexInfo, _no_attribute, server_query, server_view
 from pellucid.errors import Error, StaleTable
+from pellucid.look import show, verbs
 from pellucid.postgres import maintenance
 from pellucid.postgres.protocols import Connection, IndexEntries, RowStore, Tables
 from pellucid.postgres.query.scan import ALL, Range, RowIterator
@@ -70,12 +71,23 @@ class Table(collections.abc.MutableMapping[Any, Any]):
 
     def __repr__(self) -> str:
         try:
-            count = len(self)
+            self._binding.ask_one_state(lambda sql: (sql.any, ()))
+            pairs = show.first_pairs(self)
         except StaleTable:
             return f"<pellucid.Table {self.name!r}, dropped>"
         except Error as error:
             return f"<pellucid.Table {self.name!r}, {error.__class__.__name__}>"
-        return f"<pellucid.Table {self.name!r}, {count} row{'' if count == 1 else 's'}>"
+        # A server takes a second to count ten million rows.
+        count = len(pairs)
+        rows = f"{count} row{'' if count == 1 else 's'}" if count <= show.TABLE_ROWS else "many rows"
+        return show.text_of_pairs(pairs, f"<pellucid.Table {self.name!r}, {rows}>")
+
+    def __getattr__(self, name: str) -> Any:
+        raise _no_attribute(self, "table", name)
+
+    def _untyped(self) -> Table:
+        """Return the same table without the class of its rows."""
+        return Table(self._connection, self._tables, self.name, stays_with_name=True)
 
     def __reduce__(self) -> Any:
         raise TypeError("a table on a server is not pickled; open its database in the other process")
@@ -175,7 +187,7 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         """
         table = self
         if self._records.is_typed:
-            table = Table(self._connection, self._tables, self.name, stays_with_name=True)
+            table = self._untyped()
         return buffer_of(table[key], key, path)
 
     def open(self, key: Any, mode: str = "rb", path: Any = None) -> Any:
@@ -330,6 +342,17 @@ class Table(collections.abc.MutableMapping[Any, Any]):
     def index(self, name: str) -> Index:
         """Return the index of this name; raises `NoSuchIndex` if there is none."""
         return self._indexes.named(self, name)
+
+    # What is in there: the same functions as those of a file
+
+    head = verbs.head
+    tail = verbs.tail
+    sample = verbs.sample
+    fields = verbs.fields
+    describe = verbs.describe
+    value_counts = verbs.value_counts
+    _repr_html_ = verbs._repr_html_
+    _ipython_key_completions_ = verbs._ipython_key_completions_
 
     # Queries: `pellucid.Query` is the same as that of a file
 

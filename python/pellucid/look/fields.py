@@ -1,0 +1,106 @@
+"""This module has the fields of a table as rows: what types they have, how often they are there, and more."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pellucid._native import Table, _survey, parse
+from pellucid.look.rows import Rows
+
+__all__ = ["described", "fields_of"]
+
+# A server sends whole rows, so that no more are read.
+SERVER_ROWS = 10_000
+NUMBERS = {"int", "float", "Decimal"}
+
+
+def fields_of(table: Any, exact: bool) -> Rows[dict[str, Any]]:
+    """The paths of all rows; see `verbs.fields`."""
+    if not isinstance(exact, bool):
+        raise TypeError(f"fields() takes exact=True or exact=False, not {type(exact).__name__}")
+    is_here = isinstance(table, Table)
+    total = len(table)
+    rows = table if is_here else table.where() if exact else table.limit(SERVER_ROWS)
+    count = total if is_here or exact else min(total, SERVER_ROWS)
+    found, met, read, has_more = _survey(rows, count, exact)
+    fields = [_field(parts, met, total) for parts in found if not _is_plain_root(parts)]
+    return Rows(fields, note=_note(met, read, total, has_more))
+
+
+def _is_plain_root(parts: Any) -> bool:
+    # That all rows are dicts need not be said.
+    return bool(parts[0] == "record()" and [name for name, _ in parts[2]] == ["dict"])
+
+
+def _field(parts: Any, met: int, total: int) -> dict[str, Any]:
+    path, rows, types, distinct, least, greatest, example = parts
+    return {
+        "path": path,
+        "types": ", ".join(name for name, _ in types),
+        "share": float(f"{rows / met:.4g}"),
+        "rows": rows if met == total else round(rows / met * total),
+        "distinct": distinct,
+        "min": least,
+        "max": greatest,
+        "example": example,
+    }
+
+
+def _note(met: int, read: int, total: int, has_more: bool) -> str:
+    notes = []
+    if met < total:
+        notes.append(f"of {met:,} of {total:,} rows")
+    if read < met:
+        notes.append(f"types and values are those of {read:,} rows by chance; fields(exact=True) reads all")
+    if has_more:
+        notes.append("there are more paths; these were met first")
+    return "; ".join(notes)
+
+
+def described(table: Any) -> Rows[dict[str, Any]]:
+    """The figures of the paths that have numbers; see `verbs.describe`."""
+    paths = [
+        field["path"]
+        for field in fields_of(table, exact=False)
+        if "[*]" not in field["path"] and NUMBERS & set(field["types"].split(", "))
+    ]
+    found = []
+    for path in paths:
+        values = sorted(
+            float(value)
+            for value in table.column(parse(path))
+            if type(value) is not bool and _is_number(value)
+        )
+        if values:
+            found.append({"path": path, **_figures(values)})
+    return Rows(found)
+
+
+def _is_number(value: Any) -> bool:
+    # NaN equals nothing.
+    return type(value).__name__ in NUMBERS and value == value
+
+
+def _figures(values: list[float]) -> dict[str, Any]:
+    count = len(values)
+    mean = math.fsum(values) / count
+    spread = math.fsum((value - mean) ** 2 for value in values)
+    return {
+        "count": count,
+        "mean": mean,
+        "std": math.sqrt(spread / (count - 1)) if count > 1 else None,
+        "min": values[0],
+        "25%": _quantile(values, 0.25),
+        "50%": _quantile(values, 0.5),
+        "75%": _quantile(values, 0.75),
+        "max": values[-1],
+    }
+
+
+def _quantile(values: list[float], share: float) -> float:
+    """The value at a share of the sorted values, between two of them if it falls there."""
+    place = share * (len(values) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (values[above] - values[below]) * (place - below)
