@@ -92,6 +92,12 @@ TITLES: dict[str, list[str]] = {
         "a step of a queue in which 100 items wait",
     ],
     "megabyte": ["memory of the process, reading", "size of the files, by the size of the values"],
+    "cache": [
+        "get hit, 100 bytes",
+        "set with a time and a tag, 100 bytes",
+        "memoized hit of a small result",
+        "a stampede: until all callers of a function of 0.2 s are served",
+    ],
     "dropins": ["shelve: 1,000 values, both", "dbm: 1,000 values, write"],
     "buffers": ["all of a dict in a buffer, 30 entries (client)", "bytes of 1 entry"],
 }

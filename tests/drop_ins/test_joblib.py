@@ -25,7 +25,7 @@ pellucid.contrib.joblib.register()
 def memory(tmp_path: Path) -> Iterator[joblib.Memory]:
     found = joblib.Memory(tmp_path / "results", backend="pellucid", verbose=0)
     yield found
-    found.store_backend._db.close()
+    found.store_backend._file.db.close()
 
 
 calls: list[object] = []
@@ -59,7 +59,7 @@ def test_a_result_is_computed_once_and_stored_without_pickle(memory: joblib.Memo
     assert repr(first) == repr(second)
     assert type(first) is type(second)
     assert len(calls) == 1
-    assert memory.store_backend._db.stats(pickles=True)["pickles"] == 0
+    assert memory.store_backend._file.db.stats(pickles=True)["pickles"] == 0
     assert sorted(path.name for path in Path(memory.location).iterdir() if path.suffix == ".pel") == [
         "joblib.pel"
     ]

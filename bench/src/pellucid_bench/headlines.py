@@ -39,6 +39,7 @@ PLOTS = {
         "scale/load-file-random/*",
     ],
     "megabyte": ["megabyte/write/*", "megabyte/cold-read/*", "megabyte/warm-read/*", "megabyte/file/*"],
+    "cache": ["cache/get-hit-*", "cache/set-100-bytes", "cache/memoized-hit-*"],
     "dropins": ["dropins/shelve-both/*", "dropins/dbm-both/*"],
     "json-lines": ["json-lines/*"],
     "fast-paths": [

@@ -11,7 +11,7 @@ from time import time
 
 from pellucid import F
 from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, TAG, VALUE, is_expired, is_wrapped, wrapped
-from pellucid.cache.limits import NONE, POLICIES, SIZE_LIMIT_MIN, STORED, Order, log_memory
+from pellucid.cache.limits import NONE, POLICIES, SIZE_LIMIT_MIN, STORED, USED, Order, log_memory
 from pellucid.cache.opening import open_database, path_of, stored_limit
 from pellucid.cache.uses import Uses, slot_count
 from pellucid.digests import digest
@@ -100,7 +100,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         # Without pickles, an object that occurs twice in a value comes back as two.
         self._table = db.table("cache", type=object, fast=is_fast)
         self._info = db.table("cache info", type=object, fast=True)
-        self._read: Callable[..., Any] = self._table.get
+        self._read: Callable[..., Any] = self._read_whole if self._recovers else self._table.get
         limit = size_limit or stored_limit(db)
         self._side_path = None if db.path is None else f"{self._path}-uses"
         self._uses = Uses(self._side_path, slot_count(limit))
@@ -130,6 +130,9 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self._ordering = settings.get("ordering", False)
         self._noting = self._order.policy not in (STORED, NONE) and self._ordering
         self._watching = self._counting or self._noting
+        # Where the time of a use is noted: `get` does that itself.
+        self._known = self._uses.known
+        self._slots = self._uses.slots if self._order.policy == USED else None
 
     def _change(self, **changes: Any) -> None:
         with self._db.transaction():
@@ -174,12 +177,19 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         value = self._read(key, ABSENT)
         if (
             value is ABSENT
-            or self._watching
+            or self._counting
             or expire_time
             or tag
             or (type(value) is dict and VALUE in value)
         ):
             return self._get(key, value, default, expire_time, tag)
+        if self._noting:
+            slot = self._known.get(key)
+            if slot is None or self._slots is None:
+                self._order.note(key)
+            else:
+                # What it does, without a call.
+                self._slots[slot] = time()
         return value
 
     def _get(self, key: Any, row: Any, default: Any, wants_time: bool, wants_tag: bool) -> Any:
@@ -212,14 +222,16 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         if is_hit and self._noting:
             self._order.note(key)
 
-    def _row(self, key: Any) -> Any:
-        """The row of a key, or ABSENT; a damaged one is ABSENT if the cache may begin anew."""
+    def _read_whole(self, key: Any, default: Any) -> Any:
+        """The row of a key, for a cache that may begin anew: what is damaged is not there."""
         try:
-            return self._read(key, ABSENT)
+            return self._table.get(key, default)
         except CorruptRecord:
-            if self._recovers:
-                return ABSENT
-            raise
+            return default
+
+    def _row(self, key: Any) -> Any:
+        """The row of a key, or ABSENT."""
+        return self._read(key, ABSENT)
 
     def key(self, key: Any, /) -> Any:
         """Return the key under which an entry is stored: `key` itself, or `("digest", digest(key))`.
@@ -442,6 +454,10 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         if self._lacks_times():
             return 0
         moment = time() if now is None else now
+        # A set asks this each second, and mostly nothing has expired.
+        first = next(iter(self._table.index("expire").keys()), None)
+        if first is None or first[0] > moment:
+            return 0
         query = self._table.where(F[EXPIRE] <= moment)
         return self._delete_all(query if count_max is None else query.limit(count_max))
 

@@ -37,7 +37,9 @@ SIZE_LIMIT_MIN = 32 << 20
 ENTRY_SIZE = 160
 # How many rows one transaction evicts at most, so that other writers get their turn.
 BATCH = 1000
-SHARE = 256
+LOOKS = 256
+# What free pages in pieces take, of a file of mixed sizes.
+SHARE_MAX = 0.86
 
 
 def log_memory(size_limit: int) -> int:
@@ -86,6 +88,9 @@ class Order:
         self._written = 0
         # How many bytes of the file an estimated byte takes.
         self._ratio = 1.0
+        # Which part of the room in the file the entries may need, and how long the file was at the last look.
+        self._share = SHARE_MAX
+        self._grown = 0
 
     @property
     def totals(self) -> dict[str, int]:
@@ -143,7 +148,7 @@ class Order:
 
     def is_due(self) -> bool:
         """Say whether this process has written so much that the size is to be looked at."""
-        return self.size_limit > 0 and self._written >= min(self.size_limit // SHARE, 8 << 20)
+        return self.size_limit > 0 and self._written >= min(self.size_limit // LOOKS, 8 << 20)
 
     def excess(self) -> int:
         """How many estimated bytes to evict, so that file and log stay within the limit.
@@ -159,9 +164,12 @@ class Order:
             return size - self.size_limit
         needed = stats["live_size"] + stats["log_pending"]
         self._ratio = min(4.0, max(1.0, needed / size))
-        # Free pages that no value fits into, and a log that is growing, are beside what the entries need.
         room = self.size_limit - self.beside() - max(stats["log_size"], stats["log_limit"])
-        return int(size - max(room, self.size_limit // 4) * 0.94 / self._ratio)
+        # Large values need free pages side by side. While the file grows near its limit, more is left free.
+        if stats["file_size"] > max(self._grown, room * 0.97):
+            self._share = max(0.5, self._share - 0.01)
+        self._grown = stats["file_size"]
+        return int(size - max(room, self.size_limit // 4) * self._share / self._ratio)
 
     def beside(self) -> int:
         """What the file of uses takes."""

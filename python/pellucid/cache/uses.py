@@ -27,6 +27,7 @@ HEAD_SIZE = 4096
 MAGIC = 0x7065_6C6C_7573_6573
 # The words of the head.
 AT_MAGIC, AT_CHANGES = 0, 1
+KNOWN_MAX = 1 << 16
 # An odd number, so that ints that follow each other, or are multiples of a power of two, spread over the
 # slots.
 SPREAD = 0x9E37_79B9_7F4A_7C15
@@ -50,6 +51,8 @@ class Uses:
         self.head = words[:HEAD_SIZE].cast("Q")
         self.slots = words[HEAD_SIZE : self._size].cast("d")
         self._mask = count - 1
+        # The slots of keys that were used lately: to look one up takes less than to compute it.
+        self.known: dict[Any, int] = {}
         self.head[AT_MAGIC] = MAGIC
 
     def _mapped(self, path: str) -> mmap.mmap:
@@ -69,6 +72,15 @@ class Uses:
 
     def slot(self, key: Any) -> int:
         """The slot of a key: the same in every process."""
+        slot = self.known.get(key)
+        if slot is None:
+            slot = self._slot(key)
+            if len(self.known) >= KNOWN_MAX:
+                self.known.clear()
+            self.known[key] = slot
+        return slot
+
+    def _slot(self, key: Any) -> int:
         if type(key) is int:
             return key * SPREAD >> 24 & self._mask
         return crc32((key if type(key) is str else repr(key)).encode("utf-8", "surrogatepass")) & self._mask

@@ -47,14 +47,25 @@ def register() -> None:
     joblib.register_store_backend("pellucid", StoreBackend)
 
 
+class _File:
+    """The open file of a backend. joblib compares a backend with its pickle: files of one path are equal."""
+
+    def __init__(self, path: str, options: dict[str, Any]) -> None:
+        self.path = path
+        self.db: Any = pellucid.open(path, **options)
+        self.rows: Any = self.db.table("results", type=object)
+        self.uses = Uses(f"{path}-uses", slot_count(None))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _File) and self.path == other.path
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
     """The backend: rows under the function and the arguments of a call, in `location/joblib.pel`."""
 
-    # joblib compares what is in `__dict__` with that of a pickled backend.
-    __slots__ = ("_db", "_rows", "_uses")
-    _db: Any
-    _rows: Any
-    _uses: Uses
+    _file: _File
 
     def configure(
         self, location: str, verbose: int = 1, backend_options: dict[str, Any] | None = None
@@ -73,10 +84,7 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
 
     def _open(self) -> None:
         os.makedirs(self.location, exist_ok=True)
-        path = os.path.join(os.path.abspath(self.location), FILE)
-        self._db = pellucid.open(path, **self._options)
-        self._rows = self._db.table("results", type=object)
-        self._uses = Uses(f"{path}-uses", slot_count(None))
+        self._file = _File(os.path.join(os.path.abspath(self.location), FILE), self._options)
 
     def __getstate__(self) -> Any:
         return self.location, self.verbose, self._options
@@ -94,10 +102,10 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
         if verbose > 1:
             self._say_loading(call_id, verbose, timestamp, metadata)
         key = _key(call_id, OUTPUT)
-        value = self._rows.get(key, ABSENT)
+        value = self._file.rows.get(key, ABSENT)
         if value is ABSENT:
             raise KeyError(f"Non-existing item (may have been cleared): {self._path(call_id)}")
-        self._uses.slots[self._uses.slot(key)] = time.time()
+        self._file.uses.slots[self._file.uses.slot(key)] = time.time()
         return value
 
     def _say_loading(self, call_id: list[str], verbose: int, timestamp: float | None, metadata: Any) -> None:
@@ -115,7 +123,7 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
         if verbose > 10:
             print(f"Persisting in {self._path(call_id)}")
         try:
-            self._rows[_key(call_id, OUTPUT)] = item
+            self._file.rows[_key(call_id, OUTPUT)] = item
         except UnsupportedValue as problem:
             way = "" if "pickle" in self._options else '; or use backend_options={"pickle": "allow"}'
             warnings.warn(f"Unable to cache to disk: {problem}{way}", CacheWarning, stacklevel=2)
@@ -124,7 +132,7 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
 
     def contains_item(self, call_id: list[str]) -> bool:
         """Say whether the result of a call is there."""
-        return _key(call_id, OUTPUT) in self._rows
+        return _key(call_id, OUTPUT) in self._file.rows
 
     def clear_item(self, call_id: list[str]) -> None:
         """Remove what is stored of a call."""
@@ -132,12 +140,12 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
 
     def get_metadata(self, call_id: list[str]) -> dict[str, Any]:
         """Return what joblib noted of a call; an empty dict if there is nothing."""
-        return self._rows.get(_key(call_id, METADATA), {})  # type: ignore[no-any-return]
+        return self._file.rows.get(_key(call_id, METADATA), {})  # type: ignore[no-any-return]
 
     def store_metadata(self, call_id: list[str], metadata: dict[str, Any]) -> None:
         """Store what joblib notes of a call."""
         try:
-            self._rows[_key(call_id, METADATA)] = metadata
+            self._file.rows[_key(call_id, METADATA)] = metadata
         except pellucid.DiskFull as problem:
             warnings.warn(f"Unable to cache to disk: {problem}", CacheWarning, stacklevel=2)
 
@@ -146,40 +154,40 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
     def store_cached_func_code(self, call_id: list[str], func_code: str | None = None) -> None:
         """Store the code of a function, by which joblib knows that it has changed."""
         if func_code is not None:
-            self._rows[_key(call_id, CODE)] = func_code
+            self._file.rows[_key(call_id, CODE)] = func_code
 
     def get_cached_func_code(self, call_id: list[str]) -> str:
         """Return the code of a function; raises `FileNotFoundError`, as joblib expects, if there is none."""
-        code = self._rows.get(_key(call_id, CODE), ABSENT)
+        code = self._file.rows.get(_key(call_id, CODE), ABSENT)
         if code is ABSENT:
             raise FileNotFoundError(2, "the code of the function is not stored", self._path(call_id))
         return code  # type: ignore[no-any-return]
 
     def contains_path(self, call_id: list[str]) -> bool:
         """Say whether anything of a function is there."""
-        return next(iter(self._rows.keys(prefix=tuple(call_id))), None) is not None
+        return next(iter(self._file.rows.keys(prefix=tuple(call_id))), None) is not None
 
     def clear_path(self, call_id: list[str]) -> None:
         """Remove everything of a function."""
-        with self._db.transaction():
-            for key in list(self._rows.keys(prefix=tuple(call_id))):
-                self._rows.pop(key, None)
+        with self._file.db.transaction():
+            for key in list(self._file.rows.keys(prefix=tuple(call_id))):
+                self._file.rows.pop(key, None)
 
     # ---- the whole
 
     def clear(self) -> None:
         """Remove everything."""
-        self._rows.clear()
+        self._file.rows.clear()
 
     def get_items(self) -> list[Any]:
         """Return the calls, each with its size and its last use, from which joblib chooses what goes."""
         items = []
-        for key, value in self._rows.items():
+        for key, value in self._file.rows.items():
             if key[-1] != OUTPUT:
                 continue
             call_id = key[:-1]
-            metadata = self._rows.get(_key(call_id, METADATA), {})
-            used = max(self._uses.slots[self._uses.slot(key)], metadata.get("time", 0.0))
+            metadata = self._file.rows.get(_key(call_id, METADATA), {})
+            used = max(self._file.uses.slots[self._file.uses.slot(key)], metadata.get("time", 0.0))
             moment = datetime.datetime.fromtimestamp(used)
             items.append(CacheItemInfo(self._path(call_id), size_of(value) + size_of(metadata), moment))
         return items

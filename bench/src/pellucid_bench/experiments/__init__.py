@@ -24,6 +24,7 @@ NAMES: dict[str, str] = {
     "scale": "scale",
     "megabyte": "megabyte",
     "dropins": "dropins",
+    "cache": "caches",
     "json-lines": "json_lines",
     "fast-paths": "fast_paths",
     "postgres": "postgres",
