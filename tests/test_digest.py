@@ -66,6 +66,7 @@ DISTINCT: list[Any] = [
     pd.DataFrame({"a": ["x", None]}),
     pd.Series([1, 2], name="a"),
     pd.Index([1, 2]),
+    *(pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01", tz="UTC"), pd.Timedelta(1), pd.NaT),
     pl.DataFrame({"a": [1, 2]}),
     pl.DataFrame({"a": [1, None]}),
     pl.DataFrame({"a": [["x"], []]}),

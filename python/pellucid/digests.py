@@ -191,6 +191,8 @@ def _of_frame(value: Any, cls: type, place: str, depth: int) -> bytes | None:
     if library not in ("pandas", "polars") or library not in sys.modules:
         return None
     name = cls.__name__
+    if name in ("Timestamp", "Timedelta", "Period", "Interval", "NaTType"):
+        return _hash(name, repr(value).encode())
     if name == "DataFrame":
         if library == "polars":
             return _sequence("polars", value, place, depth)

@@ -255,8 +255,9 @@ def test_a_cache_opens_again_with_its_entries(path: Path) -> None:
         assert cache.volume() > 0
         assert list(cache.database.tables()) == ["cache", "cache info"][: len(cache.database.tables())]
     cache.close()
-    with pytest.raises(pellucid.Closed):
-        cache["a"]
+    for use in (lambda: cache["a"], lambda: cache.set("a", 1), lambda: cache.set("a", 1, 5), cache.clear):
+        with pytest.raises(pellucid.Closed):
+            use()
     with pellucid.Cache(path) as cache:
         assert cache.get("a", tag=True) == (1, "t")
     with pytest.raises(TypeError, match="in memory"):
@@ -320,7 +321,19 @@ def test_a_foreign_or_damaged_file_is_begun_anew_only_if_told_to(path: Path) -> 
     cache.close()
 
 
+def test_a_fork_while_a_thread_counts_does_not_block_the_child(path: Path) -> None:
+    with pellucid.Cache(path) as cache:
+        cache["a"] = 1
+        cache.stats()
+        cache["a"]
+        with cache._lock:
+            processes.in_child(lambda: cache["a"])
+        assert cache.stats() == (1, 0)
+
+
 def test_wrong_options_are_refused(path: Path) -> None:
+    with pytest.raises(ValueError, match="URL of a server"):
+        pellucid.Cache("postgresql://host/database")
     with pytest.raises(ValueError, match="least-recently-used"):
         pellucid.Cache(path, policy="lru")
     with pytest.raises(ValueError, match="33,554,432"):

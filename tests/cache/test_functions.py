@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas
 import pellucid
 import processes
 import pytest
@@ -78,6 +79,12 @@ def test_an_argument_without_a_digest_is_refused_before_the_function_runs(cache:
 
     with pytest.raises(pellucid.UnsupportedKey, match=r"call.*ignore="):
         call(object())
+
+
+def test_keys_of_other_libraries_are_arguments(cache: pellucid.Cache) -> None:
+    moment = pandas.Timestamp("2020-01-01")
+    kept = cache.memoize(name="year")(lambda moment: moment.year)
+    assert (kept(moment), kept(moment), len(cache)) == (2020, 2020, 1)
 
 
 def test_long_arguments_are_in_the_key_by_their_digest(cache: pellucid.Cache) -> None:

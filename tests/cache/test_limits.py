@@ -158,6 +158,18 @@ def test_a_limit_is_stored_and_holds_for_processes_that_had_the_cache_open(path:
         assert cache.size_limit == 0
 
 
+def test_a_larger_limit_gives_more_slots_to_all_processes(path: Path) -> None:
+    with pellucid.Cache(path) as first:
+        first.update(dict.fromkeys(range(4), b"x"))
+        small = len(first._uses.slots)
+        with pellucid.Cache(path, size_limit=1 << 30, policy="least-recently-used") as second:
+            first["new"] = 1
+            assert len(first._uses.slots) == len(second._uses.slots) > small
+            assert first[0] == b"x"
+            assert first.get(1, tag=True) == (b"x", None)
+            assert evicted(second, 3) == ["new", 2, 3]
+
+
 def test_deletions_of_all_kinds_keep_the_order(target: Any) -> None:
     with opened(target, "least-recently-stored") as cache:
         for number in range(20):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import MutableMapping
 from contextlib import contextmanager
 from time import time
@@ -107,6 +108,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self._order = self._order_class(db, self._table, self._uses)
         self._counts = [0, 0]
         self._lock = threading.Lock()
+        _caches[id(self)] = self
         self._has_warned = False
         self._culled_at = 0.0
         self._indexed: Any = set()
@@ -123,6 +125,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
     def _refresh(self) -> None:
         """Read the settings that another process may have changed."""
         self._seen = self._uses.changes
+        self._uses.follow()
         settings = self._info.get("settings") or {}
         self._order.size_limit = settings.get("size_limit", 0)
         self._order.policy = settings.get("policy", STORED)
@@ -143,6 +146,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
                 self._order.begin()
             if settings != stored:
                 self._info["settings"] = settings
+        self._uses.resize(slot_count(settings["size_limit"]))
         self._uses.tell_change()
         self._refresh()
 
@@ -665,7 +669,6 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             except DiskFull as error:
                 self._warn(f"the counts of hits are lost: {error}")
         self._db.close()
-        self._uses.close()
 
     def __enter__(self) -> Cache:
         return self
@@ -698,6 +701,20 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         if self.path is None:
             raise TypeError("a cache in memory cannot be pickled; give it a path")
         return _reopened, (type(self), self._path, self._options)
+
+
+# All caches that are not collected. A mapping has no hash.
+_caches: weakref.WeakValueDictionary[int, Cache] = weakref.WeakValueDictionary()
+
+
+def _in_a_child() -> None:
+    """Free the locks that threads of the parent may have held when it forked; they count for the parent."""
+    for cache in list(_caches.values()):
+        cache._lock = threading.Lock()
+        cache._counts = [0, 0]
+
+
+os.register_at_fork(after_in_child=_in_a_child)
 
 
 def _reopened(cls: type[Cache], path: str, options: dict[str, Any]) -> Cache:

@@ -89,7 +89,7 @@ def _claim_in_process(name: tuple[str, int], waits: bool) -> Claim | None:
 
 
 def claim(path: str | None, key: bytes, waits: bool, in_thread: bool = True) -> Claim | None:
-    """Claim a key of the cache whose file of claims is `path`, by its digest.
+    """Claim a key of the cache whose file of claims is `path`, by eight bytes that name it.
 
     With `waits`, sleep until no other caller has it. Without, return None if another one has it. A thread
     that has the claim already gets an empty one, unless the claim is not the thread's but a task's

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from hashlib import blake2b
 from time import time
 
 from pellucid import Record, RecordList
@@ -104,7 +105,10 @@ class Results:
 
     def claim(self, key: Any, waits: bool, in_thread: bool = True) -> Claim | None:
         """The right to compute; None if another caller has it, and this one does not wait."""
-        return claim(self.cache._side_path, digest(key), waits, in_thread)
+        # Not a digest: keys of some libraries have none. Equal names of two keys cost a wait, and nothing
+        # else.
+        name = blake2b(repr(key).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return claim(self.cache._side_path, name, waits, in_thread)
 
     def keep(self, key: Any, result: Any) -> Any:
         """Store a result, and return what later calls will give."""

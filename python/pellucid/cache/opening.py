@@ -22,6 +22,8 @@ SUFFIXES = ("", "-log", "-lock", "-uses")
 def path_of(target: Any) -> str:
     """The path of a cache as text; a folder is refused, one of diskcache with the way out of it."""
     path: str = os.fsdecode(target)
+    if path.startswith(("postgresql:", "postgres:")):
+        raise ValueError("a cache is a file, and this is the URL of a server; give it a path")
     if path != ":memory:" and os.path.isdir(path):
         shards = (os.path.join(path, "cache.db"), os.path.join(path, "000", "cache.db"))
         if any(map(os.path.exists, shards)):

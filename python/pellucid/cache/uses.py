@@ -26,11 +26,15 @@ __all__ = ["Uses", "slot_count"]
 HEAD_SIZE = 4096
 MAGIC = 0x7065_6C6C_7573_6573
 # The words of the head.
-AT_MAGIC, AT_CHANGES = 0, 1
+AT_MAGIC, AT_CHANGES, AT_COUNT = 0, 1, 2
 KNOWN_MAX = 1 << 16
 # An odd number, so that ints that follow each other, or are multiples of a power of two, spread over the
 # slots.
 SPREAD = 0x9E37_79B9_7F4A_7C15
+
+
+# How many slots there may be.
+COUNTS = frozenset(1 << power for power in range(14, 23))
 
 
 def slot_count(size_limit: int | None) -> int:
@@ -45,15 +49,37 @@ class Uses:
     """The words that the processes of one cache share. `path` is None for a cache in memory."""
 
     def __init__(self, path: str | None, count: int) -> None:
+        self._path = path
+        # The slots of keys that were used lately: to look one up takes less than to compute it.
+        self.known: dict[Any, int] = {}
+        self._open(count)
+        if self.head[AT_MAGIC] == MAGIC:
+            self.follow()
+        else:
+            self.head[AT_COUNT] = count
+            self.head[AT_MAGIC] = MAGIC
+
+    def _open(self, count: int) -> None:
         self._size = HEAD_SIZE + 8 * count
-        self._map = mmap.mmap(-1, self._size) if path is None else self._mapped(path)
+        self._map = mmap.mmap(-1, self._size) if self._path is None else self._mapped(self._path)
         words = memoryview(self._map)
         self.head = words[:HEAD_SIZE].cast("Q")
         self.slots = words[HEAD_SIZE : self._size].cast("d")
         self._mask = count - 1
-        # The slots of keys that were used lately: to look one up takes less than to compute it.
-        self.known: dict[Any, int] = {}
-        self.head[AT_MAGIC] = MAGIC
+        self.known.clear()
+
+    def follow(self) -> None:
+        """Take over the count of slots, if another process has changed it."""
+        count = self.head[AT_COUNT]
+        if count != self._mask + 1 and count in COUNTS:
+            # Another thread may be about to store into the old map, which goes with its last user.
+            self._open(count)
+
+    def resize(self, count: int) -> None:
+        """Have more slots. What was noted in the old ones is forgotten."""
+        if self._path is not None and count > self._mask + 1:
+            self.head[AT_COUNT] = count
+            self.follow()
 
     def _mapped(self, path: str) -> mmap.mmap:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -94,9 +120,3 @@ class Uses:
         """Tell all processes that the settings have changed."""
         # Not a count: two processes that count at once would make one of two changes.
         self.head[AT_CHANGES] = time_ns()
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self.head.release()
-        self.slots.release()
-        self._map.close()
