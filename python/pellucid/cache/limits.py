@@ -86,6 +86,8 @@ class Order:
         self.policy = STORED
         self.size_limit = 0
         self._written = 0
+        # What all entries took when this process stored one.
+        self.size = 0
         # How many bytes of the file an estimated byte takes.
         self._ratio = 1.0
         # Which part of the room in the file the entries may need, and how long the file was at the last look.
@@ -123,6 +125,7 @@ class Order:
         totals["next"] += old is None
         self._info["totals"] = totals
         self._written += size
+        self.size = totals["size"]
         return size
 
     def drop(self, key: Any) -> None:

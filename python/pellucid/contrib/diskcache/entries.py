@@ -78,8 +78,9 @@ class Entries(Cache):
         limit = self._order.cull_limit
         if limit <= 0:
             return
-        limit -= self.expire(count_max=limit)
-        if limit > 0 and self._order.excess() > 0:
+        if "expire" in self._indexed:
+            limit -= self.expire(count_max=limit)
+        if limit > 0 and self._order.size > self._order.limit:
             with self._db.transaction():
                 self._order.evict(1 << 62, limit)
 
