@@ -225,6 +225,19 @@ def test_a_transaction_of_a_cache_stores_all_or_nothing(cache: pellucid.Cache) -
     assert cache["a"] == 3
 
 
+def test_an_index_whose_transaction_was_rolled_back_is_made_again(
+    cache: pellucid.Cache, clock: list[float]
+) -> None:
+    with contextlib.suppress(ZeroDivisionError), cache.transact():
+        cache.set("a", 1, expire=10, tag="t")
+        1 / 0
+    cache.set("b", 1, expire=10, tag="t")
+    clock[0] += 20
+    assert cache.expire() == 1
+    cache.set("c", 1, expire=10, tag="t")
+    assert cache.evict("t") == 1
+
+
 def test_hits_and_misses_count_once_they_are_asked_for(path: Path) -> None:
     with pellucid.Cache(path) as cache:
         cache["a"] = 1

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +145,27 @@ def test_file_and_log_stay_within_the_limit_under_a_flood(path: Path, policy: st
         assert cache.check() == []
         assert 899 in cache
         assert 0 < len(cache) < 900
+
+
+def test_a_limit_holds_for_several_processes_together(path: Path) -> None:
+    limit = 64 << 20
+    program = """
+import os, pellucid, random, sys
+rng, blob = random.Random(int(sys.argv[2])), os.urandom(1 << 20)
+with pellucid.Cache(sys.argv[1]) as cache:
+    for number in range(250):
+        cache[sys.argv[2], number] = blob[: int(10 ** rng.uniform(3, 6))]
+"""
+    with pellucid.Cache(path, size_limit=limit, policy="least-recently-used") as cache:
+        command = [sys.executable, "-c", program, str(path)]
+        children = [subprocess.Popen([*command, str(number)]) for number in range(3)]
+        most = 0
+        while any(child.poll() is None for child in children):
+            most = max(most, size(path))
+            time.sleep(0.01)
+        assert [child.returncode for child in children] == [0, 0, 0]
+        assert 0.6 * limit < most < 1.3 * limit
+        assert cache.check() == []
 
 
 def test_a_limit_is_stored_and_holds_for_processes_that_had_the_cache_open(path: Path) -> None:

@@ -16,7 +16,7 @@ from pellucid.cache.limits import NONE, POLICIES, SIZE_LIMIT_MIN, STORED, USED, 
 from pellucid.cache.opening import open_database, path_of, stored_limit
 from pellucid.cache.uses import Uses, slot_count
 from pellucid.digests import digest
-from pellucid.errors import CorruptRecord, DatabaseWarning, DiskFull, UnsupportedKey
+from pellucid.errors import CorruptRecord, DatabaseWarning, DiskFull, NoSuchIndex, UnsupportedKey
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -459,7 +459,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             return 0
         moment = time() if now is None else now
         # A set asks this each second, and mostly nothing has expired.
-        first = next(iter(self._table.index("expire").keys()), None)
+        try:
+            first = next(iter(self._table.index("expire").keys()), None)
+        except NoSuchIndex:
+            # The transaction that made it was rolled back.
+            self._index("expire", F[EXPIRE])
+            first = next(iter(self._table.index("expire").keys()), None)
         if first is None or first[0] > moment:
             return 0
         query = self._table.where(F[EXPIRE] <= moment)
