@@ -147,6 +147,20 @@ def test_file_and_log_stay_within_the_limit_under_a_flood(path: Path, policy: st
         assert 0 < len(cache) < 900
 
 
+def test_a_smaller_limit_evicts_down_to_it_and_not_much_further(path: Path) -> None:
+    blob = os.urandom(100_000)
+    with pellucid.Cache(path, size_limit=256 << 20) as cache:
+        for number in range(1500):
+            cache[number] = blob
+    with pellucid.Cache(path, size_limit=64 << 20) as cache:
+        assert 800 < cache.cull() < 1250
+        for number in range(50):
+            cache["new", number] = blob
+            cache.cull()
+        assert len(cache) > 300
+        assert cache.check() == []
+
+
 def test_a_limit_holds_for_several_processes_together(path: Path) -> None:
     limit = 64 << 20
     program = """

@@ -487,25 +487,24 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def cull(self) -> int:
         """Remove what has expired, and evict entries down to the limit. Returns how many went."""
-        count = self.expire()
-        excess = self._order.excess()
-        while excess > 0:
-            with self._db.transaction():
-                evicted = self._order.evict(excess)
-            count += evicted
-            excess = self._order.excess() if evicted else 0
-        return count
+        return self.expire() + self._evict_excess()
 
     def _cull_if_due(self) -> None:
-        if not self._order.is_due():
-            return
-        excess = self._order.excess()
+        if self._order.is_due():
+            self._evict_excess()
+
+    def _evict_excess(self) -> int:
+        """Evict down to the limit, in transactions that let other writers in between."""
+        count, excess = 0, self._order.excess()
         while excess > 0:
             before = self._order.totals["size"]
             with self._db.transaction():
-                if not self._order.evict(excess):
-                    return
+                evicted = self._order.evict(excess)
+            if not evicted:
+                break
+            count += evicted
             excess -= before - self._order.totals["size"]
+        return count
 
     # ---- results of functions
 

@@ -93,6 +93,8 @@ class Order:
         # Which part of the room in the file the entries may need, and how long the file was at the last look.
         self._share = SHARE_MAX
         self._grown = 0
+        # The pages in use at the last look, and what was evicted of them since.
+        self._live = self._evicted = 0
 
     @property
     def totals(self) -> dict[str, int]:
@@ -165,7 +167,10 @@ class Order:
         stats, size = self._db.stats(), max(1, self.totals["size"])
         if self._db.path is None:
             return size - self.size_limit
-        needed = stats["live_size"] + stats["log_pending"]
+        if stats["live_size"] != self._live:
+            # A checkpoint has freed the pages of what was evicted.
+            self._live, self._evicted = stats["live_size"], 0
+        needed = self._live + stats["log_pending"] - self._evicted
         self._ratio = min(4.0, max(1.0, needed / size))
         room = self.size_limit - self.beside() - max(stats["log_size"], stats["log_limit"])
         # Large values need free pages side by side. While the file grows near its limit, more is left free.
@@ -204,6 +209,7 @@ class Order:
                 count += 1
                 if freed >= excess or count >= count_max:
                     break
+        self._evicted += int(freed * self._ratio)
         return count
 
     def _place(self, key: Any, at: float) -> float:
