@@ -44,8 +44,8 @@ def newest(folder: Path, *, with_quick: bool = False) -> dict[str, tuple[Path, D
 
     Runs that ended come first, then those with the usual settings: others are of a special size or a part.
 
-    Runs of the collector under other Pythons have none of our results, and are passed over. The experiments of
-    the tables of operations have to be of one machine.
+    Runs of the collector under other Pythons have none of our results, and are passed over. The experiments
+    of the tables of operations have to be of one machine.
     """
     found: dict[str, tuple[Path, Dataset]] = {}
     for path in sorted(folder.glob("*.json")):
