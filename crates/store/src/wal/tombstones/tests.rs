@@ -141,9 +141,7 @@ fn walks_over_many_deleted_keys_find_what_a_map_has() {
 fn a_walk_takes_few_entries_from_a_memtable_until_more_are_wanted() {
     let engine = engine();
     let mut txn = begin(&engine);
-    for number in 0..COUNT {
-        txn.put(Tree::Rows, &key(b'a', number), &[b"row"]).unwrap();
-    }
+    (0..COUNT).for_each(|number| put(&mut *txn, &key(b'a', number)));
     txn.commit().unwrap();
     let read = engine.begin_read().unwrap();
     let mut cursor = read.cursor(Tree::Rows).unwrap();
