@@ -3,7 +3,8 @@
 
 use pellucid_query::{CopiedRows, CoveredRows, RowsByIndex, RowsByKey, Selection};
 use pellucid_store::{
-    FoundRow, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan, TryResult,
+    FoundRow, Range as KeyRange, Row as StoredRow, Scan, Snapshot, StoreError, TableId, Transaction,
+    TransactionScan, TryResult,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -183,6 +184,10 @@ impl Table {
         let (names, validity) = (this.core.names.clone(), this.row_gate(py));
         let table = Some(TableRef::new(slf));
         let row = Row::owned(&cell.record, &key.bytes, names, validity, table, this.why_frozen());
+        if this.class.is_some() && cell.has_blobs() {
+            // As in `row`.
+            row.attach(py, snapshot.clone());
+        }
         value_of_row(py, GilRc::new(row.spelled(py, cell.spelling))).map(Some)
     }
 
@@ -362,18 +367,33 @@ impl Table {
         row
     }
 
+    /// The first key and its value, or the last ones. Without a walk: one would read a page, and
+    /// the deleted rows before the first row of a queue.
     pub fn edge<'py>(
         slf: &Bound<'py, Self>,
         reverse: bool,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
-        let items = Self::iterate(slf, &Bounds::all(), Shows::Items, reverse)?;
-        match items.try_iter()?.next() {
-            Some(item) => {
-                let item = item?.cast_into::<PyTuple>()?;
-                Ok(Some((item.get_item(0)?, item.get_item(1)?)))
-            }
-            None => Ok(None),
-        }
+        let (py, this) = (slf.py(), slf.get());
+        let key_of = |row: StoredRow<'_>| Key { bytes: row.key.into(), spelling: row.spelling.into() };
+        let (key, value) = if this.is_in_transaction(py) {
+            let key =
+                this.core.in_running(py, |transaction| match this.id_in_transaction(py, transaction)? {
+                    Some(id) => transaction.with_first(id, &KeyRange::ALL, reverse, key_of),
+                    None => Ok(None),
+                })?;
+            let Some(key) = key else { return Ok(None) };
+            let value = Self::value_of(slf, &key)?;
+            (key, value)
+        } else {
+            let snapshot = this.snapshot(py)?;
+            let Some(id) = this.id_in(py, &snapshot)? else { return Ok(None) };
+            let key = snapshot.with_first(id, &KeyRange::ALL, reverse, key_of);
+            let Some(key) = key.map_err(|error| store_errors::of_store(py, error))? else { return Ok(None) };
+            let value = Self::value_in(slf, &snapshot, id, &key)?;
+            (key, value)
+        };
+        let Some(value) = value else { return Ok(None) };
+        Ok(Some((keys::object_of(py, &key.bytes, &key.spelling)?, value)))
     }
 }
 
