@@ -170,7 +170,7 @@ pub fn extend(table: &Bound<'_, Table>, rows: &CellRows) -> PyResult<usize> {
         let mut appending = Appending::new(table)?;
         let mut signals = Signals::new();
         let mut plain =
-            Encoded { encoder: Encoder::new(), pending: Vec::new(), overflow: Vec::new(), used: Vec::new() };
+            Encoded { encoder: Box::default(), pending: Vec::new(), overflow: Vec::new(), used: Vec::new() };
         let names: Vec<String> =
             rows.names.iter().map(|name| name.bind(py).extract()).collect::<PyResult<_>>()?;
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();

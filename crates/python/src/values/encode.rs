@@ -163,7 +163,7 @@ pub struct Encoding<'a, 'py> {
     /// The interpreter.
     pub py: Python<'py>,
     /// The encoder that the bytes go to.
-    pub encoder: Encoder,
+    pub encoder: Box<Encoder>,
     /// What to do with objects that only pickle can write.
     pub policy: &'a PicklePolicy,
     names: &'a Names,
@@ -204,7 +204,7 @@ struct Mark {
 /// The result of an encoding.
 pub struct Encoded {
     /// The encoder, whose `bytes` are the record.
-    pub encoder: Encoder,
+    pub encoder: Box<Encoder>,
     /// Shapes to be admitted; the record refers to them by `PROVISIONAL_ID` plus their index.
     pub pending: Vec<Box<ShapeNames>>,
     /// Values to be stored outside of the record, in the order of their references.
@@ -213,12 +213,13 @@ pub struct Encoded {
     pub used: Vec<*const ShapeNames>,
 }
 
-static SPARE: GilCell<Vec<Encoder>> = GilCell::new(Vec::new());
+/// Boxed: an encoder is handed on four times in each encoding.
+static SPARE: GilCell<Vec<Box<Encoder>>> = GilCell::new(Vec::new());
 // Allocating a new buffer for each large `dumps` cost a tenth of its time in page faults.
 const SPARE_SIZE_MAX: usize = 16 << 20;
 
 /// Gives an encoder back for the next encoding.
-pub fn recycle(py: Python<'_>, mut encoder: Encoder) {
+pub fn recycle(py: Python<'_>, mut encoder: Box<Encoder>) {
     encoder.clear();
     if encoder.capacity() <= SPARE_SIZE_MAX {
         SPARE.with(py, |spare| {
