@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy
 import pandas
 import pellucid
 import processes
@@ -220,6 +221,16 @@ def test_a_record_comes_back_as_the_dict_that_a_later_call_gives(cache: pellucid
     table["a"] = {"x": [1]}
     kept = cache.memoize(name="row")(lambda key: table[key])
     assert [type(kept("a")) for _ in range(2)] == [dict, dict]
+
+
+def test_the_first_call_returns_what_later_calls_do(cache: pellucid.Cache) -> None:
+    made = {"small": numpy.arange(3), "large": numpy.arange(100_000), "list": [numpy.zeros(2)]}
+    kept = cache.memoize(name="arrays")(lambda: made)
+    for result in (kept(), kept()):
+        assert not result["large"].flags.writeable
+        assert not result["list"][0].flags.writeable
+        assert (result["small"] == made["small"]).all()
+        assert result is not made
 
 
 def test_an_exception_is_not_kept_unless_asked(cache: pellucid.Cache) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import diskcache
+import numpy as np
 import pellucid
 import processes
 import pytest
@@ -272,6 +273,21 @@ def test_an_own_class_needs_the_one_argument_that_the_error_names(tmp_path: Path
         assert cache["own"].number == 1
         copy = pickle.loads(pickle.dumps(cache))
         assert copy["own"].number == 1
+
+
+def test_arrays_of_a_value_can_be_changed(tmp_path: Path) -> None:
+    with ours.Cache(tmp_path / "a") as cache:
+        cache["a"] = {"list": [np.zeros(3), "x"], "tuple": (np.ones((2, 2), order="F"), 1)}
+        cache["b"] = np.arange(100_000)
+        kept = cache.memoize(name="kept")(lambda: np.zeros(3))
+        for _ in range(2):
+            assert kept().flags.writeable
+            found = cache["a"]
+            found["list"][0][0] += 1
+            found["tuple"][0][0, 0] += 1
+            assert (found["list"][0][0], found["tuple"][0][0, 0], found["list"][1]) == (1, 2, "x")
+            assert found["tuple"][0].flags.f_contiguous
+            assert cache.get("b").flags.writeable
 
 
 def test_a_folder_of_diskcache_is_refused_with_the_way_to_move(tmp_path: Path) -> None:

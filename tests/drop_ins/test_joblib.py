@@ -65,6 +65,14 @@ def test_a_result_is_computed_once_and_stored_without_pickle(memory: joblib.Memo
     ]
 
 
+def test_arrays_can_be_changed_unless_mmap_mode_asks_for_views(tmp_path: Path) -> None:
+    for mode, writeable in ((None, True), ("r", False)):
+        memory = joblib.Memory(tmp_path / "results", backend="pellucid", verbose=0, mmap_mode=mode)
+        kept = memory.cache(double)
+        kept(np.arange(100_000))
+        assert kept(np.arange(100_000)).flags.writeable == writeable
+
+
 def test_another_memory_of_the_folder_finds_the_results(memory: joblib.Memory, tmp_path: Path) -> None:
     memory.cache(double)(3)
     other = pickle.loads(pickle.dumps(memory))

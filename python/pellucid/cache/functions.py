@@ -7,7 +7,6 @@ import warnings
 from hashlib import blake2b
 from time import time
 
-from pellucid import Record, RecordList
 from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, FRESH, TYPED, VALUE, is_wrapped
 from pellucid.cache.flights import Claim, claim
 from pellucid.cache.names import function_name, without_ignored
@@ -26,6 +25,8 @@ __all__ = ["Kept", "Results", "memoized"]
 
 # Arguments that are longer are in the key by their digest.
 ARGUMENT_SIZE_MAX = 256
+# Results that come back as themselves.
+SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class Kept:
@@ -112,16 +113,17 @@ class Results:
 
     def keep(self, key: Any, result: Any) -> Any:
         """Store a result, and return what later calls will give."""
-        if type(result) is Record:
-            result = result.to_dict()
-        elif type(result) is RecordList:
-            result = result.to_list()
         try:
             self._put(key, result)
         except (UnsupportedValue, RecordTooLarge) as problem:
             if not self._keep_typed(key, result):
                 self._warn(problem)
-        return result
+                return result
+        if type(result) in SCALARS:
+            return result
+        # Arrays of the file cannot be changed, and an object of a pickle is another one.
+        value, is_fresh = self.look(key, counts=False)
+        return value if is_fresh else result
 
     def _put(self, key: Any, value: Any, **facts: Any) -> None:
         kept, now = self._kept, time()

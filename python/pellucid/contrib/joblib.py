@@ -20,6 +20,7 @@ import pellucid
 from pellucid.cache.entries import ABSENT
 from pellucid.cache.limits import size_of
 from pellucid.cache.uses import Uses, slot_count
+from pellucid.contrib.arrays import changeable
 from pellucid.errors import UnsupportedValue
 
 __all__ = ["StoreBackend", "register"]
@@ -74,8 +75,7 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
         options = dict(backend_options or {})
         if options.pop("compress", False):
             warnings.warn("results are not compressed by the backend pellucid", CacheWarning, stacklevel=2)
-        # Large arrays are read in place without being asked.
-        options.pop("mmap_mode", None)
+        self.mmap_mode = options.pop("mmap_mode", None)
         for name in options.keys() - {"pickle", "timeout", "durability", "memory"}:
             del options[name]
             warnings.warn(f"the backend pellucid has no option {name!r}", CacheWarning, stacklevel=2)
@@ -87,10 +87,10 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
         self._file = _File(os.path.join(os.path.abspath(self.location), FILE), self._options)
 
     def __getstate__(self) -> Any:
-        return self.location, self.verbose, self._options
+        return self.location, self.verbose, self._options, self.mmap_mode
 
     def __setstate__(self, state: Any) -> None:
-        self.location, self.verbose, self._options = state
+        self.location, self.verbose, self._options, self.mmap_mode = state
         self._open()
 
     # ---- results
@@ -106,7 +106,7 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
         if value is ABSENT:
             raise KeyError(f"Non-existing item (may have been cleared): {self._path(call_id)}")
         self._file.uses.slots[self._file.uses.slot(key)] = time.time()
-        return value
+        return value if self.mmap_mode == "r" else changeable(value)
 
     def _say_loading(self, call_id: list[str], verbose: int, timestamp: float | None, metadata: Any) -> None:
         since = "" if timestamp is None else f"{format_time(time.time() - timestamp): <16}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import tempfile
@@ -10,7 +11,9 @@ from itertools import islice
 from time import time
 
 from pellucid.cache.entries import ABSENT, EXPIRE, TAG, VALUE, is_expired, is_wrapped
+from pellucid.cache.functions import SCALARS
 from pellucid.cache.opening import path_of
+from pellucid.contrib.arrays import changeable
 from pellucid.contrib.diskcache.entries import Entries
 from pellucid.contrib.diskcache.settings import DEFAULT_SETTINGS, ENOVAL, EVICTION_POLICY, Disk, JSONDisk
 from pellucid.errors import UnsupportedValue
@@ -221,6 +224,8 @@ class Cache:
     ) -> Any:
         """Return the value of a key; with `read`, a file of it, if it is as large as a file of diskcache."""
         found = self._entries.get(key, default, expire_time, tag)
+        if type(found) not in SCALARS and found is not default:
+            found = changeable(found)
         if not read:
             return found
         value = found[0] if expire_time or tag else found
@@ -235,7 +240,8 @@ class Cache:
 
     def __getitem__(self, key: Any) -> Any:
         """Return the value of a key, or raise `KeyError`."""
-        return self._entries[key]
+        found = self._entries[key]
+        return found if type(found) in SCALARS else changeable(found)
 
     def read(self, key: Any, retry: bool = False) -> Any:
         """Return a file of the value of a key, or raise `KeyError`."""
@@ -375,7 +381,7 @@ class Cache:
         """Return a decorator that keeps the results of a function; of many callers, one computes."""
         if callable(name):
             raise TypeError("name cannot be callable")
-        return self._entries.memoize(name, typed, expire, tag, ignore)
+        return with_changeable(self._entries.memoize(name, typed, expire, tag, ignore))
 
     def check(self, fix: bool = False, retry: bool = False) -> list[str]:
         """Read everything, and return a list of problems."""
@@ -453,6 +459,25 @@ class Cache:
 
     def __setstate__(self, state: Any) -> None:
         self.__init__(*state[:3], pickle=state[3])  # type: ignore[misc]
+
+
+def with_changeable(
+    keeping: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that keeps results, and gives copies of their arrays."""
+
+    def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+        kept: Any = keeping(function)
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            result = kept(*arguments, **keywords)
+            return result if type(result) in SCALARS else changeable(result)
+
+        call.__cache_key__ = kept.__cache_key__  # type: ignore[attr-defined]
+        return call
+
+    return decorator
 
 
 def _facts(pair: Any, expire: Any, tag: Any, wants_time: bool, wants_tag: bool) -> Any:
