@@ -344,7 +344,32 @@ def test_a_fork_while_a_thread_counts_does_not_block_the_child(path: Path) -> No
         assert cache.stats() == (1, 0)
 
 
+def test_wrong_arguments_are_refused_and_nothing_is_stored(cache: pellucid.Cache) -> None:
+    for expire in ("60", True, [1]):
+        with pytest.raises(TypeError, match="expire must be a number of seconds"):
+            cache.set("a", 1, expire=expire)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="NaN"):
+        cache.set("a", 1, expire=float("nan"))
+    with pytest.raises(TypeError, match="expire must"):
+        cache.memoize(expire="60")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="stale must"):
+        cache.memoize(expire=60, stale="60")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="class of exceptions"):
+        cache.memoize(errors=KeyError("a"))  # type: ignore[arg-type]
+    cache["text"] = "1"
+    with pytest.raises(TypeError, match="'text' is a str"):
+        cache.incr("text")
+    assert dict(cache) == {"text": "1"}
+    cache.set("over", 1, expire=0)
+    cache.set("never", 1, expire=float("inf"))
+    assert (cache.get("over"), cache["never"]) == (None, 1)
+
+
 def test_wrong_options_are_refused(path: Path) -> None:
+    with pytest.raises(TypeError, match="number of bytes"):
+        pellucid.Cache(path, size_limit="1GB")  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError, match="empty"):
+        pellucid.Cache("")
     with pytest.raises(ValueError, match="URL of a server"):
         pellucid.Cache("postgresql://host/database")
     with pytest.raises(ValueError, match="least-recently-used"):

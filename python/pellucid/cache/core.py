@@ -11,7 +11,17 @@ from contextlib import contextmanager
 from time import time
 
 from pellucid import F
-from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, TAG, VALUE, is_expired, is_wrapped, wrapped
+from pellucid.cache.entries import (
+    ABSENT,
+    ERROR,
+    EXPIRE,
+    TAG,
+    VALUE,
+    check_seconds,
+    is_expired,
+    is_wrapped,
+    wrapped,
+)
 from pellucid.cache.limits import NONE, POLICIES, SIZE_LIMIT_MIN, STORED, USED, Order, log_memory
 from pellucid.cache.opening import open_database, path_of, stored_limit
 from pellucid.cache.uses import Uses, slot_count
@@ -75,6 +85,8 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
     ) -> None:
         if policy is not None and policy not in POLICIES:
             raise ValueError(f"policy must be one of {POLICIES}, not {policy!r}")
+        if size_limit is not None and type(size_limit) is not int:
+            raise TypeError(f"size_limit must be a number of bytes, such as 10**9, not {size_limit!r:.40}")
         if size_limit and size_limit < self._size_limit_min:
             raise ValueError(
                 f"size_limit must be {self._size_limit_min:,} bytes or more, because the log alone may take "
@@ -289,7 +301,10 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
                 return self._store(self.key(key), value)
             return True
         now = time()
-        row = wrapped(value, None if expire is None else now + expire, tag)
+        if expire is not None:
+            check_seconds(expire, "expire")
+            expire += now
+        row = wrapped(value, expire, tag)
         if row is not value:
             self._begin_facts(row, now)
         return self._store(key if type(key) in SIMPLE_KEYS else self.key(key), row)
@@ -370,7 +385,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
                 if default is None:
                     raise KeyError(key)
                 row = default
-            total = (row[VALUE] if is_wrapped(row) else row) + delta
+            number = row[VALUE] if is_wrapped(row) else row
+            if isinstance(number, (str, bytes, list, tuple, dict, set, type(None))):
+                raise TypeError(
+                    f"the value of {key!r:.60} is a {type(number).__name__}, and incr adds to numbers"
+                )
+            total = number + delta
             new = {**row, VALUE: total} if is_wrapped(row) else total
             if not self._store(key, new):
                 raise DiskFull("the disk has no room for the new number; free some space, and count again")

@@ -7,7 +7,7 @@ import warnings
 from hashlib import blake2b
 from time import time
 
-from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, FRESH, TYPED, VALUE, is_wrapped
+from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, FRESH, TYPED, VALUE, check_seconds, is_wrapped
 from pellucid.cache.flights import Claim, claim
 from pellucid.cache.names import function_name, without_ignored
 from pellucid.digests import digest
@@ -39,6 +39,9 @@ class Kept:
         stale: float = 0,
         errors: type[BaseException] | tuple[type[BaseException], ...] = (),
     ) -> None:
+        for seconds, name in ((expire, "expire"), (stale, "stale")):
+            if seconds is not None:
+                check_seconds(seconds, name)
         if stale and expire is None:
             raise ValueError(
                 "stale= says how long a result is served after it has expired; pass expire= as well"
@@ -47,6 +50,8 @@ class Kept:
         self.tag = tag
         self.stale = stale
         self.errors = errors if isinstance(errors, tuple) else (errors,)
+        if not all(isinstance(each, type) and issubclass(each, BaseException) for each in self.errors):
+            raise TypeError(f"errors must be a class of exceptions, or a tuple of them, not {errors!r:.60}")
 
 
 class Results:

@@ -22,6 +22,8 @@ SUFFIXES = ("", "-log", "-lock", "-uses")
 def path_of(target: Any) -> str:
     """The path of a cache as text; a folder is refused, one of diskcache with the way out of it."""
     path: str = os.fsdecode(target)
+    if not path:
+        raise FileNotFoundError(2, "the path of the cache is empty", path)
     if path.startswith(("postgresql:", "postgres:")):
         raise ValueError("a cache is a file, and this is the URL of a server; give it a path")
     if path != ":memory:" and os.path.isdir(path):
