@@ -49,8 +49,9 @@ class Kept:
         self.expire = expire
         self.tag = tag
         self.stale = stale
-        self.errors = errors if isinstance(errors, tuple) else (errors,)
-        if not all(isinstance(each, type) and issubclass(each, BaseException) for each in self.errors):
+        given: tuple[Any, ...] = errors if isinstance(errors, tuple) else (errors,)
+        self.errors = given
+        if not all(isinstance(each, type) and issubclass(each, BaseException) for each in given):
             raise TypeError(f"errors must be a class of exceptions, or a tuple of them, not {errors!r:.60}")
 
 
