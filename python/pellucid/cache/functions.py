@@ -50,7 +50,7 @@ class Kept:
         self.tag = tag
         self.stale = stale
         given: tuple[Any, ...] = errors if isinstance(errors, tuple) else (errors,)
-        self.errors = given
+        self.errors: tuple[type[BaseException], ...] = given
         if not all(isinstance(each, type) and issubclass(each, BaseException) for each in given):
             raise TypeError(f"errors must be a class of exceptions, or a tuple of them, not {errors!r:.60}")
 
