@@ -11,6 +11,7 @@ from typing import Any
 
 import pellucid
 import pytest
+from pellucid.cache import core, functions
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_a_task_waits_for_a_thread_that_computes_the_same(cache: pellucid.Cache)
     assert calls == ["thread"]
 
 
-def test_a_task_keeps_exceptions_and_serves_stale_results(cache: pellucid.Cache) -> None:
+def test_a_task_keeps_exceptions(cache: pellucid.Cache) -> None:
     calls = []
 
     @cache.memoize(errors=ValueError)
@@ -156,22 +157,41 @@ def test_a_task_keeps_exceptions_and_serves_stale_results(cache: pellucid.Cache)
         calls.append(1)
         raise ValueError("no")
 
-    @cache.memoize(expire=0.01, stale=60)
-    async def ages() -> int:
-        calls.append(2)
-        await asyncio.sleep(0.05)
-        return calls.count(2)
-
     async def work() -> None:
         for _ in range(2):
             with pytest.raises(ValueError, match="no"):
                 await fails()
-        assert await ages() == 1
-        await asyncio.sleep(0.02)
-        new = asyncio.create_task(ages())
-        await asyncio.sleep(0.001)
-        assert await ages() == 1
-        assert await new == 2
 
     run(work())
-    assert calls == [1, 2, 2]
+    assert calls == [1]
+
+
+def test_a_task_gets_a_stale_result_while_another_one_computes(
+    cache: pellucid.Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, calls = [1000.0], []
+    for module in (core, functions):
+        monkeypatch.setattr(module, "time", lambda: now[0])
+
+    async def work() -> None:
+        computing, done = asyncio.Event(), asyncio.Event()
+
+        @cache.memoize(expire=10, stale=60)
+        async def ages() -> int:
+            calls.append(1)
+            if len(calls) > 1:
+                computing.set()
+                await done.wait()
+            return len(calls)
+
+        assert await ages() == 1
+        now[0] += 20
+        new = asyncio.create_task(ages())
+        await computing.wait()
+        assert await ages() == 1
+        done.set()
+        assert await new == 2
+        assert await ages() == 2
+
+    run(work())
+    assert len(calls) == 2
