@@ -955,6 +955,39 @@ def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(filled: Path
     assert is_whole(filled)
 
 
+def test_a_backup_replaces_an_earlier_one_and_nothing_else(filled: Path, tmp_path: Path) -> None:
+    copy, other = tmp_path / "copy.pel", tmp_path / "notes.txt"
+    other.write_text("keep me" * 1000)
+    with pellucid.open(filled) as db:
+        db.backup(copy, overwrite=True)
+        db["new"] = {"n": 1}
+        db.backup(copy, overwrite=True)
+        with pellucid.open(copy, "r") as saved:
+            assert saved["new"] == {"n": 1}
+            with pytest.raises(pellucid.Busy, match="cannot be replaced: it is open"):
+                db.backup(copy, overwrite=True)
+        with pytest.raises(pellucid.Busy, match="cannot be replaced"):
+            db.backup(filled, overwrite=True)
+        with pytest.raises(pellucid.NotADatabase, match=r"notes\.txt"):
+            db.backup(other, overwrite=True)
+        with pytest.raises(OSError, match=tmp_path.name):
+            db.backup(tmp_path, overwrite=True)
+        with pytest.raises(TypeError, match="overwrite has to be True or False"):
+            db.backup(copy, overwrite="yes")
+
+        def stop(done: int, total: int) -> None:
+            raise KeyboardInterrupt
+
+        db["newer"] = {"n": 2}
+        with pytest.raises(KeyboardInterrupt):
+            db.backup(copy, overwrite=True, progress=stop)
+    with pellucid.open(copy, "r") as saved:
+        assert "newer" not in saved
+        assert saved.check() == []
+    assert other.read_text() == "keep me" * 1000
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([filled.name, copy.name, other.name])
+
+
 # Where there is no room to work
 
 

@@ -424,18 +424,22 @@ impl Database {
 
     /// Copy the database to a new file while it is in use; the copy equals a snapshot. If Ctrl-C
     /// interrupts it, there is no new file. `progress` is called as by `check`.
-    #[pyo3(signature = (path, *, progress=None))]
+    ///
+    /// With `overwrite=True`, the copy takes the place of a database that is there, once it is
+    /// complete. That must be a database that no process has open; else `Busy` is raised.
+    #[pyo3(signature = (path, *, overwrite=false, progress=None))]
     fn backup(
         &self,
         py: Python<'_>,
         path: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = errors::overwrite_flag)] overwrite: bool,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         self.core.check_open(py)?;
         let path = path_of(path)?;
         let mut entries = Entries::new(progress, &self.core.store, 1)?;
         let made = callbacks::released(py, || {
-            self.core.store.backup_while(std::path::Path::new(&path), &mut || entries.go_on())
+            self.core.store.backup_while(std::path::Path::new(&path), overwrite, &mut || entries.go_on())
         });
         entries.end(made.map_err(|error| store_errors::of_store(py, error)))
     }

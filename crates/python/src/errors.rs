@@ -103,6 +103,11 @@ pub fn unique_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag(object, "unique")
 }
 
+/// Reads the argument `overwrite`.
+pub fn overwrite_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag(object, "overwrite")
+}
+
 /// Reads the argument `analyze`.
 pub fn analyze_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag(object, "analyze")

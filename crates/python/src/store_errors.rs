@@ -52,7 +52,9 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         StoreError::Record(_) => "CorruptRecord",
         StoreError::ReadOnly { .. } => "ReadOnly",
         StoreError::DiskFull { .. } | StoreError::NoRoomForLog { .. } => "DiskFull",
-        StoreError::Busy { .. } | StoreError::TooManyReaders { .. } => "Busy",
+        StoreError::Busy { .. } | StoreError::TargetInUse { .. } | StoreError::TooManyReaders { .. } => {
+            "Busy"
+        }
         StoreError::TooLarge { .. }
         | StoreError::KeyCollision { .. }
         | StoreError::Shape(_)

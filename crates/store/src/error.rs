@@ -126,6 +126,11 @@ pub enum StoreError {
         /// The file.
         path: String,
     },
+    /// The database that a copy would replace is open, or has a log beside it.
+    TargetInUse {
+        /// The file.
+        path: String,
+    },
     /// Another process or thread holds a lock.
     Busy {
         /// The database.
@@ -442,6 +447,9 @@ impl StoreError {
             Self::DiskFull { path, source } => write!(out, "no room on the disk for '{path}' ({source})"),
             Self::NoRoomForLog { path, log, source, .. } => fmt_no_room(out, path, log, source),
             Self::TargetExists { path } => write!(out, "'{path}' exists already"),
+            Self::TargetInUse { path } => {
+                write!(out, "'{path}' cannot be replaced: it is open, or has commits in a log beside it")
+            }
             Self::Busy { path, wanted, holders, waited } => fmt_busy(out, path, *wanted, holders, *waited),
             Self::TooManyReaders { path, source } => {
                 write!(out, "'{path}' has no room for another reader: {source}")
@@ -506,6 +514,9 @@ impl StoreError {
             }
             Self::DiskFull { .. } => "nothing of this was written: make room, and try again",
             Self::TargetExists { .. } => "delete it first, or choose another name",
+            Self::TargetInUse { .. } => {
+                "close it first (open and close it if its process died), or choose another name"
+            }
             Self::TableExists { .. } => "drop it first, or choose another name",
             Self::TooManyReaders { .. } => {
                 "close snapshots, or copy() records that are kept; stats() names the process of the oldest"

@@ -400,7 +400,7 @@ fn a_backup_and_a_check_that_are_stopped_leave_nothing() {
             count
         };
         let target = scratch.path("copy.pel");
-        let mut back_up = |go_on: &mut dyn FnMut() -> bool| match store.backup_while(&target, go_on) {
+        let mut back_up = |go_on: &mut dyn FnMut() -> bool| match store.backup_while(&target, false, go_on) {
             Ok(()) => true,
             Err(error) => matches!(error, StoreError::Stopped).then_some(false).unwrap(),
         };

@@ -164,7 +164,10 @@ def compact_command(file: str, online: bool) -> None:
 @click.command("backup")
 @database_argument()
 @click.argument("target", type=click.Path())
-def backup_command(file: str, target: str) -> None:
+@click.option(
+    "--overwrite", is_flag=True, help="Replace a backup that is there, once the new one is complete."
+)
+def backup_command(file: str, target: str, overwrite: bool) -> None:
     """Copy FILE to the new file TARGET while it is in use. The copy equals a snapshot.
 
     \b
@@ -176,7 +179,7 @@ def backup_command(file: str, target: str) -> None:
             "a backup is written in pieces, and cannot go to stdout; name a file, or ./- for that name"
         )
     with opened(file, on_servers=BACKUP) as database, progress_line("entries") as progress:
-        database.backup(target, progress=progress)
+        database.backup(target, overwrite=overwrite, progress=progress)
     write(f"{target}: {show.human_size(os.path.getsize(target))}")
 
 

@@ -3,6 +3,7 @@
 //! `stats` reports sizes and counts, `check` verifies the database, `backup` copies it while other
 //! processes use it, and `compact` gives back the room of deleted rows.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +22,9 @@ use crate::engine::EngineError;
 use crate::engine::lmdb::format::PageFile;
 use crate::engine::memory::MemoryEngine;
 use crate::error::{Result, StoreError, Wanted};
+use crate::sys::own_file::OwnFile;
 use crate::sys::rights;
+use crate::sys::side_file;
 use crate::sys::steps::{Step, reached};
 
 /// The suffix of an unfinished backup's name, followed by a PID.
@@ -182,19 +185,30 @@ impl Store {
     /// # Errors
     /// `TargetExists`, `DiskFull`.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<()> {
-        self.backup_while(target, &mut || true)
+        self.backup_while(target, false, &mut || true)
     }
 
-    /// As `backup`; `go_on` is called for each entry.
+    /// As `backup`; `go_on` is called for each entry. If `overwrites`, the copy replaces a database
+    /// that has the name and is at rest.
     ///
     /// # Errors
-    /// As `backup`; `Stopped` if `go_on` returned false: then there is no file.
-    pub fn backup_while(&self, target: impl AsRef<Path>, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+    /// As `backup`; `Stopped` if `go_on` returned false: then there is no new file. `TargetInUse`
+    /// and `NotADatabase` for a file that is not replaced.
+    pub fn backup_while(
+        &self,
+        target: impl AsRef<Path>,
+        overwrites: bool,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         let target = target.as_ref();
         let snapshot = self.database()?.brief_snapshot()?;
         let exists = || StoreError::TargetExists { path: target.display().to_string() };
-        if target.symlink_metadata().is_ok() {
-            return Err(exists());
+        let is_there = || target.symlink_metadata().is_ok();
+        if is_there() {
+            if !overwrites {
+                return Err(exists());
+            }
+            at_rest(target)?;
         }
         if !folder_of(target).is_dir() {
             return Err(StoreError::NoFolder { path: target.display().to_string() });
@@ -215,8 +229,11 @@ impl Store {
             return Err(StoreError::Stopped);
         }
         let (part, held) = new.finish()?;
-        let linked = std::fs::hard_link(&part, target);
+        let is_replaced = overwrites && is_there();
+        let linked = if is_replaced { Ok(()) } else { std::fs::hard_link(&part, target) };
         let placed = match linked {
+            // The old file stays locked until it is replaced, so that no process opens it.
+            Ok(()) if is_replaced => at_rest(target).and_then(|_old| rename(&part, target)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists()),
             // File systems without links: there, nothing prevents two backups that begin at once
             // from overwriting each other.
@@ -225,9 +242,7 @@ impl Store {
         };
         let _ = std::fs::remove_file(&part);
         placed?;
-        // It has its name now, so no later backup must take it for a leftover.
-        let marked = held.file().map_or(Ok(()), stamp::end_copy);
-        marked.map_err(|source| StoreError::from_io("write", target.display().to_string(), source))
+        marked(&held, target)
     }
 
     /// Rewrite the file without free room. The caller must be alone: no snapshot, transaction or
@@ -407,6 +422,24 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<()> {
     }
     drop(database);
     sync_folder(Path::new(&path))
+}
+
+/// Mark a copy that has its name now, so that no later backup takes it for a leftover.
+fn marked(held: &OwnFile, target: &Path) -> Result<()> {
+    let marked = held.file().map_or(Ok(()), stamp::end_copy);
+    marked.map_err(|source| StoreError::from_io("write", target.display().to_string(), source))
+}
+
+/// The database at a path, which no process has open: none opens it before the file is dropped.
+fn at_rest(path: &Path) -> Result<File> {
+    let name = path.display().to_string();
+    let file =
+        side_file::peek(path, false).map_err(|source| StoreError::from_io("open", name.clone(), source))?;
+    stamp::identify(&file, &name, false)?;
+    if log_file::path_of(path).exists() || file.try_lock().is_err() {
+        return Err(StoreError::TargetInUse { path: name });
+    }
+    Ok(file)
 }
 
 /// Remove leftovers of earlier backups to the same target that were killed.
