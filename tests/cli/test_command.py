@@ -216,8 +216,57 @@ def test_a_table_of_many_rows_says_that_there_are_more(run: Run, tmp_path: Path)
 
 def test_fields(people: Run) -> None:
     found = [json.loads(line) for line in people("fields", "p.pel", "--json").stdout.splitlines()]
-    assert found[1] == {"field": "age", "rows": 3, "of": 3, "types": ["int"]}
-    assert found[5]["field"] == "address.zip"
+    age = found[1]
+    assert (age["path"], age["types"], age["rows"], age["share"]) == ("age", "int", 3, 1.0)
+    assert {"address", "address.zip"} <= {field["path"] for field in found}
+    assert people("fields", "p.pel", "--exact", "--json").stdout.splitlines() == [
+        json.dumps(field, separators=(",", ":")) for field in found
+    ]
+    text = people("fields", "p.pel").stdout
+    assert text.split()[:7] == ["field", "types", "share", "distinct", "min", "max", "example"]
+
+
+def test_fields_of_many_rows_say_that_they_are_a_sample(run: Run, tmp_path: Path) -> None:
+    with pellucid.open(tmp_path / "n.pel") as db:
+        db.table("t").extend({"n": number} for number in range(30_000))
+        db.table("t").append({"rare": 1})
+    found = run("fields", "n.pel")
+    assert "by chance; --exact reads all" in found.stderr
+    assert "0.00333%" in found.stdout
+    assert run("fields", "n.pel", "--exact").stderr == ""
+
+
+def test_nested_values_are_shown_as_indented_json(run: Run, tmp_path: Path) -> None:
+    with pellucid.open(tmp_path / "n.pel") as db:
+        db.table("t")[1] = {
+            "name": "Ann",
+            "at": {"city": "Bath", "geo": [1, {"x": "\x1b"}]},
+            "tags": ["a", "b"],
+        }
+    text = run("get", "n.pel", "t", "1", columns=80).stdout
+    assert [line.rstrip() for line in text.splitlines()] == [
+        "name  Ann",
+        "at    {",
+        '        "city": "Bath",',
+        '        "geo": [',
+        "          1,",
+        "          {",
+        '            "x": "\\u001b"',
+        "          }",
+        "        ]",
+        "      }",
+        'tags  ["a","b"]',
+    ]
+    assert run("get", "n.pel", "t", "1", "--path", "at.geo").stdout.startswith("[\n  1,\n")
+    assert max(map(len, run("get", "n.pel", "t", "1", columns=30).stdout.splitlines())) <= 30
+
+
+def test_a_backup_is_replaced_if_it_may_be(run: Run, tmp_path: Path) -> None:
+    with pellucid.open(tmp_path / "n.pel") as db:
+        db["a"] = 1
+    assert run("backup", "n.pel", "b.pel").exit_code == 0
+    assert run("backup", "n.pel", "b.pel").exit_code == 1
+    assert run("backup", "n.pel", "b.pel", "--overwrite").exit_code == 0
 
 
 def test_indexes(people: Run) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 import pellucid
+from pellucid.look.text import escaped
 
 # Below this width of the terminal, the first column of help is this wide.
 NARROW = 60
@@ -26,7 +27,7 @@ NARROW_COLUMN = 8
 # The most digits of an int that are written, which takes Python 3.11 a fifth of a second.
 DIGITS_MAX = 100_000
 
-__all__ = ["Refused", "command", "escaped", "message_of", "say", "with_options", "write"]
+__all__ = ["Refused", "command", "message_of", "say", "with_options", "write"]
 
 # Each subcommand, with its module and what it does.
 SUBCOMMANDS = {
@@ -189,17 +190,6 @@ class Commands(click.Group):
 
 class Refused(Exception):
     """What was asked for is not there, or cannot be done; the message says why."""
-
-
-def escaped(text: str, kept: str = "") -> str:
-    """A text without characters that would control the terminal, or turn the order of others around.
-
-    Names and values are those of a file, which a stranger may have made. All that is written for people goes
-    through here.
-    """
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() or sign in kept else repr(sign)[1:-1] for sign in text)
 
 
 def write(text: str, err: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -28,7 +28,6 @@ from pellucid.transfer.outgoing import plain
 __all__ = ["fields_command", "query_command"]
 
 AGGREGATE = re.compile(r"(count|sum|mean|min|max)\s*\((.*)\)\s*\Z", re.DOTALL)
-SAMPLE = 10_000
 
 
 @click.command("query")
@@ -170,72 +169,38 @@ def _for_people(query: Any, limit: int, is_whole: bool) -> bool:
 @click.command("fields")
 @database_argument()
 @table_argument(is_required=False)
-@click.option(
-    "--sample", type=click.IntRange(0), default=SAMPLE, show_default=True, help="Rows to read; 0 for all."
-)
+@click.option("--exact", is_flag=True, help="Read all rows. [default: some, by chance]")
 @click.option("--json", "is_json", is_flag=True, help="Write JSON, one field a line.")
-def fields_command(file: str, table: str | None, sample: int, is_json: bool) -> None:
-    """Show the fields of the rows of TABLE: in how many rows they are, their types, and a value.
+def fields_command(file: str, table: str | None, exact: bool, is_json: bool) -> None:
+    """Show the fields of the rows of TABLE: their types, in how many rows they are, and values.
 
     \b
     Example:
       pellucid fields people.pel people
     """
     with opened(file) as database:
-        rows = the_table(database, table)
-        found: dict[str, _Field] = {}
-        read = 0
-        for row in islice(rows.values(), sample or None):
-            read += 1
-            for path, value in _paths("", plain(row)):
-                found.setdefault(path, _Field()).note(read, value)
-        total = len(rows)
+        found = the_table(database, table).fields(exact=exact)
     if is_json:
-        for path, field in found.items():
-            show.as_json({"field": path, "rows": field.rows, "of": read, "types": list(field.types)})
+        for field in found:
+            show.as_json(field)
         return
     show.rows(
-        ["field", "rows", "types", "example"],
+        ["field", "types", "share", "distinct", "min", "max", "example"],
         [
-            [path, f"{field.rows / read:.0%}", ", ".join(field.types), _short(field.example)]
-            for path, field in found.items()
+            [
+                field["path"],
+                field["types"],
+                _percent(field["share"]),
+                "" if field["distinct"] is None else f"{field['distinct']:,}",
+                *("" if field[name] is None else field[name] for name in ("min", "max", "example")),
+            ]
+            for field in found
         ],
     )
-    if total > read:
-        write(f"of the first {read:,} of {total:,} rows; --sample 0 reads all", err=True)
+    if found.note:
+        write(found.note.replace("fields(exact=True)", "--exact"), err=True)
 
 
-class _Field:
-    def __init__(self) -> None:
-        self.rows = 0
-        self.last = 0
-        self.types: dict[str, None] = {}
-        self.example: Any = None
-
-    def note(self, row: int, value: Any) -> None:
-        self.rows += row != self.last
-        self.last = row
-        self.types[type(value).__name__] = None
-        if self.example is None:
-            self.example = value
-
-
-def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a value as the query language writes them, each with its value."""
-    if isinstance(value, dict):
-        for name, part in value.items():
-            word = name if isinstance(name, str) and re.fullmatch(r"[^\W\d]\w*", name) else f"`{name}`"
-            step = f"{path}.{word}" if path else word
-            yield step, part
-            yield from _paths(step, part)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            if isinstance(part, dict):
-                yield from _paths(f"{path}[*]", part)
-    elif not path:
-        yield "record()", value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _percent(share: float) -> str:
+    """A share in percent; one that is not all is not rounded to all."""
+    return f"{share:.0%}" if share == 1 or 0.01 <= share < 0.995 else f"{share * 100:.3g}%"

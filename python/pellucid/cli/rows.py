@@ -126,7 +126,8 @@ def get_command(file: str, table: str, key: str, path: str | None, is_json: bool
         elif isinstance(value, dict):
             show.lines((str(name), part) for name, part in value.items())
         else:
-            write(show.cell(value))
+            for line in show.nested(value, show.width()):
+                write(line)
 
 
 @click.command("put")

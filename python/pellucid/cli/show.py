@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,8 @@ from typing import Any
 import click
 
 import pellucid
-from pellucid.cli.app import Refused, escaped
+from pellucid.cli.app import Refused
+from pellucid.look.text import escaped
 
 __all__ = ["as_json", "cell", "human_size", "lines", "rows", "write_for_programs"]
 
@@ -97,14 +99,37 @@ def _is_number(text: str) -> bool:
 
 
 def lines(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Write names and values, one pair a line; a value that is too long goes on below."""
-    found = [(cell(name), cell(value)) for name, value in pairs]
+    """Write names and values, one pair a line; a value that is too long goes on below.
+
+    A dict or list that is too long for the line is JSON, with a line for each of its parts.
+    """
+    found = [(cell(name), value) for name, value in pairs]
     indent = min(max((len(name) for name, _ in found), default=0) + 2, max(8, width() // 3))
     room = max(8, width() - indent)
     for name, value in found:
-        parts = [value[start : start + room] for start in range(0, len(value), room)] or [""]
+        parts = [
+            line[start : start + room]
+            for line in nested(value, room)
+            for start in range(0, max(1, len(line)), room)
+        ]
         first = f"{name:<{indent}}" if len(name) < indent else f"{name}\n{'':<{indent}}"
         click.echo(first + f"\n{'':<{indent}}".join(parts))
+
+
+def nested(value: Any, room: int) -> list[str]:
+    """The lines of a value: of a dict or list those of JSON, if one line has no room for it."""
+    if not isinstance(value, (dict, list)):
+        return [cell(value)]
+    from pellucid.transfer.targets.plain_text import encoder
+
+    try:
+        text = encoder()(value).decode()
+    except (TypeError, ValueError, RecursionError):  # it has no JSON
+        return [cell(value)]
+    parts = value.values() if isinstance(value, dict) else value
+    if len(text) > room or any(isinstance(part, (dict, list)) for part in parts):
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    return [escaped(line) for line in text[:CELL_MAX].split("\n")]
 
 
 def write_for_programs(found: Any, output: str, key: str | None = None) -> None:
