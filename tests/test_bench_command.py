@@ -27,6 +27,7 @@ from pellucid_bench.experiments import (
     dicts,
     fast_paths,
     indexes,
+    look,
     queries,
     scale,
 )
@@ -84,6 +85,7 @@ TITLES: dict[str, list[str]] = {
         "one field of a line by its key",
         "loop over all lines, adding one field",
     ],
+    "look": [look.SAMPLED, look.EXACT, look.WRONG, look.RIGHT],
     "json-lines": ["import of 2,000 rows", "export of 2,000 rows", "import of 2,000 rows of CSV"],
     "fast-paths": [
         "sum of an int, 2,000 rows, uniform",

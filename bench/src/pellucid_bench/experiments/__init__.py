@@ -28,6 +28,7 @@ NAMES: dict[str, str] = {
     "json-lines": "json_lines",
     "fast-paths": "fast_paths",
     "postgres": "postgres",
+    "look": "look",
 }
 """The experiments in the order in which they run, each with its module."""
 
