@@ -56,13 +56,19 @@ def test_where_ipython_runs_its_registry_shows_records() -> None:
         display = types.SimpleNamespace(formatters={"text/html": formatter})
         shell = types.SimpleNamespace(display_formatter=display)
         sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+        import functools
+        generics = types.SimpleNamespace(complete_object=functools.singledispatch(lambda thing, names: names))
+        sys.modules["IPython.utils.generics"] = generics
         import pellucid
+        table = pellucid.open(":memory:").table("t")
+        print(*generics.complete_object(table, ["head", "insert", "height", "items"]))
         record = pellucid.view(pellucid.dumps({"_repr_html_": "mine", "a": "<b>"}))
         print(seen[pellucid.Record](record))
         print(record._repr_html_)
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    html, field = done.stdout.splitlines()
+    completed, html, field = done.stdout.splitlines()
+    assert completed == "head items"
     assert "&lt;b&gt;" in html
     assert field == "mine"
 
