@@ -217,7 +217,7 @@ def test_describe_has_the_figures_of_numbers(db: Database) -> None:
     values = [chance.uniform(-5, 50) for _ in range(101)]
     table = db.table("t")
     table.extend({"v": value, "name": "x", "ok": True, "at": {"n": 1}} for value in values)
-    table.extend([{"v": math.nan}, {"v": None}, {"v": "text"}])
+    table.extend([{"v": math.nan}, {"v": None}, {"v": "text"}, {"v": -math.inf}, {"v": 2**2000}])
     [figures, nested] = table.describe()
     assert (figures["path"], figures["count"], nested["path"]) == ("v", 101, "at.n")
     assert (figures["min"], figures["max"]) == (min(values), max(values))
@@ -226,6 +226,13 @@ def test_describe_has_the_figures_of_numbers(db: Database) -> None:
     quartiles = statistics.quantiles(values, n=4, method="inclusive")
     assert [figures["25%"], figures["50%"], figures["75%"]] == pytest.approx(quartiles)
     assert (nested["std"], nested["mean"]) == (0.0, 1.0)
+
+
+def test_describe_takes_decimals_and_ints_of_any_size(db: Database) -> None:
+    db.update({1: {"d": Decimal("1.5"), "n": 2**70}, 2: {"d": Decimal("NaN"), "n": 1}, 3: {"d": Decimal(3)}})
+    found = {figures["path"]: figures for figures in db.describe()}
+    assert (found["d"]["count"], found["d"]["mean"], found["d"]["max"]) == (2, 2.25, 3)
+    assert (found["n"]["min"], found["n"]["max"]) == (1, 2**70)
 
 
 def test_one_number_has_no_standard_deviation(db: Database) -> None:

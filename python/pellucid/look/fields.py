@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from pellucid._native import Table, _survey, parse
@@ -67,19 +68,24 @@ def described(table: Any) -> Rows[dict[str, Any]]:
     ]
     found = []
     for path in paths:
-        values = sorted(
-            float(value)
-            for value in table.column(parse(path))
-            if type(value) is not bool and _is_number(value)
-        )
+        values = _numbers(table.column(parse(path)))
         if values:
             found.append({"path": path, **_figures(values)})
     return Rows(found)
 
 
-def _is_number(value: Any) -> bool:
-    # NaN equals nothing.
-    return type(value).__name__ in NUMBERS and value == value
+def _numbers(values: list[Any]) -> list[float]:
+    """The finite numbers among values, sorted; no bools, and no int that no float is near."""
+    kinds = set(map(type, values))
+    if kinds != {int}:
+        # Where a value differs from itself by something, it is NaN or infinite.
+        values = [value for value in values if type(value) in (int, float) and value - value == 0] + [
+            float(value) for value in values if type(value).__name__ == "Decimal" and value.is_finite()
+        ]
+    values.sort()
+    if values and max(-values[0], values[-1]) > sys.float_info.max:
+        values = [value for value in values if abs(value) <= sys.float_info.max]
+    return values
 
 
 def _figures(values: list[float]) -> dict[str, Any]:

@@ -125,15 +125,15 @@ def describe(self: Any) -> Rows[dict[str, Any]]:
     """Return figures of the numbers at each path: a dict for each, in a list that is shown as a table.
 
     They are those of pandas: how many numbers there are, their mean, standard deviation, least, quartiles and
-    greatest. All rows are read. Bools are no numbers here, and NaN is left out.
+    greatest. All rows are read. Bools are no numbers here; NaN and infinities are left out.
 
     >>> import pellucid
     >>> people = pellucid.open(":memory:").table("people")
     >>> people.extend([{"name": "Ann", "age": 30}, {"name": "Bob", "age": 20}, {"name": "Cid"}])
     3
     >>> people.describe()
-    path  count  mean  std       min   25%   50%   75%   max
-    age       2  25.0  7.071...  20.0  22.5  25.0  27.5  30.0
+    path  count  mean  std       min   25%   50%   75%  max
+    age       2  25.0  7.071...   20  22.5  25.0  27.5   30
     """
     from pellucid.look.fields import described
 
