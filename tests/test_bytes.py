@@ -698,8 +698,9 @@ class Pytz(dt.tzinfo):
 
     zone = "Asia/Tokyo"
 
-    def utcoffset(self, _moment: dt.datetime | None) -> dt.timedelta:
-        return dt.timedelta(hours=9)
+    def utcoffset(self, moment: dt.datetime | None) -> dt.timedelta | None:
+        # The first offset of the zone, which such a zone has where `localize` was forgotten.
+        return None if moment is None else dt.timedelta(hours=9, minutes=19)
 
     def dst(self, _moment: dt.datetime | None) -> None:
         return None
@@ -709,15 +710,13 @@ class Pytz(dt.tzinfo):
     ("value", "says"),
     [
         (
-            dt.datetime(2024, 1, 1, 5, tzinfo=dateutil.tz.gettz("Europe/Berlin")),
-            "is of type datetime.datetime with a time zone of type dateutil.tz.tz.tzfile, and only",
+            dt.datetime(2024, 1, 1, 5, tzinfo=dateutil.tz.tzstr("EST5EDT")),
+            "is of type datetime.datetime with a time zone of type dateutil.tz.tz.tzstr, and only",
         ),
-        (dt.datetime(2024, 1, 1, 5, tzinfo=dateutil.tz.UTC), "type dateutil.tz.tz.tzutc, and only"),
         (
             dt.datetime(2024, 1, 1, 5, tzinfo=Pytz()),
             'store value.astimezone(zoneinfo.ZoneInfo("Asia/Tokyo")), or',
         ),
-        (dt.time(5, tzinfo=Pytz()), 'store value.replace(tzinfo=zoneinfo.ZoneInfo("Asia/Tokyo")), or'),
     ],
 )
 def test_a_time_with_a_zone_of_another_library_says_how_to_store_it(value: Any, says: str) -> None:
@@ -747,16 +746,9 @@ def test_a_value_of_an_unlike_type_is_refused_with_the_ways_out() -> None:
         pass
 
     for value, instead in (
-        (collections.OrderedDict(a=1), "dict(value)"),
-        (collections.defaultdict(list), "dict(value)"),
-        (collections.Counter("a"), "dict(value)"),
         (collections.ChainMap(), "dict(value)"),
-        (collections.deque([1]), "list(value)"),
         (Words(), "list(value)"),
-        (range(3), "list(value)"),
-        (array.array("i", [1]), "value.tolist()"),
-        (memoryview(b"x"), "bytes(value)"),
-        (Path("x"), "str(value)"),
+        (memoryview(array.array("i", [1])), "bytes(value)"),
         (object(), "plain values"),
     ):
         with pytest.raises(pellucid.UnsupportedValue) as refused:

@@ -210,8 +210,11 @@ def test_what_is_code_or_runs_gets_advice_that_works(db: pellucid.Database, valu
 
 
 def test_the_missing_value_of_pandas_is_none(db: pellucid.Database) -> None:
+    db["a"] = {"n": pandas.NA}
+    assert db["a"].n is None
+    # Such a table gives back what it was given.
     with pytest.raises(pellucid.UnsupportedValue, match=r"stands for no value; store None$"):
-        db["a"] = {"n": pandas.NA}
+        db.table("objects", type=object)["a"] = pandas.NA
 
 
 # Lists
@@ -435,8 +438,9 @@ class Settings(metaclass=Probed):
 
 
 class SettingsOfZone(dt.tzinfo):
-    def utcoffset(self, _moment: dt.datetime | None) -> dt.timedelta:
-        return dt.timedelta(hours=1)
+    def utcoffset(self, moment: dt.datetime | None) -> dt.timedelta | None:
+        # It depends on the moment, so there is no `datetime.timezone` for it.
+        return None if moment is None else dt.timedelta(hours=1)
 
     def dst(self, _moment: dt.datetime | None) -> None:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from pellucid import renames
+from pellucid import renames, standard_values
 from pellucid.classes import as_plain, beside_fields, has
 from pellucid.errors import UnregisteredType
 
@@ -26,6 +26,7 @@ __all__ = [
     "decode_registered",
     "encode",
     "encode_pickled",
+    "encoded_instance",
     "encoded_registered",
     "instead_of",
     "is_registered",
@@ -149,12 +150,33 @@ def encode(
     if plain is not None:
         # Do not pickle it instead, where pickles are allowed: no query would find its fields.
         return None if beside_fields(value, runs_init) else ("value", plain[0])
-    if policy == "deny":
-        return None
+    said = _standard(value, policy, is_exact)
+    if said is not None or policy == "deny":
+        return said
     from pellucid import pickles
 
     parts: list[object] | None = [] if wants_parts else None
     return ("pickle", pickles.encode(value, policy, instead_of, is_fast=is_fast, parts=parts), parts)
+
+
+def _standard(value: Any, policy: str | tuple[str, ...], is_exact: bool) -> tuple[object, ...] | None:
+    """Return what the encoder must write for a value of another library; None for others."""
+    named = standard_values.named_value(value)
+    # In a table of any objects, a pickle also keeps what parts have in common.
+    if named is not None and (policy == "deny" or not is_exact):
+        return ("registered", *named)
+    cls = type(value)
+    # Where a pickle may hold it, it comes back as what it was.
+    if is_exact or policy == "allow" or f"{cls.__module__}.{cls.__qualname__}" in policy:
+        return None
+    equal = standard_values.equal_value(value)
+    return None if equal is None else ("value", equal[0])
+
+
+def encoded_instance(value: object) -> tuple[object] | None:
+    """Return what the function of `register` makes of an instance, in a tuple; None for other objects."""
+    found = _BY_CLASS.get(type(value))
+    return None if found is None else (found[1](value),)
 
 
 def encode_pickled(
@@ -382,7 +404,7 @@ def decode_registered(name: str, value: object) -> object:
     if not isinstance(name, str):
         raise ValueError("the name of a stored object's class is no str")
     # Two lookups: most classes have their name still.
-    decode = _BY_NAME.get(name) or _BY_NAME.get(renames.new_name(name))
+    decode = _BY_NAME.get(name) or _BY_NAME.get(renames.new_name(name)) or standard_values.decoder(name)
     if decode is None:
         raise UnregisteredType(
             f"a stored object of class {name!r} cannot be read: the class is not registered in this "

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pellucid
 from pellucid import errors
 from pellucid.transfer.arguments import check, check_encoding
+from pellucid.transfer.collector import paused
 from pellucid.transfer.convert import converter, with_dicts
 from pellucid.transfer.copying import is_new_file, opened_target
 from pellucid.transfer.detect import FORMATS, detect
@@ -116,6 +117,7 @@ def run(source: Any, into: Any, choices: Choices) -> ImportReport:
         )
     begun = time.monotonic()
     with ExitStack() as stack:
+        stack.enter_context(paused())
         sources = [stack.enter_context(closing(Input(each))) for each in _each_of(source)]
         if choices.verify and any(found.stream is not None for found in sources):
             raise ValueError(
@@ -453,6 +455,8 @@ class _Writer:
             return self.one_by_one(chunk)
         if self.work.choices.verify and self.first_key is None and not self.is_keyed:
             return self.one_by_one(chunk)
+        if any(map(self.has_other_dicts, chunk.rows)):
+            return self.one_by_one(chunk)
         try:
             with self.work.attempt():
                 if self.is_keyed:
@@ -482,7 +486,7 @@ class _Writer:
     def add(self, row: Any) -> None:
         """Store one row. If its class is a reason to refuse it, a plain dict is stored instead."""
         try:
-            self.add_exactly(row)
+            key = self.add_exactly(row)
         except (errors.UnsupportedValue, errors.PickleDenied) as refused:
             try:
                 plain = with_dicts(row)
@@ -491,16 +495,35 @@ class _Writer:
             if plain is row:
                 raise
             self.add_exactly(plain)
-            self.is_plain = True
-            self.work.report.made_dicts += 1
+            self.note_dicts()
+            return
+        if self.has_other_dicts(row):
+            plain = with_dicts(row)
+            stored = pellucid.dumps(self.table[key], pickle="allow")
+            if stored == pellucid.dumps(plain[1] if self.is_keyed else plain, pickle="allow"):
+                self.note_dicts()
 
-    def add_exactly(self, row: Any) -> None:
+    def has_other_dicts(self, row: Any) -> bool:
+        """Whether the row has a dict of another class, which is stored as a dict or as a pickle."""
+        try:
+            return self.work.format in OF_PICKLES and with_dicts(row) is not row
+        except RecursionError:
+            return False
+
+    def note_dicts(self) -> None:
+        """Note that a row was stored with plain dicts in place of others."""
+        self.is_plain = True
+        self.work.report.made_dicts += 1
+
+    def add_exactly(self, row: Any) -> Any:
+        """Store one row, and return its key."""
         with self.work.attempt():
             if self.is_keyed:
                 self.table[row[0]] = row[1]
-                return
+                return row[0]
             key = self.table.append(row)
         self.first_key = key if self.first_key is None else self.first_key
+        return key
 
     def resolved(self, pair: tuple[Any, Any], place: str) -> tuple[str, tuple[Any, Any]]:
         """What becomes of a row as `on_conflict` says, in a word of the report; and what is stored then."""

@@ -152,6 +152,13 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
             return encoder.datetime(bits >> 1, bits & 1 == 1).or_else(|error| of_key_error(&error));
         };
         let Some(zone) = dates::zone_bytes(zone.as_any())? else {
+            let zoned = object
+                .py()
+                .import("pellucid.standard_values")?
+                .call_method1("with_stored_zone", (object,))?;
+            if !zoned.is_none() {
+                return push(encoder, &zoned);
+            }
             return refuse(
                 "has a time zone that is neither datetime.timezone nor zoneinfo.ZoneInfo; use \
                  key.astimezone(zoneinfo.ZoneInfo(\"Europe/Berlin\")) or key.astimezone(datetime.timezone.utc)",
