@@ -10,16 +10,18 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::DataType;
 use pellucid_query::Outcome;
+use pellucid_query::arrays::{Arrays, GatherArrays};
 use pellucid_query::arrow::double;
 use pellucid_query::expression::Node;
 use pellucid_query::numbers::{GatherNumbers, Numbers};
 use pyo3::buffer::Element;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::arrow::{columns_of, module};
 use crate::column::{column as objects, column_of, node_of};
 use crate::hot::arrow::elements;
+use crate::hot::held_bytes::OwnedBytes;
 use crate::work::threads::over_parts;
 use crate::work::walks::{Queried, Walked};
 
@@ -38,7 +40,41 @@ pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResu
             Outcome::Done(None) | Outcome::Foreign => {}
         }
     }
+    if let Some((source, nodes)) = of.source_of(std::slice::from_ref(&node), Walked::InParts)? {
+        let column = column_of(nodes.first().unwrap_or(&node))?;
+        if let Outcome::Done(arrays) = over_parts(of.py(), &of.table_ref(), source, GatherArrays(column))?
+            && let Some(array) = one_array(&numpy, arrays)?
+        {
+            return Ok(array);
+        }
+    }
     of_any_type(of, path, &numpy, node)
+}
+
+/// The array of all arrays, with a dimension more; None if there are none, or if a row without one
+/// has no value in their type.
+fn one_array<'py>(numpy: &Bound<'py, PyModule>, arrays: Arrays) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = numpy.py();
+    let Arrays { dtype, dimensions, rows, missing, mut pieces } = arrays;
+    let is_float = dtype.as_bytes().get(1) == Some(&b'f');
+    if dtype.is_empty() || !missing.is_empty() && !is_float {
+        return Ok(None);
+    }
+    let shape: Vec<usize> = std::iter::once(rows).chain(dimensions).collect();
+    let flat = if pieces.iter().all(Vec::is_empty) {
+        numpy.call_method1("empty", (0, &dtype))?
+    } else if pieces.len() == 1 {
+        // Made in one piece of memory, which becomes that of the array.
+        let bytes = OwnedBytes::new(py, pieces.pop().unwrap_or_default())?;
+        numpy.call_method1("frombuffer", (bytes, &dtype))?
+    } else {
+        copied::<u8>(numpy, "uint8", &pieces)?.call_method1("view", (&dtype,))?
+    };
+    let array = flat.call_method1("reshape", (PyTuple::new(py, shape)?,))?;
+    if !missing.is_empty() {
+        array.set_item(PyList::new(py, missing)?, f64::NAN)?;
+    }
+    Ok(Some(array))
 }
 
 /// A new NumPy array with these numbers.

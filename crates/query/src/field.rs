@@ -17,6 +17,7 @@ use pellucid_record::value::NoShapes;
 use pellucid_record::view::{Container, Root, Slot, root};
 use pellucid_record::{Corrupt, Kind, Shapes};
 
+use crate::array::{Array, slot_of};
 use crate::expression;
 
 /// An int or a float.
@@ -187,6 +188,12 @@ impl FieldReader {
         path.iter().map(step).collect::<Option<_>>().map(Self::new)
     }
 
+    /// Whether the path has no steps: it leads to what it begins at.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// The place of the field, if each step leads through a list or tuple, or a dict with a head
     /// that it met before.
     ///
@@ -250,6 +257,25 @@ impl FieldReader {
         self.look_up(record, shapes, slot)
     }
 
+    /// The element of an array, if the rest of the path has an index for each of its dimensions.
+    #[cold]
+    fn element_of_array<'a, S: Shapes + ?Sized>(
+        &self,
+        slot: Slot<'a>,
+        record: &'a [u8],
+        shapes: &S,
+        at: usize,
+    ) -> Result<Option<Slot<'a>>, Corrupt> {
+        if !matches!(slot, Slot::Heap { tag: tag::NDARRAY | tag::OVERFLOW, .. }) {
+            return Ok(None);
+        }
+        let index = |step: &Step| if let OwnedStep::Index(index) = step.step { Some(index) } else { None };
+        let rest = self.steps.get(at..).unwrap_or_default();
+        let Some(indexes) = rest.iter().map(index).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let array = Array::of_slot(&slot, record, shapes)?;
+        Ok(array.and_then(|array| array.at(&indexes)).and_then(|value| slot_of(&value)))
+    }
+
     /// Follows the path by names, and remembers where they led.
     #[inline(never)]
     fn look_up<'a, S: Shapes + ?Sized>(
@@ -258,8 +284,11 @@ impl FieldReader {
         shapes: &S,
         mut slot: Slot<'a>,
     ) -> Result<Option<Slot<'a>>, Corrupt> {
-        for step in &mut self.steps {
-            let Slot::Container(container) = slot else { return Ok(None) };
+        for at in 0..self.steps.len() {
+            let Slot::Container(container) = slot else {
+                return self.element_of_array(slot, record, shapes, at);
+            };
+            let Some(step) = self.steps.get_mut(at) else { return Ok(None) };
             let Some(index) = step.look_up(record, shapes, &container)? else { return Ok(None) };
             slot = container.slot(record, shapes, index)?;
         }

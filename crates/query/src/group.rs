@@ -16,6 +16,7 @@ use crate::code::Code;
 use crate::column::Column;
 use crate::decimal_sum::DecimalSum;
 use crate::evaluate::found::Found;
+use crate::evaluate::spread::spread;
 use crate::fault::{Fault, TooManyGroups};
 use crate::field::Number;
 use crate::stoppable::{self, Many, Pace, release};
@@ -720,17 +721,17 @@ impl Aggregate {
             }
             (Aggregate::Sum(column, _), Total::Sum(sum, decimals, others))
             | (Aggregate::Mean(column, _), Total::Mean(sum, decimals, others)) => {
-                column.visit(row, shapes, &mut |found| add_number(found, shapes, (sum, decimals, others)))?;
+                let mut add = |found: &Found<'_>| add_number(found, shapes, (sum, decimals, others));
+                column.visit(row, shapes, &mut |found| spread(found, shapes, &mut add))?;
             }
             (Aggregate::Least(column), Total::Least(best)) => {
-                column.visit(row, shapes, &mut |found| {
-                    take_better(found, best, Ordering::Less, shapes, scratch)
-                })?;
+                let mut take = |found: &Found<'_>| take_better(found, best, Ordering::Less, shapes, scratch);
+                column.visit(row, shapes, &mut |found| spread(found, shapes, &mut take))?;
             }
             (Aggregate::Greatest(column), Total::Greatest(best)) => {
-                column.visit(row, shapes, &mut |found| {
-                    take_better(found, best, Ordering::Greater, shapes, scratch)
-                })?;
+                let mut take =
+                    |found: &Found<'_>| take_better(found, best, Ordering::Greater, shapes, scratch);
+                column.visit(row, shapes, &mut |found| spread(found, shapes, &mut take))?;
             }
             // A total is always of its own aggregate's kind.
             _ => {}

@@ -7,6 +7,8 @@
 //! records.
 #![forbid(unsafe_code)]
 
+mod array;
+pub mod arrays;
 pub mod arrow;
 mod batch;
 pub mod code;

@@ -58,6 +58,51 @@ impl HeldBytes {
     }
 }
 
+/// Bytes that a native function has made, for one Python object that reads and writes them.
+#[pyclass(frozen, module = "pellucid", name = "OwnedBytes")]
+pub struct OwnedBytes {
+    /// Taken apart in `new`, and put together again in `drop`.
+    data: *mut u8,
+    size: usize,
+}
+
+// SAFETY: only views of the interpreter reach the bytes, and they do with the GIL held.
+unsafe impl Send for OwnedBytes {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedBytes {}
+
+impl OwnedBytes {
+    /// An object with a buffer of these bytes, which are not copied.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn new(py: Python<'_>, bytes: Vec<u8>) -> PyResult<Bound<'_, Self>> {
+        let bytes = Box::leak(bytes.into_boxed_slice());
+        Bound::new(py, Self { data: bytes.as_mut_ptr(), size: bytes.len() })
+    }
+}
+
+impl Drop for OwnedBytes {
+    fn drop(&mut self) {
+        // SAFETY: the parts of a boxed slice, which `new` has taken apart; each view keeps the
+        // object, so that none is left.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.data, self.size)) });
+    }
+}
+
+#[pymethods]
+impl OwnedBytes {
+    /// # Safety
+    /// Called by the interpreter alone, with a view to fill.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let (data, size) = (slf.get().data.cast(), slf.get().size as ffi::Py_ssize_t);
+        // SAFETY: the interpreter's view; the bytes live as long as the object, which the view
+        // keeps, and no Rust code reads them.
+        let status = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), data, size, 0, flags) };
+        if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
 #[pymethods]
 impl HeldBytes {
     /// # Safety

@@ -116,6 +116,7 @@ impl Builder {
             Data::Lost | Data::Text(_) => Type::Text,
             Data::Bool(_) => Type::Bool,
             Data::Int(values) => Type::Int { is_exact: values.iter().all(|value| is_exact(*value)) },
+            Data::Single(_) => Type::Single,
             Data::Float(_) => Type::Float,
             Data::Decimal(values) => values
                 .iter()
@@ -339,7 +340,9 @@ impl Builder {
     /// Appends a value that is not a container. Returns false if it does not fit the column's type.
     fn push_scalar(&mut self, slot: &Slot<'_>) -> Result<bool, Stop> {
         match (&mut self.data, *slot) {
-            (Data::Int(_) | Data::Float(_) | Data::Decimal(_), _) => return self.push_number(slot),
+            (Data::Int(_) | Data::Single(_) | Data::Float(_) | Data::Decimal(_), _) => {
+                return self.push_number(slot);
+            }
             (Data::Bool(values), Slot::Bool(value)) => values.append(value),
             (Data::Str(values), Slot::Str(value)) => return taken(values.push(value)),
             (Data::Str(values), Slot::Heap { tag: tag::STR_SURROGATES, payload, .. }) => {
@@ -369,6 +372,11 @@ impl Builder {
         match (&mut self.data, *slot) {
             (Data::Int(values), Slot::Int(value)) => values.push(value),
             (Data::Float(values), Slot::Float(value)) => values.push(value),
+            (Data::Single(values), Slot::Float(value)) if is_single(value) => values.push(value as f32),
+            (Data::Single(values), Slot::Float(_) | Slot::Int(_)) => {
+                self.data = Data::Float(values.iter().map(|value| f64::from(*value)).collect());
+                return self.push_number(slot);
+            }
             (Data::Float(values), Slot::Int(value)) if is_exact(value) => values.push(double(value)),
             (Data::Int(values), Slot::Float(value)) => {
                 if !values.iter().all(|value| is_exact(*value)) {
@@ -459,6 +467,12 @@ impl Builder {
                         format!("an array of {} dimensions: lists of a column nest less deep", shape.len());
                     return Err(Stop::refused(why));
                 }
+                if let (Data::Nulls, Value::Ndarray { dtype, shape, .. }) = (&self.data, &array)
+                    && matches!(&**dtype, Value::Str(dtype) if matches!(dtype.get(1..), Some("f2" | "f4")))
+                {
+                    let kind = shape.iter().fold(Type::Single, |inner, _| Type::List(Box::new(inner)));
+                    self.data = Data::of(&kind);
+                }
                 self.push_value(row, &list, depth, ground.large)
             }
             _ => Err(Stop::refused("a pickle, which Python alone can read")),
@@ -543,6 +557,11 @@ impl Builder {
         }
         Ok(walker.end())
     }
+}
+
+/// Whether a float is exactly representable in 32 bits.
+fn is_single(value: f64) -> bool {
+    value.is_nan() || f64::from(value as f32).to_bits() == value.to_bits()
 }
 
 fn too_long() -> Stop {

@@ -27,6 +27,7 @@ pub(super) enum Data {
     Lost,
     Bool(BooleanBufferBuilder),
     Int(Vec<i64>),
+    Single(Vec<f32>),
     Float(Vec<f64>),
     Decimal(Vec<Unscaled>),
     Str(Bytes),
@@ -94,6 +95,7 @@ impl Data {
             | Data::Aware(values)
             | Data::Time(values)
             | Data::Duration(values) => values.len(),
+            Data::Single(values) => values.len(),
             Data::Float(values) => values.len(),
             Data::Decimal(values) => values.len(),
             Data::Str(values) | Data::Bytes(values) | Data::Text(values) => values.len(),
@@ -114,6 +116,7 @@ impl Data {
             | Data::Aware(values)
             | Data::Time(values)
             | Data::Duration(values) => values.resize(values.len() + count, 0),
+            Data::Single(values) => values.resize(values.len() + count, 0.0),
             Data::Float(values) => values.resize(values.len() + count, 0.0),
             Data::Decimal(values) => values.resize(values.len() + count, Unscaled::default()),
             Data::Str(values) | Data::Bytes(values) | Data::Text(values) => values.pad(count),
@@ -133,6 +136,7 @@ impl Data {
             Type::Null => Data::Nulls,
             Type::Bool => Data::Bool(BooleanBufferBuilder::new(0)),
             Type::Int { .. } => Data::Int(Vec::new()),
+            Type::Single => Data::Single(Vec::new()),
             Type::Float => Data::Float(Vec::new()),
             Type::Decimal { .. } => Data::Decimal(Vec::new()),
             Type::Str => Data::Str(Bytes::new()),

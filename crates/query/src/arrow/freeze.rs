@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray,
-    FixedSizeBinaryArray, Float64Array, Int64Array, ListArray, StringArray, StructArray,
+    FixedSizeBinaryArray, Float32Array, Float64Array, Int64Array, ListArray, StringArray, StructArray,
     Time64MicrosecondArray, TimestampMicrosecondArray, new_null_array,
 };
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -26,6 +26,11 @@ pub fn array_of(mut builder: Builder, count: usize, target: &Type) -> Result<Arr
         Data::Nulls | Data::Lost => new_null_array(&target.data_type(), count),
         Data::Bool(mut values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
         Data::Int(values) => ints(values, nulls, target)?,
+        Data::Single(values) if *target == Type::Float => {
+            let floats: Vec<f64> = values.into_iter().map(f64::from).collect();
+            Arc::new(Float64Array::new(floats.into(), nulls))
+        }
+        Data::Single(values) => Arc::new(Float32Array::new(values.into(), nulls)),
         Data::Float(values) => Arc::new(Float64Array::new(values.into(), nulls)),
         Data::Decimal(values) => match target {
             Type::Decimal { scale, .. } => {

@@ -20,6 +20,8 @@ pub enum Type {
         /// Every int so far is exactly representable as a double.
         is_exact: bool,
     },
+    /// Floats of arrays of 32 bits, and other floats that are exactly representable as such.
+    Single,
     /// Floats, and ints that are exactly representable as floats.
     Float,
     /// Decimals, and ints of up to 38 digits.
@@ -89,6 +91,8 @@ impl Type {
             (Type::Int { is_exact: true }, Type::Float) | (Type::Float, Type::Int { is_exact: true }) => {
                 Type::Float
             }
+            (Type::Single, Type::Float | Type::Int { is_exact: true })
+            | (Type::Float | Type::Int { is_exact: true }, Type::Single) => Type::Float,
             (one @ Type::Int { .. }, other @ Type::Decimal { .. })
             | (one @ Type::Decimal { .. }, other @ (Type::Decimal { .. } | Type::Int { .. })) => {
                 let ((whole, scale), (other_whole, other_scale)) = (one.digits(), other.digits());
@@ -135,6 +139,7 @@ impl Type {
         match (self, target) {
             (Type::Null | Type::Int { .. }, Type::Int { .. })
             | (Type::Int { .. }, Type::Float | Type::Decimal { .. })
+            | (Type::Single, Type::Float)
             | (Type::Decimal { .. }, Type::Decimal { .. })
             | (Type::Null, _) => true,
             (Type::List(one), Type::List(other)) => one.becomes(other),
@@ -152,6 +157,7 @@ impl Type {
             Type::Null => DataType::Null,
             Type::Bool => DataType::Boolean,
             Type::Int { .. } => DataType::Int64,
+            Type::Single => DataType::Float32,
             Type::Float => DataType::Float64,
             Type::Decimal { scale, .. } => DataType::Decimal128(DECIMAL_DIGIT_COUNT_MAX, scale.cast_signed()),
             Type::Str | Type::Text => DataType::Utf8,

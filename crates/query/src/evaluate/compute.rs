@@ -21,6 +21,7 @@ use pellucid_record::{Shapes, Slot, Value};
 
 use super::found::Found;
 use super::timedelta::{self, Fraction};
+use crate::array::Array;
 use crate::decimal::Decimal;
 use crate::expression::{Function, Operation};
 
@@ -414,6 +415,10 @@ fn length<S: Shapes + ?Sized>(found: &Found<'_>, shapes: &S) -> Option<usize> {
             // Deleted fields keep their slots.
             let is_there = |index: &u32| !matches!(container.slot(record, shapes, *index), Ok(Slot::Absent));
             Some((0..container.count).filter(is_there).count())
+        }
+        Found::Slot(slot @ Slot::Heap { .. }, record) => {
+            let array = Array::of_slot(slot, record, shapes).ok()??;
+            array.dimensions.first().copied()
         }
         Found::Value(value) => match &**value {
             Value::List(elements)

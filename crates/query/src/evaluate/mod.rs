@@ -6,6 +6,7 @@ pub mod found;
 mod pairs;
 mod quick;
 pub mod reach;
+pub mod spread;
 mod text;
 mod timedelta;
 

@@ -4,12 +4,14 @@
 //! For dicts and scalars it has no elements.
 
 use pellucid_record::key::{KeyPart, KeyReader};
+use pellucid_record::layout::tag;
 use pellucid_record::payload::zone;
 use pellucid_record::value::{Double, OwnedZone};
 use pellucid_record::view::{Container, Slot, Walker};
 use pellucid_record::{Corrupt, Damage, Kind, Shapes, Value};
 
 use super::found::Found;
+use crate::array::Array;
 use crate::expression::Step;
 use crate::field::FieldReader;
 
@@ -61,6 +63,11 @@ fn follow_each<S: Shapes + ?Sized>(
     };
     let container = match found {
         Some(Slot::Container(container)) if !container.kind.is_dict() => container,
+        Some(slot @ Slot::Heap { tag: tag::NDARRAY | tag::OVERFLOW, .. }) => {
+            // Its elements are numbers, which have no parts.
+            let is_last = rest.is_empty() && reader.is_empty();
+            return if is_last { each_of_array(record, shapes, &slot, visit) } else { Ok(false) };
+        }
         _ => return Ok(false),
     };
     // `Walker` makes sure that no two elements share bytes. Otherwise a few malicious bytes could
@@ -69,6 +76,24 @@ fn follow_each<S: Shapes + ?Sized>(
     while let Some(slot) = walker.next_bounded(record, shapes)? {
         let found = reader.read_from(record, shapes, slot)?;
         if follow_each(record, shapes, found, rest, visit)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Passes every element of an array to `visit`, of all its dimensions.
+#[cold]
+fn each_of_array<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    slot: &Slot<'_>,
+    visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
+) -> Result<bool, Corrupt> {
+    let Some(array) = Array::of_slot(slot, record, shapes)? else { return Ok(false) };
+    for place in 0..array.count() {
+        let found = array.element(place).map_or(Found::Missing, Found::of_value);
+        if visit(found)? {
             return Ok(true);
         }
     }
