@@ -188,7 +188,10 @@ ZONES = [
     (dateutil.tz.tzoffset("x", 3600), datetime.timezone(datetime.timedelta(hours=1), "x")),
     (dateutil.tz.gettz("Europe/Berlin"), BERLIN),
     (of_pydantic("2026-01-01T00:00:00Z"), UTC),
-    (of_pydantic("2026-01-01T00:00:00-03:30"), datetime.timezone(-datetime.timedelta(hours=3, minutes=30))),
+    (
+        of_pydantic("2026-01-01T00:00:00-03:30"),
+        datetime.timezone(-datetime.timedelta(hours=3, minutes=30), "-03:30"),
+    ),
     (Named(1), BERLIN),
 ]
 

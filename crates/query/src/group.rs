@@ -308,8 +308,9 @@ fn ungrouped<S: Shapes + ?Sized>(
                 Some(Number::Int(value)) => sum.add_int(value),
                 Some(Number::Float(value)) => sum.add_float(value),
                 None => {
-                    let add = &mut |found: &Found<'_>| add_number(found, shapes, (sum, decimals, others));
-                    if let Err(error) = column.visit(&row, shapes, add) {
+                    let mut add = |found: &Found<'_>| add_number(found, shapes, (sum, decimals, others));
+                    let visited = column.visit(&row, shapes, &mut |found| spread(found, shapes, &mut add));
+                    if let Err(error) = visited {
                         return damaged(&row, error);
                     }
                 }
