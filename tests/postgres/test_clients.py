@@ -134,6 +134,21 @@ def test_run_repeats_what_met_another_client(url: str) -> None:
         assert (db["a"].n, db["b"].n) == (60, 40)
 
 
+def test_edits_of_one_row_wait_for_each_other(url: str) -> None:
+    with pellucid.open(url) as db:
+        db["a"] = {"n": 0}
+
+        def count(_number: int) -> None:
+            for _ in range(10):
+                with db.edit("a") as row:
+                    number = row.n
+                    time.sleep(0.001)
+                    row.n = number + 1
+
+        at_once(4, count)
+        assert db["a"].n == 40
+
+
 def test_a_transaction_whose_rows_another_client_changes_raises_and_stores_nothing(url: str) -> None:
     with pellucid.open(url) as one, pellucid.open(url) as other:
         one["a"] = {"n": 1}

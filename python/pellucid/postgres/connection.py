@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pellucid._native import ServerCodec, ServerValidity
-from pellucid.errors import Closed, ReadOnly
+from pellucid.errors import Busy, Closed, ReadOnly
 from pellucid.postgres import errors, settings, transaction
+from pellucid.postgres.attempts import Attempts
 from pellucid.postgres.background import started
 from pellucid.postgres.pool import Pool
 from pellucid.postgres.protocols import Connection
@@ -202,15 +203,22 @@ class DatabaseConnection:
             if len(statements) == 1:
                 return [running.rows(*statements[0])]
             return running.batch(statements)
-        session = self.pool.take()
-        try:
-            if len(statements) == 1:
-                return [session.rows(*statements[0])]
-            return session.batch(statements)
-        except Lost as lost:
-            raise errors.of_lost(lost.args[0], self.place, was_sent=True) from lost.args[0]
-        finally:
-            self.pool.give(session)
+        attempts = Attempts(self)
+        while True:
+            session = self.pool.take()
+            try:
+                if len(statements) == 1:
+                    return [session.rows(*statements[0])]
+                return session.batch(statements)
+            except Lost as lost:
+                raise errors.of_lost(lost.args[0], self.place, was_sent=True) from lost.args[0]
+            except Busy as error:
+                failed = error
+            finally:
+                self.pool.give(session)
+            # The server has stored nothing of them.
+            if not attempts.again(failed):
+                raise failed
 
     def cursor(self) -> tuple[Session, bytes]:
         """Only a snapshot has a connection for all its cursors."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pellucid.errors import Busy
-from pellucid.postgres import errors, maintenance, pool
+from pellucid.postgres import maintenance
+from pellucid.postgres.attempts import repeated
 from pellucid.postgres.connection import DatabaseConnection
 from pellucid.postgres.default_table import DefaultTable
 from pellucid.postgres.schema import citus
@@ -21,7 +21,6 @@ from pellucid.postgres.url import Place, parse
 
 T = TypeVar("T")
 MODES = ("r", "w", "c", "n")
-RUN_ATTEMPTS = 100
 DEFAULT_TABLE = "default"
 
 
@@ -166,18 +165,10 @@ class Database(DefaultTable):
     def run(self, function: Callable[[], T], /) -> T:
         """Call a function in a transaction, and again from its beginning where another client was in the way.
 
-        Returns what the function returns. Raises `Busy` after 100 times, and what the function raises.
+        Returns what the function returns. Raises what the function raises, and `Busy` if it was not done
+        within `timeout` seconds.
         """
-        for attempt in range(RUN_ATTEMPTS):
-            try:
-                with self.transaction():
-                    return function()
-            except Busy as error:
-                is_inner = self._connection.running() is not None
-                if is_inner or not errors.is_conflict(error) or attempt == RUN_ATTEMPTS - 1:
-                    raise
-            pool.pause(attempt)
-        raise AssertionError
+        return repeated(self._connection, function)
 
     def snapshot(self) -> Snapshot:
         """Return a view of the database as it is now; it has a connection until it is closed."""

@@ -147,6 +147,9 @@ class RowStore(Protocol):
     def clear(self) -> None:
         """Delete all rows."""
 
+    def lock(self, k: bytes) -> None:
+        """Wait until no other transaction can change a row, until the one that runs has ended."""
+
     def fetch(self, code: bytes) -> tuple[bytes, int] | None:
         """Return the stored bytes and the version of a row; None if there is none."""
 

@@ -311,6 +311,11 @@ class Statements:
         return self._made("SELECT v, ver FROM {rows} WHERE k = $1{at}")
 
     @functools.cached_property
+    def lock(self) -> bytes:
+        """`$1` is a key; no other transaction can change its row until this one has ended."""
+        return self._made("SELECT FROM {rows} WHERE k = $1{at} FOR NO KEY UPDATE")
+
+    @functools.cached_property
     def has(self) -> bytes:
         """`$1` is a key; gives a row if there is one."""
         return self._made("SELECT FROM {rows} WHERE k = $1{at}")

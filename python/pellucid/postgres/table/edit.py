@@ -6,6 +6,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pellucid._native import Record, RecordList
+from pellucid.errors import Busy
+from pellucid.postgres.schema import keys
+from pellucid.postgres.table.records import code_of
 
 if TYPE_CHECKING:
     from pellucid.postgres.table.records import Records
@@ -26,18 +29,37 @@ class EditContext:
         return f"<pellucid.EditContext of {self._key!r} in {self._table!r}>"
 
     def __enter__(self) -> Any:
-        self._transaction = self._records.transaction()
-        self._transaction.__enter__()
-        try:
-            self._records.connection.check_writable()
-            value = self._table[self._key]
-        except BaseException as error:
-            self._transaction.__exit__(type(error), error, None)
-            raise
+        attempts = self._records.attempts()
+        while True:
+            try:
+                value = self._begin()
+                break
+            except Busy as error:
+                # No code of the block has run yet.
+                if not attempts.again(error):
+                    raise
         # A record saves its own changes, and what is immutable has none.
         if not isinstance(value, Record | RecordList) and (self._records.is_typed or not is_hashable(value)):
             self._made = [value]
         return value
+
+    def _begin(self) -> Any:
+        """Begin the transaction, and read the value."""
+        connection = self._records.connection
+        # In a transaction of the caller, the row may be one of many: its change is sent with the others.
+        is_alone = connection.running() is None
+        self._transaction = self._records.transaction()
+        self._transaction.__enter__()
+        try:
+            connection.check_writable()
+            code = code_of(connection, self._key)
+            if is_alone and code is not None:
+                # Another client waits for the end of the block, and is not refused there, nor is this one.
+                self._records.rows.lock(keys.stored(code))
+            return self._table[self._key]
+        except BaseException as error:
+            self._transaction.__exit__(type(error), error, None)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

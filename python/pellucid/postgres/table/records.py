@@ -20,6 +20,7 @@ from pellucid._native import (
     server_survey,
 )
 from pellucid.errors import StaleTable
+from pellucid.postgres.attempts import Attempts
 from pellucid.postgres.protocols import Connection, Reader, RowStore, Tables
 from pellucid.postgres.query.reader import ServerReader
 from pellucid.postgres.schema import keys
@@ -108,6 +109,10 @@ class Records(ServerTable):
     def transaction(self) -> AbstractContextManager[None]:
         """Return a transaction of the table's database."""
         return self.connection.transaction()
+
+    def attempts(self) -> Attempts:
+        """Return the attempts of an update or a delete, which may be repeated."""
+        return Attempts(self.connection)
 
     def register_shapes(self, shapes: list[bytes]) -> list[int] | None:
         """Return the ids of shapes, once the server has them; None if it cannot be asked now."""

@@ -217,6 +217,10 @@ class ServerRowStore:
 
     # Changing
 
+    def lock(self, k: bytes) -> None:
+        """Wait until no other transaction can change a row, until the one that runs has ended."""
+        self._binding.change(lambda sql: [(sql.lock, (k,))])
+
     def swap(
         self,
         code: bytes,
