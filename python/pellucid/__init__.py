@@ -23,15 +23,20 @@ from pellucid._native import (
     count,
     counters,
     dumps,
+    json_bytes,
+    json_dumps,
+    key_of,
     loads,
     open,
     parse,
     set_threads,
+    table_of,
     validate,
     view,
 )
 from pellucid._native import __version__ as __version__
 from pellucid._native import _imported as _imported
+from pellucid.builtin_values import to_builtin
 from pellucid.errors import (
     Busy,
     Closed,
@@ -137,12 +142,17 @@ __all__ = [
     "dumps",
     "export_to",
     "import_from",
+    "json_bytes",
+    "json_dumps",
+    "key_of",
     "loads",
     "open",
     "parse",
     "register",
     "rename_classes",
     "set_threads",
+    "table_of",
+    "to_builtin",
     "validate",
     "view",
 ]

@@ -24,21 +24,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["build", "checker"]
+__all__ = ["annotations_of", "build", "checker"]
 
 # The types of defaults that a record shows as they are.
 SIMPLE = (type(None), bool, int, float, str, bytes)
 
 
-def build(cls: type, value: object, run_init: bool) -> object:
+def build(cls: type, value: object, run_init: bool, ignores: bool = False) -> object:
     """Return the instance of `cls` that was stored as the plain `value`.
 
     Its fields are set without initialising it again (restore.py). With `run_init`, the constructor gets them.
+    With `ignores`, stored fields that the classes do not have are left out.
     Raises `WrongClass`, with a message that continues after "record 'ann' of table 'people'".
     """
-    maker = _CONSTRUCTED.get(cls) if run_init else _RESTORED.get(cls)
+    maker = _MAKERS[run_init, ignores].get(cls)
     if maker is None:
-        maker = _maker_of_class(cls, _Scope({}, run_init, {}), cls)
+        maker = _maker_of_class(cls, _Scope({}, run_init, ignores, {}), cls)
     try:
         return maker.make(value)
     except _Misfit as misfit:
@@ -51,7 +52,7 @@ def checker(cls: type, run_init: bool) -> Callable[[object], str | None] | None:
     The message continues after "the value at 'ann' of table 'people'". The function returns None for an
     instance that comes back. If this does not depend on its parts, there is no function.
     """
-    maker = _maker_of_class(cls, _Scope({}, run_init, {}), cls)
+    maker = _maker_of_class(cls, _Scope({}, run_init, False, {}), cls)
     if not isinstance(maker, _Instance) or not maker.checked():
         return None
 
@@ -149,7 +150,8 @@ class _Instance(_Maker):
     def fits(self, value: object) -> bool:
         if not isinstance(value, dict):
             return isinstance(value, self.cls)
-        return self.required <= value.keys() and (self.takes_more or value.keys() <= self.fields.keys())
+        takes_more = self.takes_more or self.scope.ignores
+        return self.required <= value.keys() and (takes_more or value.keys() <= self.fields.keys())
 
     def fits_exactly(self, value: object) -> bool:
         return isinstance(value, dict) and value.keys() == self.fields.keys()
@@ -159,6 +161,8 @@ class _Instance(_Maker):
             if isinstance(value, self.cls):
                 return value
             raise _Misfit(_holds(value, self.cls))
+        if self.scope.ignores and not self.takes_more:
+            value = {name: part for name, part in value.items() if name in self.fields}
         self._refuse_more(value)
         makers = self._makers() if self.makers is None else self.makers
         if makers:
@@ -234,7 +238,7 @@ class _Instance(_Maker):
             owner = next((base for base in bindings if name in _annotations(base)), self.cls)
             hint = _resolved_by_pydantic(self.cls, name, hints.get(name))
             # Another thread may do the same at the same time.
-            maker = _maker(hint, _Scope(bindings[owner], self.scope.run_init, {}))
+            maker = _maker(hint, _Scope(bindings[owner], self.scope.run_init, self.scope.ignores, {}))
             if maker is not None:
                 is_plain = field.is_required or isinstance(maker, _Unknown)
                 made[name] = maker if is_plain else _OrDefault(maker, field)
@@ -472,20 +476,30 @@ def _generic_origin(cls: type) -> object:
 class _Scope:
     """The context of an annotation: the arguments of a generic class, and `run_init` of the table."""
 
-    def __init__(self, bound: Mapping[Any, object], run_init: bool, unfinished: dict[object, _Alias]) -> None:
+    def __init__(
+        self,
+        bound: Mapping[Any, object],
+        run_init: bool,
+        ignores: bool,
+        unfinished: dict[object, _Alias],
+    ) -> None:
         self.bound = bound
         self.run_init = run_init
+        # Whether stored fields that a class does not have are left out.
+        self.ignores = ignores
         # Names of annotations that are being resolved; one may occur in itself.
         self.unfinished = unfinished
 
 
 # The key is the class; for a generic class, the class and its arguments: `(Box, Person)`.
-_RESTORED: dict[object, _Maker] = {}
-_CONSTRUCTED: dict[object, _Maker] = {}
+# There are makers for each pair of `run_init` and `ignores`.
+_MAKERS: dict[tuple[bool, bool], dict[object, _Maker]] = {
+    (run_init, ignores): {} for run_init in (False, True) for ignores in (False, True)
+}
 
 
 def _maker_of_class(cls: Any, scope: _Scope, key: object) -> _Maker:
-    makers = _CONSTRUCTED if scope.run_init else _RESTORED
+    makers = _MAKERS[scope.run_init, scope.ignores]
     try:
         known = makers.get(key)
     except TypeError:
@@ -499,6 +513,11 @@ def _new_maker(cls: Any, scope: _Scope) -> _Maker:
     if kind is not None:
         return _Instance(cls, kind, scope)
     return _EnumMember(cls) if is_enum(cls) else _PlainClass(cls)
+
+
+def annotations_of(cls: type) -> dict[str, Any]:
+    """Return the annotations of a class as far as they can be evaluated; those that cannot are left out."""
+    return {name: hint for name, hint in _hints(cls).items() if not isinstance(hint, _Unknown)}
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -604,7 +623,8 @@ def _maker(hint: Any, scope: _Scope) -> _Maker | None:
 
 def _inner_scope(parameters: tuple[Any, ...], arguments: tuple[Any, ...], scope: _Scope) -> _Scope:
     """Return the scope of a generic class or alias. Its arguments may use parameters of `scope`."""
-    return _Scope(_bound(parameters, arguments, scope.bound), scope.run_init, scope.unfinished)
+    bound = _bound(parameters, arguments, scope.bound)
+    return _Scope(bound, scope.run_init, scope.ignores, scope.unfinished)
 
 
 def _bound(
@@ -657,7 +677,7 @@ def _maker_of_hinted_class(cls: Any, scope: _Scope) -> _Maker | None:
             import typing
 
             cls = cls[tuple(scope.bound.get(parameter, typing.Any) for parameter in parameters)]
-        return _maker_of_class(cls, _Scope({}, scope.run_init, {}), cls)
+        return _maker_of_class(cls, _Scope({}, scope.run_init, scope.ignores, {}), cls)
     return _maker_of_typed_dict(cls, cls, scope) if _is_typed_dict(cls) else None
 
 

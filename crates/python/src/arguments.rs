@@ -113,6 +113,16 @@ pub fn run_init_flag(run_init: &Bound<'_, PyAny>) -> PyResult<bool> {
     errors::argument(run_init, run_init.extract(), "run_init", "a bool")
 }
 
+/// The argument `validate`.
+pub fn validate_flag(validate: &Bound<'_, PyAny>) -> PyResult<bool> {
+    errors::argument(validate, validate.extract(), "validate", "a bool")
+}
+
+/// The argument `ignore_extra`.
+pub fn ignore_extra_flag(ignore_extra: &Bound<'_, PyAny>) -> PyResult<bool> {
+    errors::argument(ignore_extra, ignore_extra.extract(), "ignore_extra", "a bool")
+}
+
 /// The argument `fast`.
 pub fn fast_flag(fast: &Bound<'_, PyAny>) -> PyResult<bool> {
     errors::argument(fast, fast.extract(), "fast", "a bool")

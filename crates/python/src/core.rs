@@ -21,11 +21,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::errors;
+use crate::hot::call_site::CallSite;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::hot::{callbacks, modules};
 use crate::signals::{Signals, is_interrupted};
 use crate::store_errors;
 use crate::table_binding::{TableBinding, TxnOutcome};
+use crate::unclosed::Unclosed;
 use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, Source};
 use crate::values::row::ValidityFlag;
@@ -52,6 +54,9 @@ struct Owner {
 
 /// The shared state of an open database.
 pub struct Core {
+    // Before all else, so that it is dropped while the rest is there.
+    #[expect(dead_code, reason = "its drop is all that it is for")]
+    unclosed: Unclosed,
     /// The store: a file, or memory.
     pub store: Arc<Store>,
     /// The names of its shapes.
@@ -122,13 +127,16 @@ impl Core {
         timeout: Duration,
         target: String,
         read_only: Option<&'static str>,
+        opened_at: Option<CallSite>,
     ) -> Result<Arc<Self>, StoreError> {
         let store = Arc::new(store);
         let dictionary = store.dictionary()?;
+        let validity = ValidityFlag::new();
         Ok(Arc::new(Self {
+            unclosed: Unclosed { opened_at, target: target.clone(), validity: validity.clone() },
             names: GilRc::new(Names::new(Source::Store(store.clone(), dictionary))),
             store,
-            validity: ValidityFlag::new(),
+            validity,
             policy,
             timeout,
             target,

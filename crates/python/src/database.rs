@@ -8,7 +8,9 @@ use pellucid_store::{Durability, MEMORY_USUAL, Mode, Store};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::arguments::{compress_flag, fast_flag, path_of, run_init_flag, word_of};
+use crate::arguments::{
+    compress_flag, fast_flag, ignore_extra_flag, path_of, run_init_flag, validate_flag, word_of,
+};
 use crate::core::Core;
 use crate::errors;
 use crate::hot::callbacks;
@@ -19,9 +21,10 @@ use crate::signals::Signals;
 use crate::snapshot::SnapshotHandle;
 use crate::store_errors;
 use crate::table::handle::{SharedSnapshot, Table, name_of};
-use crate::table::typed::class_of;
+use crate::table::typed::{Evolution, class_of};
 use crate::table::unreadable::pickles_of;
 use crate::transaction::TransactionContext;
+use crate::unclosed;
 use crate::values::hooks::PicklePolicy;
 use crate::values::row::ValidityFlag;
 use crate::watch::WatchHandle;
@@ -38,7 +41,7 @@ const DEFAULT_TABLE: &str = "default";
 /// ...     db["a"] = 1
 /// ...     db["a"], len(db), db.tables()
 /// (1, 1, ['default'])
-#[pyclass(frozen, mapping, module = "pellucid", name = "Database")]
+#[pyclass(frozen, mapping, weakref, module = "pellucid", name = "Database")]
 pub struct Database {
     core: Arc<Core>,
     default: Py<Table>,
@@ -83,7 +86,10 @@ impl Database {
         } else {
             None
         };
-        let core = Core::new(store, policy, timeout, format!("{target:?}"), read_only)
+        open::offer_encoders(py)?;
+        // One in memory has nothing to close.
+        let opened_at = path.as_ref().and_then(|_| unclosed::opened_at(py));
+        let core = Core::new(store, policy, timeout, format!("{target:?}"), read_only, opened_at)
             .map_err(|error| store_errors::of_store(py, error))?;
         let default = Py::new(py, Table::by_name(core.clone(), DEFAULT_TABLE))?;
         let snapshots = GilCell::new(Vec::new());
@@ -177,6 +183,12 @@ impl Database {
     /// twice is then pickled as a whole. With `fast=True`, nothing looks for such parts, as with
     /// `pickle.Pickler.fast`: each occurrence is a copy, and an object that contains itself raises.
     ///
+    /// The class may change later. A field that a row lacks gets its default. `ignore_extra=True`
+    /// reads rows with fields that the class does not have, without these, and
+    /// `renames={"old": "new"}` reads a field under its old name, too. With `validate=True`, a
+    /// write is refused if a value is not what the annotation of its field says: by these, and of
+    /// pydantic by its own rules. `Table.conform` lists the rows that do not fit.
+    ///
     /// With `compress=True`, the first write creates the table as a compressed one: its rows take
     /// about half of the room, and reading them takes somewhat longer. A table keeps what it was
     /// created with: `ValueError` if it exists and is not what `compress` says. Without `compress`,
@@ -194,7 +206,10 @@ impl Database {
     /// ...     ann.name = "Anna"
     /// >>> people[1]
     /// Person(name='Anna')
-    #[pyo3(signature = (name, /, *, r#type=None, run_init=false, fast=false, compress=None))]
+    #[pyo3(signature = (
+        name, /, *, r#type=None, run_init=false, fast=false, validate=false, ignore_extra=false, renames=None, compress=None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "they are what a user may say")]
     fn table(
         &self,
         py: Python<'_>,
@@ -202,10 +217,13 @@ impl Database {
         r#type: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = run_init_flag)] run_init: bool,
         #[pyo3(from_py_with = fast_flag)] fast: bool,
+        #[pyo3(from_py_with = validate_flag)] validate: bool,
+        #[pyo3(from_py_with = ignore_extra_flag)] ignore_extra: bool,
+        renames: Option<Bound<'_, PyAny>>,
         #[pyo3(from_py_with = compress_flag)] compress: Option<bool>,
     ) -> PyResult<Py<Table>> {
         self.core.check_open(py)?;
-        let class = class_of(r#type, run_init, fast)?;
+        let class = class_of(r#type, run_init, fast, &Evolution { validate, ignore_extra, renames })?;
         Py::new(py, Table::new(py, self.core.clone(), name, class, compress)?)
     }
 

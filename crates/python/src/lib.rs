@@ -44,6 +44,7 @@ mod table;
 mod table_binding;
 mod testing;
 mod transaction;
+mod unclosed;
 mod values;
 mod watch;
 mod work;
@@ -79,6 +80,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(values::bytes::dumps, module)?,
         wrap_pyfunction!(values::bytes::loads, module)?,
         wrap_pyfunction!(values::bytes::validate, module)?,
+        wrap_pyfunction!(values::instance_rows::key_of, module)?,
+        wrap_pyfunction!(values::instance_rows::table_of, module)?,
+        wrap_pyfunction!(values::json::json_bytes, module)?,
+        wrap_pyfunction!(values::json::json_dumps, module)?,
         wrap_pyfunction!(counters::counters, module)?,
         wrap_pyfunction!(expression::text::parse, module)?,
         wrap_pyfunction!(imported::imported, module)?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pellucid_query::index::Expressions;
 use pellucid_store::{MEMORY_USUAL, Mode, OpenOptions, Store, Warning};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -15,7 +16,7 @@ use crate::arguments::{
 };
 use crate::database::Database;
 use crate::errors;
-use crate::hot::callbacks;
+use crate::hot::{callbacks, modules};
 use crate::values::hooks::PicklePolicy;
 use crate::{store_errors, testing};
 
@@ -40,6 +41,15 @@ pub fn warn_of_new(py: Python<'_>, store: &Store) -> PyResult<()> {
         Some(warning) => warn(py, &warning),
         None => Ok(()),
     }
+}
+
+/// Has FastAPI serve records, if the program uses it: it would serve a list of texts as an object.
+pub fn offer_encoders(py: Python<'_>) -> PyResult<()> {
+    callbacks::code_may_run(py);
+    if modules::loaded(intern!(py, "fastapi.encoders")).is_none() {
+        return Ok(());
+    }
+    py.import("pellucid.contrib.fastapi")?.call_method0("offer").map(|_| ())
 }
 
 /// Whether this is the URL of a server.
@@ -131,7 +141,7 @@ pub fn open(
         keywords.set_item("keep", keep)?;
         keywords.set_item("memory", memory)?;
         keywords.set_item("auto_compact", auto_compact)?;
-        callbacks::code_may_run(py);
+        offer_encoders(py)?;
         let connect = py.import("pellucid.postgres")?.getattr("connect")?;
         return Ok(connect.call((target, mode), Some(&keywords))?.unbind());
     }

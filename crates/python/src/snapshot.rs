@@ -11,7 +11,7 @@ use crate::errors;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::store_errors;
 use crate::table::handle::{SharedSnapshot, Table, name_of};
-use crate::table::typed::class_of;
+use crate::table::typed::{Evolution, class_of};
 use crate::values::row::ValidityFlag;
 
 const UNCHANGING: &str = "a snapshot does not change; write through the database";
@@ -91,18 +91,21 @@ impl SnapshotHandle {
         Ok(self.inner(py)?.version())
     }
 
-    /// Return the table `name` as it was, read-only. `type` and `run_init` are as in
-    /// `Database.table`.
-    #[pyo3(signature = (name, /, *, r#type=None, run_init=false))]
+    /// Return the table `name` as it was, read-only. `type`, `run_init`, `ignore_extra` and
+    /// `renames` are as in `Database.table`.
+    #[pyo3(signature = (name, /, *, r#type=None, run_init=false, ignore_extra=false, renames=None))]
     fn table(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = name_of)] name: String,
         r#type: Option<&Bound<'_, PyAny>>,
         run_init: bool,
+        ignore_extra: bool,
+        renames: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Py<Table>> {
         self.inner(py)?;
-        let class = class_of(r#type, run_init, false)?;
+        let evolution = Evolution { ignore_extra, renames, ..Evolution::default() };
+        let class = class_of(r#type, run_init, false, &evolution)?;
         let (snapshot, validity) = (self.snapshot.clone(), self.validity.clone());
         Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, validity))
     }

@@ -126,6 +126,12 @@ pub struct Envelope<'a> {
     pub record: &'a [u8],
 }
 
+/// The checksum of bytes that have none of their own, as envelopes have it.
+#[must_use]
+pub fn checksum_of(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
 /// Whether these bytes begin like an envelope.
 #[inline]
 #[must_use]

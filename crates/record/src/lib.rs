@@ -16,6 +16,7 @@ pub mod dump;
 pub mod encode;
 pub mod envelope;
 pub mod error;
+pub mod json;
 pub mod key;
 pub mod keyed;
 pub mod large_ids;

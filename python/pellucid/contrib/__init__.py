@@ -1,1 +1,1 @@
-"""This package has what other libraries offer, under their own names, over files of pellucid."""
+"""This package has what other libraries offer under their own names, and what web frameworks need."""

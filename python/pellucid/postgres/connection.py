@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pellucid._native import ServerCodec, ServerValidity
 from pellucid.errors import Busy, Closed, ReadOnly
-from pellucid.postgres import errors, settings, transaction
+from pellucid.postgres import errors, settings, transaction, unclosed
 from pellucid.postgres.attempts import Attempts
 from pellucid.postgres.background import started
 from pellucid.postgres.pool import Pool
@@ -32,6 +32,7 @@ class DatabaseConnection:
     """
 
     is_snapshot = False
+    _opened_at: str | None = None
 
     def __init__(self, place: Place, mode: str, durability: str, pickle: Any, timeout: float) -> None:
         self.place = place
@@ -60,6 +61,12 @@ class DatabaseConnection:
         except BaseException:
             self.pool.close()
             raise
+        self._opened_at = unclosed.opened_at()
+
+    def __del__(self) -> None:
+        """Warn of a database that was not closed, when its last handle is gone."""
+        if self._opened_at is not None and not self.is_closed:
+            unclosed.warn(self.place.shown, self._opened_at)
 
     @property
     def shown(self) -> str:

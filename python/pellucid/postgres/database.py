@@ -95,6 +95,9 @@ class Database(DefaultTable):
         type: type | None = None,
         run_init: bool = False,
         fast: bool = False,
+        validate: bool = False,
+        ignore_extra: bool = False,
+        renames: Any = None,
         distributed: bool | None = None,
         queryable: bool | None = None,
         compress: bool | None = None,
@@ -131,7 +134,18 @@ class Database(DefaultTable):
             # Not in the transaction that stores the first row, which would not see the catalog any more.
             self._tables.share()
         options = CreateOptions(distributed, queryable, distribute_by)
-        return Table(connection, self._tables, name, type=type, run_init=run_init, fast=fast, options=options)
+        return Table(
+            connection,
+            self._tables,
+            name,
+            options=options,
+            type=type,
+            run_init=run_init,
+            fast=fast,
+            validate=validate,
+            ignore_extra=ignore_extra,
+            renames=renames,
+        )
 
     def tables(self) -> list[str]:
         """Return the names of all tables, in order."""

@@ -77,8 +77,11 @@ def check_table(records: Records) -> list[str]:
     return faults + _in_layout(records, functools.partial(_without_rows, records))
 
 
-def unreadable(records: Records) -> list[tuple[Any, Exception]]:
-    """Return the keys of the rows that cannot be read, each with the exception that says why."""
+def unreadable(records: Records, validates: bool = False) -> list[tuple[Any, Exception]]:
+    """Return the keys of the rows that cannot be read, each with the exception that says why.
+
+    With `validates`, those are listed, too, whose value a write would refuse.
+    """
     found: list[tuple[Any, Exception]] = []
     for page in pages_of(records):
         damaged = dict(records.faults(page))
@@ -89,7 +92,9 @@ def unreadable(records: Records) -> list[tuple[Any, Exception]]:
                 found.append((bytes(row[0]), error))
                 continue
             try:
-                records.last_value(row, records.validity())
+                value = records.last_value(row, records.validity())
+                if validates:
+                    records.check_conforms(key, value)
             except Exception as error:
                 found.append((key, error))
             else:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pellucid._native import ServerValidity
 from pellucid.errors import Closed
@@ -189,7 +189,15 @@ class Snapshot(DefaultTable):
         self._connection.close()
 
     def table(
-        self, name: str, /, *, type: type | None = None, run_init: bool = False, fast: bool = False
+        self,
+        name: str,
+        /,
+        *,
+        type: type | None = None,
+        run_init: bool = False,
+        fast: bool = False,
+        ignore_extra: bool = False,
+        renames: Any = None,
     ) -> Table:
         """Return the table with this name as it was."""
         self._connection.check_open()
@@ -201,6 +209,8 @@ class Snapshot(DefaultTable):
             type=type,
             run_init=run_init,
             fast=fast,
+            ignore_extra=ignore_extra,
+            renames=renames,
         )
 
     def tables(self) -> list[str]:

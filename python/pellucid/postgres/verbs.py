@@ -99,6 +99,7 @@ class Writes(Reads, Protocol):
 class Table(Writes, Protocol):
     """A table."""
 
+    def conform(self) -> list[tuple[Any, Exception]]: ...
     @property
     def name(self) -> str: ...
     def watch(

@@ -6,16 +6,23 @@ use pellucid_store::{OverflowReader, Row, Snapshot, StoreError};
 use pyo3::prelude::*;
 
 use crate::errors;
+use crate::hot::gil::GilRc;
 use crate::query::target::QueryTarget;
 use crate::server::feed::RowLarge;
 use crate::server::table::ServerTable;
 use crate::store_errors;
 use crate::table::handle::Table;
+use crate::values::bytes::own_record;
+use crate::values::encode::Manner;
 use crate::values::handles::Record;
+use crate::values::hooks::PicklePolicy;
+use crate::values::instance_rows::{self, Place};
+use crate::values::names::Names;
 use crate::values::row_errors;
+use crate::values::table_ref::TableRef;
 
 /// A row that was read before: its key and its record.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct After {
     /// The key's code.
     pub key: Vec<u8>,
@@ -26,6 +33,10 @@ pub struct After {
     /// The snapshot that it was read in, which has its large values. None: these are read from the
     /// present state.
     snapshot: Option<Snapshot>,
+    /// The shapes of the record, if it is not one of the table: that of an instance.
+    own_names: Option<GilRc<Names>>,
+    /// Of a cursor: the number of its query's order, and the bytes that order the row in it.
+    pub cursor: Option<(u64, Vec<u8>)>,
 }
 
 impl After {
@@ -36,16 +47,7 @@ impl After {
     pub fn of(row: &Bound<'_, PyAny>, table: &QueryTarget) -> PyResult<Self> {
         let py = row.py();
         let name = table.table_ref(py).name(py);
-        let wrong = || {
-            Err(errors::type_error(format!(
-                "after() takes a record that was read from table {:?}, and this {} is none; what select() and copy() give stands by itself",
-                name,
-                row.get_type().name()?
-            )))
-        };
-        let Ok(record) = row.cast::<Record>() else { return wrong() };
-        let row = &record.get().node.row;
-        let is_of_table = row.table.as_ref().is_some_and(|of| match table {
+        let is_of = |of: &TableRef| match table {
             QueryTarget::Table(table) => {
                 of.bind(py).cast_exact::<Table>().is_ok_and(|of| of.get().is_same_as(py, table.get()))
             }
@@ -53,8 +55,22 @@ impl After {
                 let of = of.bind(py);
                 of.cast::<ServerTable>().is_ok_and(|of| of.get().is_same_as(py, table.get()))
             }
-        });
-        if !is_of_table || record.get().node.parent.is_some() {
+        };
+        let wrong = || {
+            Err(errors::type_error(format!(
+                "after() and cursor() take a row that was read from table {:?}, and this {} is none; what select() and copy() give stands by itself",
+                name,
+                row.get_type().name()?
+            )))
+        };
+        let Ok(record) = row.cast::<Record>() else {
+            return match instance_rows::place_of(row)? {
+                Some(place) if is_of(&place.table) => Self::of_instance(row, place),
+                _ => wrong(),
+            };
+        };
+        let row = &record.get().node.row;
+        if !row.table.as_ref().is_some_and(is_of) || record.get().node.parent.is_some() {
             return wrong();
         }
         let (key, snapshot) = (row.key().to_vec(), row.snapshot(py));
@@ -62,7 +78,7 @@ impl After {
             QueryTarget::Table(table) => table.get(),
             // The spelling of the key is for people, and a code with none reads as well.
             QueryTarget::Server(_) => {
-                return Ok(Self { key, spelling: Vec::new(), record: row.bytes().to_vec(), snapshot: None });
+                return Ok(Self { key, record: row.bytes().to_vec(), ..Self::default() });
             }
         };
         let spelling = match &snapshot {
@@ -73,7 +89,36 @@ impl After {
             })?,
             None => spelling_in(py, this, &this.snapshot(py)?, &key)?,
         };
-        Ok(Self { key, spelling, record: row.bytes().to_vec(), snapshot })
+        Ok(Self { key, spelling, record: row.bytes().to_vec(), snapshot, ..Self::default() })
+    }
+
+    /// The place of an instance of the class of a table: its fields are those of its row.
+    fn of_instance(instance: &Bound<'_, PyAny>, place: Place) -> PyResult<Self> {
+        let Ok((record, names)) = own_record(instance, &PicklePolicy::DENY, Manner::COPIES) else {
+            return Err(errors::type_error(format!(
+                "after() and cursor() take a row, and this {} holds what no row has; give its key's record",
+                instance.get_type().name()?
+            )));
+        };
+        let Place { key, spelling, .. } = place;
+        Ok(Self { key, spelling, record, own_names: Some(names), ..Self::default() })
+    }
+
+    /// The place that a cursor has: the key's code, and the order and the bytes of its query.
+    pub fn of_cursor(key: Vec<u8>, order: u64, code: Vec<u8>) -> Self {
+        Self { key, cursor: Some((order, code)), ..Self::default() }
+    }
+
+    /// The bytes that a cursor has, or those of an instance: what needs no table. None: the record
+    /// is one of the table.
+    fn known_code(&self, py: Python<'_>, by: &mut SortKey) -> PyResult<Option<Vec<u8>>> {
+        if let Some((_, code)) = &self.cursor {
+            return Ok(Some(code.clone()));
+        }
+        let Some(names) = &self.own_names else { return Ok(None) };
+        let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };
+        let code = by.of(&row, &**names).map(<[u8]>::to_vec);
+        code.map(Some).map_err(|error| row_errors::corrupt_key(py, "", &self.key, &error))
     }
 
     /// The bytes that order a row of a server.
@@ -82,6 +127,9 @@ impl After {
     /// The row is damaged, or a large value that it had when it was read is gone.
     pub fn code_on_server(&self, table: &Bound<'_, ServerTable>, mut by: SortKey) -> PyResult<Vec<u8>> {
         let py = table.py();
+        if let Some(code) = self.known_code(py, &mut by)? {
+            return Ok(code);
+        }
         let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };
         let large = RowLarge::new(table.as_any(), &self.key);
         let shapes = table.get().codec.get().dictionary();
@@ -95,6 +143,9 @@ impl After {
     /// The row is damaged, or a large value that it had when it was read is gone.
     pub fn code(&self, table: &Bound<'_, Table>, mut by: SortKey) -> PyResult<Vec<u8>> {
         let (py, this) = (table.py(), table.get());
+        if let Some(code) = self.known_code(py, &mut by)? {
+            return Ok(code);
+        }
         let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };
         let shapes = &*this.core().names;
         let code = match &self.snapshot {

@@ -7,10 +7,10 @@ use crate::expression::operand;
 use crate::query::group::{self, Groups};
 use crate::query::handle::Query;
 use crate::query::spec::{self, sort_part};
-use crate::query::{after, change, explain, pushdown, terminals, words};
+use crate::query::{after, change, cursor, explain, pushdown, terminals, words};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
 
 #[pymethods]
 impl Query {
@@ -112,9 +112,10 @@ impl Query {
     }
 
     /// The rows that come after this one, a record of the same table that was read before: the next
-    /// page.
+    /// page. Instead of the row, its `cursor` can be given.
     ///
-    /// Rows that were put or deleted meanwhile move no other row from page to page.
+    /// Rows that were put or deleted meanwhile move no other row from page to page. Raises
+    /// `ValueError` for a text that is no cursor of this table in this order.
     ///
     /// >>> import pellucid
     /// >>> numbers = pellucid.open(":memory:").table("numbers")
@@ -126,9 +127,30 @@ impl Query {
     /// ([{'n': 0}, {'n': 0}], [{'n': 1}, {'n': 1}])
     pub fn after(&self, row: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.with(row.py(), |spec| {
-            spec.after = Some(after::After::of(row, &self.of)?);
+            spec.after = Some(match row.cast::<PyString>() {
+                Ok(text) => cursor::read(&text.to_string_lossy(), &self.of, row.py())?,
+                Err(_) => after::After::of(row, &self.of)?,
+            });
             Ok(())
         })
+    }
+
+    /// A text that stands for the place of a row in this query, for a URL: `after(cursor)` goes on
+    /// there, in any process, also when the row was changed or deleted meanwhile.
+    ///
+    /// The text fits every query of the table in the same order, whatever its conditions. It has
+    /// the row's key and the values that order it, in base64: they are not secret.
+    ///
+    /// >>> import pellucid
+    /// >>> numbers = pellucid.open(":memory:").table("numbers")
+    /// >>> numbers.extend({"n": n} for n in range(4))
+    /// 4
+    /// >>> pages = numbers.order_by("n").limit(2)
+    /// >>> cursor = pages.cursor(pages.to_list()[-1])
+    /// >>> pages.after(cursor).to_list()
+    /// [{'n': 2}, {'n': 3}]
+    fn cursor(slf: &Bound<'_, Self>, row: &Bound<'_, PyAny>) -> PyResult<String> {
+        cursor::of(&slf.get().spec, after::After::of(row, &slf.get().of)?, &slf.get().of, slf.py())
     }
 
     /// Instead of records, dicts of these expressions: fields under their paths, others under the
@@ -205,6 +227,24 @@ impl Query {
     /// The only row. Raises `NotOneRow`, a `LookupError`, if there is no row or more than one.
     fn one<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         terminals::one(slf)
+    }
+
+    /// The first row with its key, as a pair; None if there is no row.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.update(ann={"age": 30}, bob={"age": 20})
+    /// >>> people.order_by(F.age).first_item()
+    /// ('bob', {'age': 20})
+    fn first_item<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        terminals::first_item(slf)
+    }
+
+    /// The only row with its key, as a pair. Raises `NotOneRow`, a `LookupError`, if there is no
+    /// row or more than one.
+    fn one_item<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        terminals::one_item(slf)
     }
 
     /// Whether there is any row.

@@ -2,6 +2,7 @@
 
 pub mod after;
 pub mod change;
+pub mod cursor;
 pub mod explain;
 pub mod group;
 pub mod handle;

@@ -15,6 +15,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::errors;
 use crate::hot::callbacks;
+use crate::query::cursor;
 use crate::query::handle::{Query, of_server};
 use crate::query::projection::{Output, Projection, passed_keys, request};
 use crate::query::spec::Spec;
@@ -235,6 +236,7 @@ pub fn iterate<'py>(
     shows: Shows,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (py, spec) = (query.py(), &query.get().spec);
+    cursor::check(spec, &query.get().of, py)?;
     let projection = match shows {
         Shows::Keys => Projection::Values(&[], crate::work::walks::Walked::ByOne),
         Shows::Values | Shows::Items => Projection::Rows(crate::work::walks::Walked::ByOne),

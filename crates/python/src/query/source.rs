@@ -13,7 +13,7 @@ use crate::query::handle::Query;
 use crate::query::projection::{Output, Projection, passed_keys, request};
 use crate::query::reader::{TableReader, copied, rows_of_extremes};
 use crate::query::target::QueryTarget;
-use crate::query::{indexes, remote};
+use crate::query::{cursor, indexes, remote};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::table_ref::TableRef;
@@ -59,6 +59,7 @@ fn rows_of(output: Option<Output>) -> Option<(Source, Vec<Node>)> {
 /// The rows of a query. They are read from the entries of an index, if it covers the query.
 pub fn execute(query: &Bound<'_, Query>, projection: &Projection<'_>) -> PyResult<Option<Output>> {
     let (py, spec) = (query.py(), &query.get().spec);
+    cursor::check(spec, &query.get().of, py)?;
     let table = match &query.get().of {
         QueryTarget::Table(table) => table.bind(py),
         QueryTarget::Server(table) => return remote::execute(query, table.bind(py), projection),

@@ -6,11 +6,12 @@ use pellucid_query::Walk;
 use pellucid_query::walk::for_each;
 use pellucid_record::Shapes;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
 
 use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
+use crate::hot::collector::CollectorPause;
 use crate::query::handle::Query;
 use crate::query::projection::{Output, Projection};
 use crate::query::remote;
@@ -80,6 +81,8 @@ pub fn to_list<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
 
 /// All rows in plain containers.
 pub fn to_dicts<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    // The new objects hold no garbage, and the collector walked over all of them again and again.
+    let _pause = CollectorPause::new(query.py());
     if let Some(rows) = selected(query)? {
         return Ok(rows.into_any());
     }
@@ -109,14 +112,22 @@ pub fn first<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
 
 /// The only row.
 pub fn one<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    let rows = rows(&limited(query, 2)?)?.try_iter()?;
+    only(query, rows, "first")
+}
+
+fn only<'py>(
+    query: &Bound<'py, Query>,
+    mut rows: Bound<'py, PyIterator>,
+    first: &str,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = query.py();
-    let mut rows = rows(&limited(query, 2)?)?.try_iter()?;
     let not_one = |what: &str| {
         let asked = query.repr().map(|text| text.to_string()).unwrap_or_default();
         errors::raise(
             py,
             "NotOneRow",
-            format!("{asked} has {what}; first() gives None for no row, and the first of many"),
+            format!("{asked} has {what}; {first}() gives None for no row, and the first of many"),
         )
     };
     let Some(row) = rows.next() else { return Err(not_one("no row")) };
@@ -124,6 +135,20 @@ pub fn one<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
         None => row,
         Some(_) => Err(not_one("more than one row")),
     }
+}
+
+/// The first row with its key, or None.
+pub fn first_item<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    match iterate(&limited(query, 1)?, Shows::Items)?.try_iter()?.next() {
+        Some(item) => item,
+        None => Ok(query.py().None().into_bound(query.py())),
+    }
+}
+
+/// The only row, with its key.
+pub fn one_item<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    let items = iterate(&limited(query, 2)?, Shows::Items)?.try_iter()?;
+    only(query, items, "first_item")
 }
 
 /// Whether there is any row.

@@ -23,7 +23,7 @@ use crate::server::copying;
 use crate::server::encoded::ServerEncoded;
 use crate::server::fetched_key::{CodeAndSpelling, key_of_row};
 use crate::server::stored;
-use crate::table::typed::{RowClass, class_of};
+use crate::table::typed::{Evolution, RowClass, class_of};
 use crate::values::bytes::{encode_object, handle_of_row, plain_of_row};
 use crate::values::encode::{self, Encoded, Target};
 use crate::values::keys::{self, Key};
@@ -202,7 +202,7 @@ impl<'py> Fetched<'py> {
 #[pymethods]
 impl ServerTable {
     #[new]
-    #[pyo3(signature = (codec, name, number, why_frozen=None, *, r#type=None, run_init=false, fast=false))]
+    #[pyo3(signature = (codec, name, number, why_frozen=None, *, r#type=None, run_init=false, fast=false, validate=false, ignore_extra=false, renames=None))]
     #[allow(clippy::too_many_arguments, reason = "what a table is opened with")]
     fn new(
         codec: Py<ServerCodec>,
@@ -212,13 +212,16 @@ impl ServerTable {
         r#type: Option<&Bound<'_, PyAny>>,
         run_init: bool,
         fast: bool,
+        validate: bool,
+        ignore_extra: bool,
+        renames: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let frozen = match why_frozen {
             None => None,
             Some("snapshot") => Some(SNAPSHOT),
             Some(_) => Some(READ_ONLY),
         };
-        let class = class_of(r#type, run_init, fast)?;
+        let class = class_of(r#type, run_init, fast, &Evolution { validate, ignore_extra, renames })?;
         let (name, number) = (GilCell::new(Arc::from(name)), GilValue::new(number));
         Ok(Self { codec, class, name, number, frozen })
     }
@@ -240,6 +243,16 @@ impl ServerTable {
     #[getter]
     fn is_typed(&self) -> bool {
         self.class.is_some()
+    }
+
+    /// Raises `WrongClass` if a write would refuse an instance that was read under this key.
+    fn check_conforms(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = key.py();
+        let place = || {
+            let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
+            format!("record {key} of table {:?}", self.name_of(py))
+        };
+        self.class.as_ref().map_or(Ok(()), |class| class.conforms(value, place))
     }
 
     /// The code and the spelling of a key; raises `UnsupportedKey`.

@@ -34,7 +34,7 @@ pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
 /// >>> people["ann"] = {"age": 30}
 /// >>> people["ann"].age, list(people), "bob" in people
 /// (30, ['ann'], False)
-#[pyclass(frozen, mapping, module = "pellucid", name = "Table")]
+#[pyclass(frozen, mapping, weakref, module = "pellucid", name = "Table")]
 pub struct Table {
     pub(super) core: Arc<Core>,
     pub(super) identity: Identity,

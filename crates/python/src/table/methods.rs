@@ -310,7 +310,29 @@ impl Table {
     /// >>> db.table("default").unreadable()
     /// []
     fn unreadable<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
-        crate::table::unreadable::of_table(slf)
+        crate::table::unreadable::of_table(slf, false)
+    }
+
+    /// Read all rows, and return a list of those that do not fit the class that the table was
+    /// opened with: pairs of key and exception, which says why.
+    ///
+    /// Such a row makes no instance. If the table was opened with `validate=True`, a row with a
+    /// value that a write would refuse is listed, too. Raises `TypeError` if the table was opened
+    /// without `type=`.
+    ///
+    /// >>> import dataclasses, pellucid
+    /// >>> @dataclasses.dataclass
+    /// ... class User:
+    /// ...     age: int
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> db.table("users").update({1: {"age": 30}, 2: {"age": "x"}, 3: {}})
+    /// >>> [key for key, error in db.table("users", type=User, validate=True).conform()]
+    /// [2, 3]
+    fn conform<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
+        if slf.get().class.is_none() {
+            return Err(crate::table::typed::without_class(&slf.get().name(slf.py())));
+        }
+        crate::table::unreadable::of_table(slf, true)
     }
 
     /// Return how many rows the table has and what they take, as a dict of ints. Sizes are in

@@ -16,7 +16,7 @@ use crate::values::bytes::{self, handle_of_row};
 use crate::values::encode::Manner;
 use crate::values::hooks::PicklePolicy;
 use crate::values::row::Row;
-use crate::values::{hooks, row_errors};
+use crate::values::{hooks, instance_rows, row_errors};
 
 /// The class of a table's rows.
 pub struct RowClass {
@@ -28,8 +28,30 @@ pub struct RowClass {
     pub is_any: bool,
     /// Whether objects are stored without looking for parts that occur twice.
     pub is_fast: bool,
+    /// What checks and makes instances where `validate=`, `ignore_extra=` or `renames=` was given:
+    /// an `Evolving` of `pellucid.evolving`.
+    pub evolving: Option<Py<PyAny>>,
     // What says whether an instance would come back; None where that does not depend on its parts.
     checker: PyOnceLock<Option<Py<PyAny>>>,
+    // Whether instances have weak references, so that their rows can be remembered.
+    has_weak: PyOnceLock<bool>,
+}
+
+/// How instances are checked and made: the arguments of `table()` beside `type=`.
+#[derive(Default)]
+pub struct Evolution<'py> {
+    /// `validate=`
+    pub validate: bool,
+    /// `ignore_extra=`
+    pub ignore_extra: bool,
+    /// `renames=`
+    pub renames: Option<Bound<'py, PyAny>>,
+}
+
+impl Evolution<'_> {
+    fn is_asked(&self) -> bool {
+        self.validate || self.ignore_extra || self.renames.is_some()
+    }
 }
 
 /// The class given as `type=`; None if none is given.
@@ -37,10 +59,16 @@ pub fn class_of(
     argument: Option<&Bound<'_, PyAny>>,
     run_init: bool,
     is_fast: bool,
+    evolution: &Evolution<'_>,
 ) -> PyResult<Option<RowClass>> {
     let is_any = argument.is_some_and(|argument| argument.is(argument.py().get_type::<PyAny>()));
     if is_fast && !is_any {
         return Err(errors::value_error("fast=True is about tables of any objects; give type=object, too"));
+    }
+    if evolution.is_asked() && (is_any || argument.is_none()) {
+        return Err(errors::type_error(
+            "validate=, ignore_extra= and renames= are about the fields of the class that type= names; give type=, too".to_owned(),
+        ));
     }
     let Some(argument) = argument else {
         return if run_init {
@@ -53,7 +81,21 @@ pub fn class_of(
         Ok(class) => {
             hooks::check_row_class(class)?;
             let python = class.clone().unbind();
-            Ok(Some(RowClass { python, run_init, is_any, is_fast, checker: PyOnceLock::new() }))
+            let evolving = if evolution.is_asked() {
+                let (validate, ignores) = (evolution.validate, evolution.ignore_extra);
+                Some(hooks::evolving(class, run_init, validate, ignores, evolution.renames.as_ref())?)
+            } else {
+                None
+            };
+            Ok(Some(RowClass {
+                python,
+                run_init,
+                is_any,
+                is_fast,
+                evolving,
+                checker: PyOnceLock::new(),
+                has_weak: PyOnceLock::new(),
+            }))
         }
         // Not a class on Python 3.10.
         Err(_) => Err(errors::type_error(format!(
@@ -61,6 +103,13 @@ pub fn class_of(
             argument.repr()?
         ))),
     }
+}
+
+/// The error of `conform` of a table without a class.
+pub fn without_class(table: &str) -> PyErr {
+    errors::type_error(format!(
+        "conform() compares the rows with a class, and table {table:?} was opened without type=; open it with the class"
+    ))
 }
 
 /// The Python object for a row of a table.
@@ -77,6 +126,24 @@ impl RowClass {
     /// The instance for a row.
     pub fn instance<'py>(&self, py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
         instance(py, row, self)
+    }
+
+    /// Makes the instance of a row, for the error; with `validates`, it must be one that a write
+    /// would accept.
+    ///
+    /// # Errors
+    /// The row makes no instance, or holds a value that a write would refuse.
+    pub fn read(&self, py: Python<'_>, row: &GilRc<Row>, validates: bool) -> PyResult<()> {
+        let made = instance(py, row, self)?;
+        if validates { self.conforms(&made, || row_errors::describe(py, row)) } else { Ok(()) }
+    }
+
+    /// Raises if a write would refuse an instance that was read; `place` names its row.
+    ///
+    /// # Errors
+    /// `WrongClass`.
+    pub fn conforms(&self, made: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
+        if self.evolving.is_some() { self.check_parts(made, place) } else { Ok(()) }
     }
 
     /// What is kept of objects that are stored in a table of this class, or of none.
@@ -126,10 +193,26 @@ fn instance<'py>(py: Python<'py>, row: &GilRc<Row>, class: &RowClass) -> PyResul
     if class.is_any {
         return Python::attach(|_py| bytes::plain_of_row(py, row));
     }
+    let built = built(py, row, class)?;
+    if *class
+        .has_weak
+        .get_or_try_init(py, || class.python.bind(py).getattr("__weakrefoffset__")?.is_truthy())?
+    {
+        Python::attach(|_py| instance_rows::remember(&built, row))?;
+    }
+    Ok(built)
+}
+
+fn built<'py>(py: Python<'py>, row: &GilRc<Row>, class: &RowClass) -> PyResult<Bound<'py, PyAny>> {
     // Attached again, to release exceptions that Python code drops on its way: a scan calls this
     // from a raw slot.
     Python::attach(|_py| {
-        hooks::build(class.python.bind(py), &bytes::plain_of_row(py, row)?, class.run_init).map_err(|error| {
+        let plain = bytes::plain_of_row(py, row)?;
+        let made = match &class.evolving {
+            Some(evolving) => evolving.bind(py).call_method1("build", (plain,)),
+            None => hooks::build(class.python.bind(py), &plain, class.run_init),
+        };
+        made.map_err(|error| {
             let is_ours = error.get_type(py).name().is_ok_and(|name| name == "WrongClass");
             if !is_ours {
                 return error;
@@ -149,8 +232,10 @@ impl RowClass {
     /// Raises where an instance of the class has a part that would not come back as it is.
     fn check_parts(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         let py = value.py();
-        let checker =
-            self.checker.get_or_try_init(py, || hooks::checker(self.python.bind(py), self.run_init))?;
+        let checker = self.checker.get_or_try_init(py, || match &self.evolving {
+            Some(evolving) => evolving.bind(py).getattr("check").map(|check| Some(check.unbind())),
+            None => hooks::checker(self.python.bind(py), self.run_init),
+        })?;
         let Some(checker) = checker else { return Ok(()) };
         let why = checker.bind(py).call1((value,))?;
         if why.is_none() {

@@ -40,11 +40,12 @@ pub fn pickles_of(py: Python<'_>, core: &Core) -> PyResult<u64> {
     Ok(count)
 }
 
-/// The keys of the rows that cannot be decoded, each with the exception.
+/// The keys of the rows that cannot be decoded, each with the exception; with `validates`, also of
+/// those that the class of the table would refuse.
 ///
 /// # Errors
 /// Errors of the store, and what signal handlers raise.
-pub fn of_table<'py>(slf: &Bound<'py, Table>) -> PyResult<Bound<'py, PyList>> {
+pub fn of_table<'py>(slf: &Bound<'py, Table>, validates: bool) -> PyResult<Bound<'py, PyList>> {
     let (py, this) = (slf.py(), slf.get());
     let found = PyList::empty(py);
     let snapshot = this.snapshot(py)?;
@@ -64,7 +65,7 @@ pub fn of_table<'py>(slf: &Bound<'py, Table>) -> PyResult<Bound<'py, PyList>> {
                 stored.attach(py, snapshot.clone());
                 match &this.class {
                     None => bytes::plain_of_row(py, &stored).map(drop),
-                    Some(class) => class.instance(py, &stored).map(drop),
+                    Some(class) => class.read(py, &stored, validates),
                 }
             }
             // A packed record that is damaged, or its dictionary.

@@ -49,6 +49,8 @@ struct Layout {
     /// The subclass whose instances the collector tracks.
     tracked: *mut ffi::PyTypeObject,
     content_offset: usize,
+    /// Where an object has the list of its weak references.
+    weak_offset: usize,
 }
 
 // SAFETY: the type objects live as long as the process.
@@ -65,7 +67,7 @@ impl Pool {
     pub const fn new() -> Self {
         let kept = FreeBlocks { blocks: [std::ptr::null_mut(); KEPT_COUNT], count: 0 };
         let none = std::ptr::null_mut();
-        let layout = Layout { kind: none, tracked: none, content_offset: 0 };
+        let layout = Layout { kind: none, tracked: none, content_offset: 0, weak_offset: 0 };
         Self { kept: GilCell::new(kept), layout: GilValue::new(layout) }
     }
 }
@@ -115,6 +117,7 @@ pub fn new_handle<T: Handle>(py: Python<'_>, handle: T) -> PyResult<Bound<'_, T>
             block
         };
         ffi::PyObject_Init(block, layout.kind);
+        weak_list(block, layout).write(std::ptr::null_mut());
         content_of::<T>(block, layout).write(handle);
         Ok(Bound::from_owned_ptr(py, block).cast_into_unchecked())
     }
@@ -130,6 +133,7 @@ fn new_tracked<T: Handle>(py: Python<'_>, handle: T) -> PyResult<Bound<'_, T>> {
     unsafe {
         let object = ffi::PyObject_GC_New::<ffi::PyObject>(layout.tracked);
         let object = Bound::from_owned_ptr_or_err(py, object)?;
+        weak_list(object.as_ptr(), layout).write(std::ptr::null_mut());
         content_of::<T>(object.as_ptr(), layout).write(handle);
         ffi::PyObject_GC_Track(object.as_ptr().cast());
         Ok(object.cast_into_unchecked())
@@ -143,6 +147,31 @@ fn new_tracked<T: Handle>(py: Python<'_>, handle: T) -> PyResult<Bound<'_, T>> {
 unsafe fn content_of<T: Handle>(object: *mut ffi::PyObject, layout: Layout) -> *mut T {
     // SAFETY: invariant 2.
     unsafe { object.cast::<u8>().add(layout.content_offset).cast::<T>() }
+}
+
+/// The address of the list of weak references of an object.
+///
+/// # Safety
+/// `object` has that layout.
+#[inline(always)]
+unsafe fn weak_list(object: *mut ffi::PyObject, layout: Layout) -> *mut *mut ffi::PyObject {
+    // SAFETY: invariant 2.
+    unsafe { object.cast::<u8>().add(layout.weak_offset).cast() }
+}
+
+/// Clears the weak references to an object that is freed, and calls their callbacks, which cannot
+/// reach it any more.
+///
+/// # Safety
+/// `object` has that layout and no references left; the GIL is held.
+#[inline(always)]
+unsafe fn clear_weak(object: *mut ffi::PyObject, layout: Layout) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        if !(*weak_list(object, layout)).is_null() {
+            ffi::PyObject_ClearWeakRefs(object);
+        }
+    }
 }
 
 /// `tp_traverse` of a tracked handle.
@@ -183,6 +212,7 @@ unsafe extern "C" fn dealloc_tracked<T: Handle>(object: *mut ffi::PyObject) {
     // before its content is dropped, since the drop may run Python code.
     unsafe {
         ffi::PyObject_GC_UnTrack(object.cast());
+        clear_weak(object, layout);
         std::ptr::drop_in_place(content_of::<T>(object, layout));
         ffi::PyObject_GC_Del(object.cast());
         ffi::Py_DECREF(layout.tracked.cast());
@@ -200,7 +230,10 @@ unsafe extern "C" fn dealloc<T: Handle>(object: *mut ffi::PyObject) {
     let layout = pool.layout.get();
     // SAFETY: the content of a live object (invariant 2), which no code reads any more. Dropping it
     // may release other objects and even run their code, but that code cannot reach this object.
-    unsafe { std::ptr::drop_in_place(content_of::<T>(object, layout)) };
+    unsafe {
+        clear_weak(object, layout);
+        std::ptr::drop_in_place(content_of::<T>(object, layout));
+    }
     let is_kept = pool.kept.with(py, |kept| match kept.blocks.get_mut(kept.count) {
         Some(place) => {
             *place = object;
@@ -237,8 +270,10 @@ pub fn install<T: Handle>(py: Python<'_>) -> PyResult<()> {
     }
     let sample = T::sample(py)?;
     let content_offset = std::ptr::from_ref(sample.get()) as usize - sample.as_ptr() as usize;
+    // SAFETY: PyO3 gives the class a list of weak references, at a place of its own in each object.
+    let weak_offset = unsafe { (*kind).tp_weaklistoffset }.cast_unsigned();
     // Dropping the sample calls the new `dealloc`, which needs this layout.
-    T::pool().layout.set(Layout { kind, tracked: std::ptr::null_mut(), content_offset });
+    T::pool().layout.set(Layout { kind, tracked: std::ptr::null_mut(), content_offset, weak_offset });
     Ok(())
 }
 

@@ -35,7 +35,7 @@ use crate::values::row::{Row, ValidityFlag};
 /// >>> fred.roles |= {"baker"}
 /// >>> sorted(db["fred"].roles)
 /// ['baker', 'cook']
-#[pyclass(frozen, mapping, module = "pellucid", name = "Record")]
+#[pyclass(frozen, mapping, weakref, module = "pellucid", name = "Record")]
 pub struct Record {
     /// The place of the dict.
     pub node: Node,
@@ -53,7 +53,7 @@ pub struct Record {
 /// >>> numbers.append(4)
 /// >>> numbers[-1], len(numbers), db["numbers"]
 /// (4, 4, [1, 2, 3, 4])
-#[pyclass(frozen, sequence, module = "pellucid", name = "RecordList")]
+#[pyclass(frozen, sequence, weakref, module = "pellucid", name = "RecordList")]
 pub struct RecordList {
     /// The place of the list.
     pub node: Node,

@@ -242,6 +242,19 @@ pub fn build<'py>(
     class.py().import("pellucid.instances")?.call_method1("build", (class, value, run_init))
 }
 
+/// What checks and makes instances of a class as `validate=`, `ignore_extra=` and `renames=` say.
+pub fn evolving(
+    class: &Bound<'_, PyType>,
+    run_init: bool,
+    validate: bool,
+    ignore_extra: bool,
+    renames: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let module = class.py().import("pellucid.evolving")?;
+    let made = module.call_method1("Evolving", (class, run_init, validate, ignore_extra, renames))?;
+    Ok(made.unbind())
+}
+
 /// Raises if a table cannot store instances of this class.
 pub fn check_row_class(class: &Bound<'_, PyType>) -> PyResult<()> {
     class.py().import("pellucid.classes")?.call_method1("check_row_class", (class,)).map(|_| ())

@@ -25,6 +25,8 @@ pub mod foreign;
 pub mod functions;
 pub mod handles;
 pub mod hooks;
+pub mod instance_rows;
+pub mod json;
 pub mod keys;
 pub mod large;
 pub mod members;

@@ -15,8 +15,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use pellucid_record::shape::{Dictionary, Shape, Shapes};
 use pellucid_store::Store;
@@ -64,6 +64,9 @@ pub struct ShapeNames {
     /// The number of an envelope, and the shape's id in it; valid only for the envelope of that
     /// number.
     pub local: GilValue<(u64, u32)>,
+    /// The names as JSON, each with a comma before it and a colon after it; set when the first
+    /// dict of this shape is written as JSON.
+    pub json: OnceLock<Box<[Box<[u8]>]>>,
 }
 
 // SAFETY: the pointers are interned str objects that this struct owns; they are read, and finally
@@ -87,6 +90,7 @@ impl ShapeNames {
             width_log2: GilValue::new(0),
             is_simple: GilValue::new(false),
             local: GilValue::new((0, 0)),
+            json: OnceLock::new(),
         })
     }
 }

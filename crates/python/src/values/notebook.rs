@@ -11,7 +11,7 @@ use pyo3::types::PyString;
 
 use crate::hot::{callbacks, modules};
 
-/// The names that IPython asks for.
+/// The names that `IPython` asks for.
 const ASKED: [&str; 2] = ["_repr_html_", "_ipython_key_completions_"];
 
 /// The method of such a name, of a record that has no field of that name; None for other names.

@@ -31,14 +31,19 @@ impl Row {
         drop(before);
     }
 
+    /// The spelling of the row's key.
+    pub fn spelling(&self, py: Python<'_>) -> Box<[u8]> {
+        // Copied: making an object may start the collector, whose finalizers may change the row.
+        let spelling = self.aside.with(py, |aside| aside.as_ref().map(|aside| aside.spelling.clone()));
+        spelling.unwrap_or_default()
+    }
+
     /// The row's key as it was stored.
     ///
     /// # Errors
     /// `CorruptRecord` if its bytes are not a key.
     pub fn key_object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        // Copied: making an object may start the collector, whose finalizers may change the row.
-        let spelling = self.aside.with(py, |aside| aside.as_ref().map(|aside| aside.spelling.clone()));
-        let key = self.key().to_vec();
-        keys::object_of(py, &key, &spelling.unwrap_or_default())
+        let (key, spelling) = (self.key().to_vec(), self.spelling(py));
+        keys::object_of(py, &key, &spelling)
     }
 }

@@ -38,6 +38,8 @@ class Records(ServerTable):
 
     connection: Connection
     binding: TableBinding
+    # Gives the table that has these records, as long as it lives.
+    own_handle: Callable[[], Any] = staticmethod(lambda: None)
     overflow: Overflow
     rows: RowStore
 
@@ -47,14 +49,13 @@ class Records(ServerTable):
         _tables: Tables,
         name: str,
         *,
-        type: type | None = None,
-        run_init: bool = False,
-        fast: bool = False,
-        **_of_binding: Any,
+        stays_with_name: bool = False,  # noqa: ARG004 - `__init__` takes it
+        options: CreateOptions = ANY,  # noqa: ARG004 - as above
+        **opened: Any,
     ) -> Records:
-        """Make the records of the table with this name."""
+        """Make the records of the table with this name; `opened` says how its class is read."""
         why = "snapshot" if connection.is_snapshot else "r" if connection.is_read_only else None
-        return super().__new__(cls, connection.codec, name, 0, why, type=type, run_init=run_init, fast=fast)
+        return super().__new__(cls, connection.codec, name, 0, why, **opened)
 
     def __init__(
         self,
@@ -64,9 +65,11 @@ class Records(ServerTable):
         *,
         stays_with_name: bool = False,
         options: CreateOptions = ANY,
-        **_of_native: Any,
+        **opened: Any,
     ) -> None:
         self.connection = connection
+        self.tables = tables
+        self.opened = {"stays_with_name": stays_with_name, "options": options, **opened}
         self.binding = TableBinding(
             connection, tables, self, stays_with_name=stays_with_name, options=options
         )
@@ -101,6 +104,12 @@ class Records(ServerTable):
         return has_long
 
     # Calls of records
+
+    def handle(self) -> Any:
+        """Return the table: the handle that has these records, or another one if that is gone."""
+        from pellucid.postgres.table.table import Table
+
+        return self.own_handle() or Table(self.connection, self.tables, self.binding.name, **self.opened)
 
     def validity(self) -> ServerValidity:
         """Return how long rows that are read now are valid."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import io
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -40,17 +41,16 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         name: str,
         *,
         stays_with_name: bool = False,
-        type: type | None = None,
-        run_init: bool = False,
-        fast: bool = False,
         options: CreateOptions = ANY,
+        **opened: Any,
     ) -> None:
-        opened = {"type": type, "run_init": run_init, "fast": fast}
         records = Records(
             connection, tables, name, stays_with_name=stays_with_name, options=options, **opened
         )
         sequence = Sequences(tables, records.binding, records)
         entries = ServerIndexEntries(connection, records)
+        # A weak reference, so that a table is freed when its last handle goes; then a row makes another.
+        records.own_handle = weakref.ref(self)
         records.overflow = Overflow(records.binding)
         rows = ServerRowStore(connection, records, entries, sequence)
         records.rows = rows
@@ -301,6 +301,15 @@ class Table(collections.abc.MutableMapping[Any, Any]):
     def unreadable(self) -> list[tuple[Any, Exception]]:
         """Return the keys of the rows that cannot be read, each with the exception that says why."""
         return maintenance.unreadable(self._records)
+
+    def conform(self) -> list[tuple[Any, Exception]]:
+        """Return the keys of the rows that do not fit the class of the table, each with the exception."""
+        if not self._records.is_typed:
+            raise TypeError(
+                f"conform() compares the rows with a class, and table {self.name!r} was opened without "
+                "type=; open it with the class"
+            )
+        return maintenance.unreadable(self._records, validates=True)
 
     # Calls of a copy
 

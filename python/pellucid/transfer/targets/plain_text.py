@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pellucid
+from pellucid import to_builtin
 from pellucid.transfer.digits import is_long, write_int
 
 __all__ = ["HALF", "as_text", "encoder", "lines_encoder"]
@@ -38,7 +38,7 @@ def lines_encoder(nan_as_null: bool = False, between: bytes = b"\n") -> Callable
     except ImportError:
         fast = None
     else:
-        fast = msgspec.json.Encoder(enc_hook=_default).encode
+        fast = msgspec.json.Encoder(enc_hook=to_builtin).encode
     seen = -1
 
     def lines(values: list[Any]) -> bytes:
@@ -65,7 +65,7 @@ def _fast_encoder(nan_as_null: bool) -> Callable[[Any], bytes]:
         import msgspec
     except ImportError:
         return lambda value: _slow(value, nan_as_null)
-    encode = msgspec.json.Encoder(enc_hook=_default).encode
+    encode = msgspec.json.Encoder(enc_hook=to_builtin).encode
 
     def fast(value: Any) -> bytes:
         try:
@@ -116,7 +116,9 @@ def _with_care(value: Any, nan_as_null: bool) -> bytes:
         if kind is float and nan_as_null and not math.isfinite(value):
             return "null"
         return (
-            _ENCODER.encode(value) if kind in (float, str, bool) or value is None else write(_default(value))
+            _ENCODER.encode(value)
+            if kind in (float, str, bool) or value is None
+            else write(to_builtin(value))
         )
 
     return _as_bytes(write(value))
@@ -146,40 +148,8 @@ def _has_special_float(value: Any) -> bool:
     return kind in (list, tuple, set, frozenset) and any(map(_has_special_float, value))
 
 
-def _default(value: Any) -> Any:
-    """What stands for a value of a type that JSON does not have."""
-    if isinstance(value, (set, frozenset)):
-        return list(value)
-    if isinstance(value, (bytes, bytearray)):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, complex):
-        raise TypeError("a complex number has no JSON")
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if type(value).__module__ in ("decimal", "uuid"):
-        return str(value)
-    if hasattr(value, "total_seconds"):
-        return _duration(value)
-    raise TypeError(f"a {type(value).__module__}.{type(value).__qualname__} has no JSON")
-
-
-def _duration(value: Any) -> str:
-    """A timedelta in the form of ISO 8601, as msgspec writes it: `P1DT5.5S`, `-PT1S`."""
-    micros = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
-    if not micros:
-        return "P0D"
-    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
-    days, micros = divmod(micros, 86_400_000_000)
-    seconds, micros = divmod(micros, 1_000_000)
-    fraction = f".{micros:06}".rstrip("0") if micros else ""
-    time = f"T{seconds}{fraction}S" if seconds or micros else ""
-    return f"{sign}P{f'{days}D' if days else ''}{time}"
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_default, ensure_ascii=False)
-_STRICT = json.JSONEncoder(separators=(",", ":"), default=_default, ensure_ascii=False, allow_nan=False)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=to_builtin, ensure_ascii=False)
+_STRICT = json.JSONEncoder(separators=(",", ":"), default=to_builtin, ensure_ascii=False, allow_nan=False)
 
 
 def as_text(value: Any, to_json: Callable[[Any], bytes]) -> Any:
