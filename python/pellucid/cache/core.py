@@ -8,7 +8,8 @@ import warnings
 import weakref
 from collections.abc import MutableMapping
 from contextlib import contextmanager
-from time import time
+from math import inf, nextafter
+from time import perf_counter, time
 
 from pellucid import F
 from pellucid.cache.entries import (
@@ -123,6 +124,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         _caches[id(self)] = self
         self._has_warned = False
         self._culled_at = 0.0
+        self._pause = 1.0
         self._indexed: Any = set()
         # The paths through an entry that are not the short one: hits are counted or noted, entries are
         # ordered.
@@ -315,12 +317,16 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def _begin_facts(self, row: Any, now: float) -> None:
         """Make the index for a time or a tag at the first of them; once a second, remove what has expired."""
-        if EXPIRE in row and now - self._culled_at > 1:
-            if not self._culled_at:
-                self._index("expire", F[EXPIRE])
+        if EXPIRE in row and "expire" not in self._indexed:
+            self._index("expire", F[EXPIRE])
+        if EXPIRE in row and abs(now - self._culled_at) > self._pause:
+            begun = perf_counter()
             self._culled_at = now
             self.expire(count_max=EXPIRE_BATCH)
-        elif TAG in row and "tag" not in self._indexed:
+            # Times that were replaced make the look longer until the next checkpoint: it is to take 1 % at
+            # most.
+            self._pause = max(1.0, 100 * (perf_counter() - begun))
+        if TAG in row and "tag" not in self._indexed:
             self._index("tag", F[TAG])
 
     def _index(self, name: str, part: Any) -> None:
@@ -478,14 +484,15 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         if self._lacks_times():
             return 0
         moment = time() if now is None else now
-        # A set asks this each second, and mostly nothing has expired.
+        # A set asks this from time to time, and mostly nothing has expired.
+        end = nextafter(moment, inf)
         try:
-            first = next(iter(self._table.index("expire").keys()), None)
+            first = next(iter(self._table.index("expire").keys(stop=end)), None)
         except NoSuchIndex:
             # The transaction that made it was rolled back.
             self._index("expire", F[EXPIRE])
-            first = next(iter(self._table.index("expire").keys()), None)
-        if first is None or first[0] > moment:
+            first = next(iter(self._table.index("expire").keys(stop=end)), None)
+        if first is None:
             return 0
         query = self._table.where(F[EXPIRE] <= moment)
         return self._delete_all(query if count_max is None else query.limit(count_max))

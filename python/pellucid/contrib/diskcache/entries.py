@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pellucid
 from pellucid import F
 from pellucid.cache.core import SIMPLE_KEYS, Cache
@@ -43,6 +45,8 @@ class Entries(Cache):
     _size_limit_min = 0
     _order_class = InsertionOrder
     _order: InsertionOrder
+    # When a set is to look next for what has expired, so that this takes 1 % of the time at most.
+    _next_look = 0.0
 
     def __init__(self, path: str, pickle: Any, timeout: float) -> None:
         super().__init__(path, pickle=pickle, timeout=timeout)
@@ -78,8 +82,10 @@ class Entries(Cache):
         limit = self._order.cull_limit
         if limit <= 0:
             return
-        if "expire" in self._indexed:
+        now = perf_counter()
+        if "expire" in self._indexed and now >= self._next_look:
             limit -= self.expire(count_max=limit)
+            self._next_look = now + 100 * (perf_counter() - now)
         if limit > 0 and self._order.size > self._order.limit:
             with self._db.transaction():
                 self._order.evict(1 << 62, limit)
