@@ -209,7 +209,11 @@ impl Database {
     #[pyo3(signature = (
         name, /, *, r#type=None, run_init=false, fast=false, validate=false, ignore_extra=false, renames=None, compress=None
     ))]
-    #[allow(clippy::too_many_arguments, reason = "they are what a user may say")]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "they are what a user may say"
+    )]
     fn table(
         &self,
         py: Python<'_>,

@@ -30,8 +30,8 @@ fn pair(number: u64) -> [u8; 2] {
 /// Appends an int.
 #[inline]
 pub fn push_int(value: i64, out: &mut Vec<u8>) {
-    if (0..10).contains(&value) {
-        out.push(b'0' + value as u8);
+    if let Ok(digit @ 0..10) = u8::try_from(value) {
+        out.push(b'0' + digit);
         return;
     }
     if value < 0 {

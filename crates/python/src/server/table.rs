@@ -203,7 +203,11 @@ impl<'py> Fetched<'py> {
 impl ServerTable {
     #[new]
     #[pyo3(signature = (codec, name, number, why_frozen=None, *, r#type=None, run_init=false, fast=false, validate=false, ignore_extra=false, renames=None))]
-    #[allow(clippy::too_many_arguments, reason = "what a table is opened with")]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "what a table is opened with"
+    )]
     fn new(
         codec: Py<ServerCodec>,
         name: &str,

@@ -68,14 +68,14 @@ pub fn json_dumps<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
 
 fn written<'py, R>(
     value: &Bound<'py, PyAny>,
-    make: impl FnOnce(Python<'py>, &[u8]) -> PyResult<R>,
+    finish: impl FnOnce(Python<'py>, &[u8]) -> PyResult<R>,
 ) -> PyResult<R> {
     let py = value.py();
     let mut out = SPARE.with(py, std::mem::take);
     out.clear();
     let mut writer = Writer { py, out };
     let made = match writer.object(value, 1) {
-        Ok(()) => make(py, &writer.out),
+        Ok(()) => finish(py, &writer.out),
         Err(failure) => Err(failure.raised(py)),
     };
     if writer.out.capacity() <= SPARE_SIZE_MAX {
@@ -109,8 +109,9 @@ impl Failure {
         match self {
             Self::Raised(error) => error,
             Self::Refused { why, steps } => {
-                let place: String = steps.iter().rev().map(|step| format!("[{step}]")).collect();
-                let at = if place.is_empty() { place } else { format!(": at {place}") };
+                let steps: Vec<&str> = steps.iter().rev().map(String::as_str).collect();
+                let at =
+                    if steps.is_empty() { String::new() } else { format!(": at [{}]", steps.join("][")) };
                 errors::raise(py, "UnsupportedValue", format!("{why}{at}"))
             }
         }
@@ -139,14 +140,14 @@ struct Writer<'py> {
 /// The names of a shape as JSON, each with a comma before it and a colon after it.
 fn names_of(shape: &ShapeNames) -> &[Box<[u8]>] {
     shape.json.get_or_init(|| {
-        let written = |name: &Box<str>| {
+        let written = |name: &str| {
             let mut out = vec![b','];
             // A str is always a text.
             let _ = json::push_str(name.as_bytes(), &mut out);
             out.push(b':');
             out.into_boxed_slice()
         };
-        shape.shape.names().iter().map(written).collect()
+        shape.shape.names().iter().map(|name| written(name)).collect()
     })
 }
 
@@ -229,12 +230,11 @@ impl<'py> Writer<'py> {
                 self.out.push(b',');
             }
             let start = self.out.len();
-            match key.cast_exact::<PyString>() {
-                Ok(name) => self.str(name)?,
-                Err(_) => {
-                    names.has_others = true;
-                    self.other_name(&key)?;
-                }
+            if let Ok(name) = key.cast_exact::<PyString>() {
+                self.str(name)?;
+            } else {
+                names.has_others = true;
+                self.other_name(&key)?;
             }
             names.places.push((start, self.out.len()));
             self.out.push(b':');
@@ -281,14 +281,12 @@ impl<'py> Writer<'py> {
     }
 
     fn int(&mut self, value: &Bound<'py, PyInt>) -> Outcome<()> {
-        match text::small_int(value) {
-            Some(value) => json::push_int(value, &mut self.out),
-            None => {
-                // `str` refuses an int of very many digits.
-                let digits =
-                    self.py.import("pellucid.transfer.digits")?.call_method1("write_int", (value,))?;
-                self.out.extend_from_slice(digits.extract::<&str>()?.as_bytes());
-            }
+        if let Some(value) = text::small_int(value) {
+            json::push_int(value, &mut self.out);
+        } else {
+            // `str` refuses an int of very many digits.
+            let digits = self.py.import("pellucid.transfer.digits")?.call_method1("write_int", (value,))?;
+            self.out.extend_from_slice(digits.extract::<&str>()?.as_bytes());
         }
         Ok(())
     }
