@@ -6,7 +6,7 @@
 
 use hashbrown::HashMap;
 use pellucid_record::error::Damage;
-use pellucid_record::layout::{BLOCK_SLOTS, DEPTH_MAX, Kind, tag};
+use pellucid_record::layout::{BLOCK_SLOTS, DEPTH_MAX, Kind, SCALAR_BYTE, tag};
 use pellucid_record::value::{NoShapes, decode_slot, encode_value};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pellucid_record::{Corrupt, Shapes};
@@ -102,6 +102,24 @@ fn are_scalars(tags: &[u8]) -> bool {
     }
 }
 
+/// The container in a slot that has one. `Container::slot` returns any value, in memory and in
+/// parts: the copy waits for these stores, which took half of the time of skimming.
+#[inline]
+fn nested_at<S: Shapes + ?Sized>(
+    container: &Container,
+    index: u32,
+    record: &[u8],
+    shapes: &S,
+) -> Result<Container, Corrupt> {
+    let bits = container.bits(record, index).unwrap_or_default();
+    let start = u64::from(container.start) + (bits & 0xFFFF_FFFF);
+    let end = if container.width_log2 == 3 { start + (bits >> 32) } else { u64::from(container.end) };
+    if start < u64::from(container.heap_start()) || end > u64::from(container.end) {
+        return Err(Corrupt::new(Damage::Reference, container.start as usize));
+    }
+    Container::nested(record, start as u32, end as u32, shapes)
+}
+
 impl Tree {
     /// A tree of no rows.
     #[must_use]
@@ -145,9 +163,9 @@ impl Tree {
         self.rows += 1;
         self.is_new = false;
         self.left = record.len();
-        match root(record, shapes)? {
-            Root::Container(container) => self.skim_container(0, &container, (record, shapes), (0, false))?,
-            Root::Scalar(_) => {}
+        if record.first() != Some(&SCALAR_BYTE) {
+            let container = Container::root(record, shapes)?;
+            self.skim_container(0, &container, (record, shapes), (0, false))?;
         }
         self.mark(0);
         if is_chosen {
@@ -419,10 +437,8 @@ impl Tree {
         (record, shapes): (&[u8], &S),
         at: (u32, bool),
     ) -> Result<(), Corrupt> {
-        match container.slot(record, shapes, index)? {
-            Slot::Container(inner) => self.skim_container(id, &inner, (record, shapes), at),
-            _ => Ok(()),
-        }
+        let inner = nested_at(container, index, record, shapes)?;
+        self.skim_container(id, &inner, (record, shapes), at)
     }
 
     /// Skims the containers in a dict with a shape. The fields that were deleted are told apart
