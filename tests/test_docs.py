@@ -304,7 +304,10 @@ def shared(name: str) -> set[str]:
     page = (ROOT / "docs/reference/database.md").read_text("utf-8")
     sentence = re.search(r"These are missing: ((?:`\w+`[,\s]*)+)\.", page)
     assert sentence
-    without = {"Database": {"name", "watch", "stats", "conform"}, "Snapshot": set(re.findall(r"\w+", sentence[1]))}
+    without = {
+        "Database": {"name", "watch", "stats", "conform"},
+        "Snapshot": set(re.findall(r"\w+", sentence[1])),
+    }
     if name not in without:
         return set()
     return {heading for heading in headings("Table") if heading.partition("(")[0] not in without[name]}

@@ -170,7 +170,12 @@ def test_pickles_can_be_denied(path: Path) -> None:
         with pytest.raises(pellucid.PickleDenied, match="Person"):
             shelf["a"]
         assert shelf.table["a"].age == 3
-        for refused in (Person("Bob"), {"a": Person("Bob")}, collections.OrderedDict(a=1), collections.Counter("a")):
+        for refused in (
+            Person("Bob"),
+            {"a": Person("Bob")},
+            collections.OrderedDict(a=1),
+            collections.Counter("a"),
+        ):
             with pytest.raises(pellucid.UnsupportedValue):
                 shelf["c"] = refused
         assert "c" not in shelf
