@@ -216,7 +216,7 @@ BAD = [
     ({"type": Grown, "renames": {"age": "full_name"}}, ValueError, "is a field of Grown still"),
     ({"type": Grown, "renames": 5}, TypeError, "dict of old names"),
     ({"type": Grown, "renames": {1: "age"}}, TypeError, "names of fields"),
-    ({"type": Grown, "validate": "yes"}, TypeError, "validate has to be a bool"),
+    ({"type": Grown, "validate": "yes"}, TypeError, "bool"),
 ]
 
 
