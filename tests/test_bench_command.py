@@ -17,7 +17,18 @@ import pellucid
 import pytest
 from click.testing import CliRunner
 from pellucid.cli import app
-from pellucid_bench import child, command, compare, experiments, isolation, machine, names, rivals, server
+from pellucid_bench import (
+    child,
+    command,
+    compare,
+    experiments,
+    isolation,
+    look_rows,
+    machine,
+    names,
+    rivals,
+    server,
+)
 from pellucid_bench.about import About, Setting
 from pellucid_bench.contenders.pellucid import Pellucid
 from pellucid_bench.dataset import Dataset, read, write
@@ -85,7 +96,7 @@ TITLES: dict[str, list[str]] = {
         "one field of a line by its key",
         "loop over all lines, adding one field",
     ],
-    "look": [look.SAMPLED, look.EXACT, look.WRONG, look.RIGHT],
+    "look": [look.SAMPLED, look.EXACT, look.WRONG, look.RIGHT, look_rows.NESTED, look_rows.ARRAYS],
     "json-lines": ["import of 2,000 rows", "export of 2,000 rows", "import of 2,000 rows of CSV"],
     "fast-paths": [
         "sum of an int, 2,000 rows, uniform",

@@ -1,4 +1,4 @@
-"""This experiment measures what a person waits for who looks into a table: its fields, and a wrong name."""
+"""This experiment measures what a person waits for who looks into a table or takes rows out of it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from typing import Any
 import pellucid
 
 from pellucid_bench.about import About, Setting
+from pellucid_bench.look_rows import rows_on_their_way
 from pellucid_bench.measures import Target, Unit
 from pellucid_bench.run import Run
 from pellucid_bench.runner import Contender, timed
 
 ABOUT = About(
     "look",
-    "How long does it take to see what is in a table?",
-    "Lists the fields of a table of 64 shapes, and asks for names that tables have and do not have.",
+    "How long does it take to see what is in a table, and to take rows out of it?",
+    "Lists the fields of a table of 64 shapes, asks for names that tables have and do not have, and makes "
+    "JSON, dicts and arrays of rows.",
     (Setting("rows", 1_000_000, 20_000, "rows of the table"),),
 )
 SAMPLED = "fields of a table of 64 shapes and 20 paths: by a sample"
@@ -76,6 +78,7 @@ def run(run: Run) -> None:
             names(run, db.table("rows"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    rows_on_their_way(run)
 
 
 def fields(run: Run, table: Any) -> None:
