@@ -19,6 +19,7 @@ import pellucid.typing
 import pytest
 import servers
 from pellucid import _native
+from pellucid.claims import Claim
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -324,6 +325,12 @@ def test_the_reference_lists_every_method_of_a_cache_with_its_signature() -> Non
     assert {each for each in listed if "(" in each or each in vars(pellucid.Cache)} == {
         headed(name, value) for name, value in members(pellucid.Cache)
     }
+
+
+def test_the_reference_lists_every_method_of_a_claim_with_its_signature() -> None:
+    listed = reference()["pellucid.claims.Claim"]
+    assert listed == {headed(name, value) for name, value in members(Claim)}
+    run_snippet(inspect.getdoc(Claim) or "", {"pellucid": pellucid}, "pellucid.claims.Claim", 0)
 
 
 def test_the_reference_lists_every_function_with_its_signature() -> None:

@@ -27,6 +27,7 @@ an `AttributeError`.
     |-- ReadOnly                TypeError        a change of something that cannot be changed
     |-- Closed                  ValueError       a handle used after close
     |-- Busy                    TimeoutError     a lock that another process or thread holds
+    |-- LeaseLost               TimeoutError     a claim of a row whose lease has run out
     |-- TransactionError        RuntimeError     a transaction used in another thread, or after its end
     |-- CommitUnknown           ConnectionError  a write to a server that may be stored, or not
     `-- DatabaseError           OSError          the file itself
@@ -51,6 +52,7 @@ __all__ = [
     "Error",
     "HistoryGone",
     "IndexNotReady",
+    "LeaseLost",
     "LostCommitsWarning",
     "NetworkFilesystemWarning",
     "NewerFormat",
@@ -150,6 +152,13 @@ class Closed(Error, ValueError):
 
 class Busy(Error, TimeoutError):
     """A lock that another process or thread held for longer than the timeout."""
+
+
+class LeaseLost(Error, TimeoutError):
+    """A claim whose lease has run out, or that has ended. Nothing was written.
+
+    Another caller may have the row.
+    """
 
 
 class TransactionError(Error, RuntimeError):

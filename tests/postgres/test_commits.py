@@ -58,9 +58,14 @@ def run(db: Any, value: int) -> None:
     db.run(add)
 
 
+def increment(db: Any, value: int) -> None:
+    db.increment("a", "n", value - db["a"].n)
+
+
 @pytest.mark.parametrize("is_forwarded", [False, True])
 @pytest.mark.parametrize(
-    "write", [put, put_new_shape, put_large, change, in_a_transaction, many, appended, run]
+    "write",
+    [put, put_new_shape, put_large, change, in_a_transaction, many, appended, run, increment],
 )
 def test_a_caller_learns_what_became_of_a_write(
     cut: tuple[cutting.Wire, str, str], write: Callable[[Any, int], None], is_forwarded: bool

@@ -23,7 +23,7 @@ use crate::store_errors;
 use crate::table::handle::{SharedSnapshot, Table, name_of};
 use crate::table::typed::{Evolution, class_of};
 use crate::table::unreadable::pickles_of;
-use crate::transaction::TransactionContext;
+use crate::transaction::{self, TransactionContext};
 use crate::unclosed;
 use crate::values::hooks::PicklePolicy;
 use crate::values::row::ValidityFlag;
@@ -301,6 +301,26 @@ impl Database {
         open::warn_of_new(py, &self.core.store)?;
         let progress = progress.map(|function| function.clone().unbind());
         Ok(TransactionContext::with_progress(self.core.clone(), progress))
+    }
+
+    /// Call a function in a transaction, and return what it returns. What it raises rolls the
+    /// transaction back.
+    ///
+    /// On a server, the function is called again if another client was in the way, so code that
+    /// uses `run` is right in a file and on a server.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> db["a"] = {"n": 0}
+    /// >>> def count():
+    /// ...     db["a"].n += 1
+    /// ...     return db["a"].n
+    /// >>> db.run(count)
+    /// 1
+    #[pyo3(signature = (function, /))]
+    fn run<'py>(&self, py: Python<'py>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.check_writable(py)?;
+        transaction::run(py, &self.core, function)
     }
 
     /// Return a frozen, consistent view of the whole database, as a context manager.

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::call_site::CallSite;
+use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
 use crate::signals::Signals;
 use crate::store_errors;
@@ -218,6 +219,18 @@ pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResu
             Err(error)
         }
     }
+}
+
+/// Calls a function of the user in a transaction, and returns what it returns.
+pub fn run<'py>(
+    py: Python<'py>,
+    core: &Arc<Core>,
+    function: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    within(py, core, || {
+        callbacks::code_may_run(py);
+        function.call0()
+    })
 }
 
 /// As `within`, for many rows: index entries are written at the end, in order.

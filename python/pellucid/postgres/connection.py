@@ -114,11 +114,40 @@ class DatabaseConnection:
         self.check_open()
         return TransactionContext(self)
 
-    def begin(self) -> Running:
+    def locking(self) -> TransactionContext:
+        """As `transaction`, for work that locks its one row before it reads it."""
+        self.check_open()
+        return TransactionContext(self, transaction.BEGIN_LOCKING)
+
+    def change_locked(self, lock: Statement, change: Callable[[Rows], Statement | None]) -> bool:
+        """Lock a row and change it, outside of a transaction, in two round trips; false if it was not done.
+
+        `change` gets what the locking statement gives, and returns the statement that changes the row, or
+        None.
+        """
+        if self._begin_settings:
+            # Each transaction has settings of its own.
+            return False
+        self.check_open()
+        session = self.pool.take()
+        was_sent = False
+        try:
+            statement = change(session.inlined([(transaction.BEGIN_LOCKING, ()), lock])[1])
+            if statement is None:
+                return False
+            was_sent = True
+            return bool(session.inlined([statement, (b"COMMIT", ())])[0])
+        except Lost as lost:
+            raise errors.of_lost(lost.args[0], self.place, was_sent=was_sent) from lost.args[0]
+        finally:
+            session.roll_back()
+            self.pool.give(session)
+
+    def begin(self, begin: bytes) -> Running:
         """Begin a transaction, which is the caller's."""
         session = self.pool.take()
         try:
-            session.script(transaction.BEGIN + self._begin_settings)
+            session.script(begin + self._begin_settings)
         except Lost as lost:
             self.pool.give(session)
             raise errors.of_lost(lost.args[0], self.place, was_sent=False) from lost.args[0]
@@ -290,6 +319,14 @@ class FrozenConnection:
         raise ReadOnly(FROZEN)
 
     def transaction(self) -> Any:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
+
+    def locking(self) -> Any:
+        """Raise `ReadOnly`."""
+        raise ReadOnly(FROZEN)
+
+    def change_locked(self, _lock: Statement, _change: Callable[[Rows], Statement | None]) -> bool:
         """Raise `ReadOnly`."""
         raise ReadOnly(FROZEN)
 

@@ -77,6 +77,12 @@ class Connection(Protocol):
     def transaction(self) -> contextlib.AbstractContextManager[None]:
         """Return a transaction, as a context manager."""
 
+    def locking(self) -> contextlib.AbstractContextManager[None]:
+        """As `transaction`, for work that locks its one row before it reads it."""
+
+    def change_locked(self, lock: Statement, change: Callable[[Rows], Statement | None]) -> bool:
+        """Lock a row and change it, outside of a transaction, in two round trips; false if not done."""
+
     def learn_up_to(self, count: int) -> None:
         """Learn the shapes of other clients, if there are `count` of them."""
 
@@ -134,6 +140,12 @@ class RowStore(Protocol):
 
     def setdefault(self, key: Any, default: Any) -> Any:
         """Return the value of a key; where it has none, store `default` first."""
+
+    def put_if_absent(self, key: Any, value: Any) -> bool:
+        """Store a value where the key has none; return whether it had none."""
+
+    def compare_and_set(self, key: Any, expected: Any, value: Any) -> bool:
+        """Store a value if that of the key equals `expected`; return whether it did."""
 
     def pop(self, key: Any) -> tuple[Any, Any] | None:
         """Delete a row, and return its key and its value."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pellucid.postgres.connection import DatabaseConnection
 
 BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ"
+# For work that locks its one row first, and reads it only then, as it is by then.
+BEGIN_LOCKING = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 NO_ANSWER_PAUSE_SECONDS = 0.05
 
 
@@ -192,8 +194,9 @@ def current_task() -> asyncio.Task[Any] | None:
 class TransactionContext:
     """A transaction, as a context manager; inside of another one, it is a savepoint."""
 
-    def __init__(self, connection: DatabaseConnection) -> None:
+    def __init__(self, connection: DatabaseConnection, begin: bytes = BEGIN) -> None:
         self._connection = connection
+        self._begin = begin
         self._running: Running | None = None
         self._has_ended = False
         self._savepoint = b""
@@ -211,7 +214,7 @@ class TransactionContext:
         connection.check_open()
         around = connection.running()
         if around is None:
-            self._running = connection.begin()
+            self._running = connection.begin(self._begin)
             self._level = 1
         else:
             self._savepoint = f"pellucid_{len(around.levels)}".encode()

@@ -215,6 +215,62 @@ pub fn put<'py>(
     Ok(())
 }
 
+/// As `put`, if the record under the key is `old`, byte by byte; without `old`, if there is none.
+/// Returns whether it was.
+pub fn put_over<'py>(
+    table: &Bound<'py, Table>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+    old: Option<&[u8]>,
+) -> PyResult<bool> {
+    let (py, this) = (table.py(), table.get());
+    let core = this.core();
+    let running = core.running_serial(py);
+    let stored_key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
+    let place = || place_of(table, key);
+    this.check_class(value, place)?;
+    let encoded = encode_within(table, value, running, false, place)?;
+    let record = encoded.encoder.bytes();
+    let is_plain = stored_key.spelling.is_empty()
+        && encoded.pending.is_empty()
+        && encoded.overflow.is_empty()
+        && record.len() < LARGE_SIZE_MIN;
+    let mut is_put = false;
+    if running.is_none() && is_plain {
+        let put = this.try_row(py, |cached, known| {
+            cached.change(known, &stored_key.bytes, |found, out| {
+                (found == old).then(|| out.extend_from_slice(record))
+            })
+        })?;
+        is_put = put.is_some();
+    }
+    if is_put {
+        core.count_stored();
+    } else {
+        // The value's own code may have begun a transaction, and not after this.
+        let is_mine = running.is_some() || core.is_mine(py);
+        let id = core.write(py, |transaction| {
+            let known = match old {
+                Some(_) => this.id_in_transaction(py, transaction)?,
+                None => Some(this.id_for_writing(py, transaction)?),
+            };
+            let Some(id) = known else { return Ok(None) };
+            if transaction.get(id, &stored_key.bytes)?.as_ref().map(|cell| &cell.record[..]) != old {
+                return Ok(None);
+            }
+            let key = (&stored_key.bytes[..], &stored_key.spelling[..]);
+            store(py, core, transaction, id, key, &encoded, is_mine).map(|()| Some(id))
+        })?;
+        if let (Some(id), false) = (id, is_mine) {
+            this.identity().bind(py, id);
+        }
+        is_put = id.is_some();
+    }
+    encode::recycle(py, encoded.encoder);
+    keys::recycle(py, stored_key);
+    Ok(is_put)
+}
+
 fn place_of(table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> String {
     let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
     format!("the value for key {key} of table {:?}", table.get().name(table.py()))

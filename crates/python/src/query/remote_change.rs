@@ -1,7 +1,8 @@
 //! Updates and deletes the rows of a query on a server, in one transaction.
 //!
 //! New values are computed here, from the rows as they are at the begin of the transaction, and
-//! each row is saved as a change of a record is.
+//! each row is saved as a change of a record is. If another client has changed one of the rows
+//! meanwhile, all of it is done again.
 
 use pellucid_query::expression::Kind;
 use pyo3::prelude::*;
@@ -59,10 +60,8 @@ pub fn update(
             "update() takes at least one field: update(age=F.age + 1)".to_owned(),
         ));
     }
-    let computed = PyList::empty(py);
-    let within = table.call_method0("transaction")?;
-    callbacks::code_may_run(py);
-    in_transaction(&within, || {
+    in_transaction(table, || {
+        let computed = PyList::empty(py);
         for_each_values(query, &nodes, |row| computed.append(PyTuple::new(py, &*row)?))?;
         let items = iterate(query, Shows::Items)?;
         let given = PyList::new(py, &values)?;
@@ -73,16 +72,26 @@ pub fn update(
 
 /// Implements `query.delete()`: returns how many rows there were.
 pub fn delete(query: &Bound<'_, Query>, table: &Bound<'_, ServerTable>) -> PyResult<u64> {
-    let within = table.call_method0("transaction")?;
-    callbacks::code_may_run(query.py());
-    in_transaction(&within, || {
+    in_transaction(table, || {
         let keys = iterate(query, Shows::Keys)?;
         table.call_method1("delete_rows", (keys,))?.extract()
     })
 }
 
-/// Runs work within a transaction of Python's.
-fn in_transaction<R>(within: &Bound<'_, PyAny>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+/// Runs work within a transaction of Python's, and again as long as other clients were in the way.
+fn in_transaction<R>(table: &Bound<'_, ServerTable>, work: impl Fn() -> PyResult<R>) -> PyResult<R> {
+    let py = table.py();
+    callbacks::code_may_run(py);
+    let attempts = table.call_method0("attempts")?;
+    loop {
+        match in_one(&table.call_method0("transaction")?, &work) {
+            Err(error) if attempts.call_method1("again", (error.value(py),))?.is_truthy()? => {}
+            done => return done,
+        }
+    }
+}
+
+fn in_one<R>(within: &Bound<'_, PyAny>, work: impl Fn() -> PyResult<R>) -> PyResult<R> {
     let py = within.py();
     within.call_method0("__enter__")?;
     match work() {

@@ -3,7 +3,6 @@
 use crate::arrow::{self, ArrowStream};
 use crate::bounds::Bounds;
 use crate::errors;
-use crate::hot::modules;
 use crate::index::describe::IndexDescription;
 use crate::index::handle::Index;
 use crate::index::making;
@@ -18,13 +17,12 @@ use crate::table::buffer::buffer;
 use crate::table::edit::EditContext;
 use crate::table::file;
 use crate::table::handle::Table;
+use crate::table::increment::increment;
 use crate::table::reading::{Range, storable};
-use crate::table::typed::value_of_row;
+use crate::table::verbs;
 use crate::transaction;
-use crate::values::keys;
 use crate::values::views::{DictItems, DictKeys, DictValues, Shows};
 use crate::watch::WatchHandle;
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple, PyType};
 
@@ -204,36 +202,12 @@ impl Table {
         key: &Bound<'py, PyAny>,
         default: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if default.len() > 1 {
-            return Err(errors::type_error("pop() takes a key and at most one default"));
-        }
-        let this = slf.get();
-        this.check_writable(slf.py())?;
-        let missing = || if default.is_empty() { Err(errors::missing(key)) } else { default.get_item(0) };
-        let Some(found) = storable(key)? else { return missing() };
-        transaction::within(slf.py(), &this.core, || {
-            let Some(row) = Self::row(slf, &found)? else { return missing() };
-            let value = crate::values::record::detached(&value_of_row(slf.py(), row)?)?;
-            write::delete(slf, &found)?;
-            Ok(value)
-        })
+        verbs::pop(slf, key, default)
     }
 
     /// Remove the last key and return it with its value.
     fn popitem<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let this = slf.get();
-        this.check_writable(slf.py())?;
-        transaction::within(slf.py(), &this.core, || {
-            let Some((key, value)) = Self::edge(slf, true)? else {
-                return Err(PyKeyError::new_err(format!(
-                    "popitem(): table {:?} is empty",
-                    this.name(slf.py())
-                )));
-            };
-            let value = crate::values::record::detached(&value)?;
-            write::delete(slf, &keys::key_of(&this.name(slf.py()), &key)?)?;
-            Ok((key, value))
-        })
+        verbs::pop_last(slf)
     }
 
     /// Return the value of `key`; if there is none, set it to `default` first. It is one
@@ -244,19 +218,106 @@ impl Table {
         key: &Bound<'py, PyAny>,
         default: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(value) = Self::lookup(slf, key)? {
-            return Ok(value);
-        }
-        let py = slf.py();
-        slf.get().check_writable(py)?;
-        let none = py.None().into_bound(py);
-        transaction::within(py, &slf.get().core, || {
-            if let Some(value) = Self::lookup(slf, key)? {
-                return Ok(value);
-            }
-            write::put(slf, key, default.unwrap_or(&none))?;
-            Self::__getitem__(slf, key)
-        })
+        verbs::set_default(slf, key, default)
+    }
+
+    /// Add `by` to the number at a path of a record, and return the sum, as one commit: nothing is
+    /// lost, whatever other threads and processes add meanwhile.
+    ///
+    /// A missing row or field raises `KeyError`, unless `default` says what it counts as. Raises
+    /// `TypeError` if one of the two is no int, float or Decimal.
+    ///
+    /// >>> import pellucid
+    /// >>> pages = pellucid.open(":memory:").table("pages")
+    /// >>> pages.increment("home", "views", default=0), pages.increment("home", "views", 5)
+    /// (1, 6)
+    #[pyo3(
+        signature = (key, path, by=None, *, default=None),
+        text_signature = "($self, key, path, by=1, *, default=None)"
+    )]
+    fn increment<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        path: &Bound<'py, PyAny>,
+        by: Option<&Bound<'py, PyAny>>,
+        default: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let one = 1_i64.into_pyobject(slf.py())?.into_any();
+        increment(slf, key, path, by.unwrap_or(&one), default)
+    }
+
+    /// Store `value` if the value of `key` equals `expected`. Returns whether it did; without a row
+    /// it did not.
+    ///
+    /// >>> import pellucid
+    /// >>> table = pellucid.open(":memory:").table("t")
+    /// >>> table["a"] = 1
+    /// >>> table.compare_and_set("a", 1, 2), table.compare_and_set("a", 1, 3)
+    /// (True, False)
+    fn compare_and_set(
+        slf: &Bound<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        expected: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        verbs::compare_and_set(slf, key, expected, value)
+    }
+
+    /// Store `value` if `key` has none. Returns whether it did.
+    fn put_if_absent(
+        slf: &Bound<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        verbs::put_if_absent(slf, key, value)
+    }
+
+    /// Return the value of `key`; if there is none, store and return what `function` returns.
+    ///
+    /// Several callers may call it at the same time. One of the values is stored, and all of them
+    /// return that one. Other writers do not wait for the function.
+    fn get_or_create<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        function: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        verbs::get_or_create(slf, key, function)
+    }
+
+    /// Claim the first row for which a condition is true: set fields of it, under a lease of some
+    /// seconds. Returns a `Claim`; None if there is no such row within `timeout` seconds, or with
+    /// None, waits without limit.
+    ///
+    /// No other caller, in any process, gets the row meanwhile. When the lease has run out, the
+    /// fields have their former values again, except for computed ones, and the row can be claimed
+    /// anew. `order_by` is an expression or path, or several. The guide "Job queues and counters"
+    /// has examples.
+    #[pyo3(
+        signature = (r#where, set, *, order_by=None, lease=60.0, timeout=Some(0.0)),
+        text_signature = "($self, where, set, *, order_by=None, lease=60.0, timeout=0.0)"
+    )]
+    fn claim<'py>(
+        slf: &Bound<'py, Self>,
+        r#where: &Bound<'py, PyAny>,
+        set: &Bound<'py, PyAny>,
+        order_by: Option<&Bound<'py, PyAny>>,
+        lease: f64,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().check_writable(slf.py())?;
+        verbs::claim(slf, (r#where, set, order_by, lease, timeout))
+    }
+
+    /// Call a function in a transaction; for `pellucid.claims`.
+    #[pyo3(name = "_run")]
+    fn run<'py>(slf: &Bound<'py, Self>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        transaction::run(slf.py(), &slf.get().core, function)
+    }
+
+    /// Whether the caller is in a transaction; for `pellucid.claims`.
+    #[getter(_is_in_transaction)]
+    fn is_within(&self, py: Python<'_>) -> bool {
+        self.is_in_transaction(py)
     }
 
     /// Set many keys in one transaction, from a mapping, from pairs, or by keyword.
@@ -713,28 +774,7 @@ impl Table {
     }
 
     fn __eq__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        if slf.is(other) {
-            return Ok(true.into_pyobject(py)?.to_owned().into_any());
-        }
-        if !other.is_instance(&modules::abstract_classes(py)?.getattr("Mapping")?)? {
-            return Ok(py.NotImplemented().into_bound(py));
-        }
-        if other.len()? != slf.get().len(py)? {
-            return Ok(false.into_pyobject(py)?.to_owned().into_any());
-        }
-        for item in Self::iterate(slf, &Bounds::all(), Shows::Items, false)?.try_iter()? {
-            let item = item?.cast_into::<PyTuple>()?;
-            let is_same = match other.get_item(item.get_item(0)?) {
-                Ok(theirs) => item.get_item(1)?.eq(theirs)?,
-                Err(error) if error.is_instance_of::<PyKeyError>(py) => false,
-                Err(error) => return Err(error),
-            };
-            if !is_same {
-                return Ok(false.into_pyobject(py)?.to_owned().into_any());
-            }
-        }
-        Ok(true.into_pyobject(py)?.to_owned().into_any())
+        verbs::equals(slf, other)
     }
 
     fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

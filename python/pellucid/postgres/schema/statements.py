@@ -316,6 +316,11 @@ class Statements:
         return self._made("SELECT FROM {rows} WHERE k = $1{at} FOR NO KEY UPDATE")
 
     @functools.cached_property
+    def get_locked(self) -> bytes:
+        """As `lock`; gives v, ver and big."""
+        return self._made("SELECT v, ver, big FROM {rows} WHERE k = $1{at} FOR NO KEY UPDATE")
+
+    @functools.cached_property
     def has(self) -> bytes:
         """`$1` is a key; gives a row if there is one."""
         return self._made("SELECT FROM {rows} WHERE k = $1{at}")

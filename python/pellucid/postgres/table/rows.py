@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -215,7 +216,38 @@ class ServerRowStore:
             self._overflow.forget(k, [number for number, _ in values])
         return added[-1]
 
+    def put_if_absent(self, key: Any, value: Any) -> bool:
+        """Store a value where the key has none; return whether it had none."""
+        self._connection.check_writable()
+        code, spelling = self._records.encode_key(key)
+        data, values = self._records.encoded(key, value)
+        k, s = keys.stored_with(code, spelling)
+        made = self.add(k, s, data, values)
+        self._sequence.note_key(code, spelling)
+        return bool(made)
+
     # Changing
+
+    def compare_and_set(self, key: Any, expected: Any, value: Any) -> bool:
+        """Store a value if that of the key equals `expected`; return whether it did."""
+        self._connection.check_writable()
+        code = code_of(self._connection, key)
+        if code is None:
+            return False
+        attempts = itertools.count()
+        while True:
+            found = self.fetch(code)
+            if found is None:
+                return False
+            row = (*keys.stored_with(*self._records.encode_key(key)), *found)
+            old = self._records.value(row, self._connection.validity())
+            if not old == expected:  # noqa: SIM201 - as in a file, which does not ask for `!=`
+                return False
+            data, values = self._records.encoded(key, value)
+            kept = [number for number, _ in values]
+            stored = self.swap(code, data, found[1], kept, values, next(attempts))
+            if isinstance(stored, int):
+                return True
 
     def lock(self, k: bytes) -> None:
         """Wait until no other transaction can change a row, until the one that runs has ended."""

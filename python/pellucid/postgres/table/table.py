@@ -12,10 +12,12 @@ from pellucid._native import IndexInfo, _no_attribute, server_query, server_view
 from pellucid.errors import Error, StaleTable
 from pellucid.look import show, verbs
 from pellucid.postgres import maintenance
+from pellucid.postgres.attempts import repeated
 from pellucid.postgres.protocols import Connection, IndexEntries, RowStore, Tables
 from pellucid.postgres.query.scan import ALL, Range, RowIterator
 from pellucid.postgres.schema import keys
 from pellucid.postgres.schema.layout import ANY, CreateOptions
+from pellucid.postgres.table.counting import Increment
 from pellucid.postgres.table.edit import EditContext
 from pellucid.postgres.table.index import Index, Indexes
 from pellucid.postgres.table.index_entries import ServerIndexEntries
@@ -171,6 +173,64 @@ class Table(collections.abc.MutableMapping[Any, Any]):
     def setdefault(self, key: Any, default: Any = None, /) -> Any:
         """Return the value of a key; where it has none, store `default` first."""
         return self._rows.setdefault(key, default)
+
+    def increment(self, key: Any, path: Any, by: Any = 1, *, default: Any = None) -> Any:
+        """Add to the number at a path of a record, and return the sum; nothing is lost meanwhile.
+
+        A missing row or field raises `KeyError`, unless `default` says what it counts as.
+        """
+        self._connection.check_writable()
+        if not self._records.is_typed:
+            return Increment(self._records, self._rows, key, path, by).run(default)
+        plain = Table(self._connection, self._tables, self.name, stays_with_name=True)
+
+        def count() -> Any:
+            total = plain.increment(key, path, by, default=default)
+            # What makes no instance of the class any more is refused.
+            self[key]
+            return total
+
+        return repeated(self._connection, count)
+
+    def compare_and_set(self, key: Any, expected: Any, value: Any) -> bool:
+        """Store a value if that of the key equals `expected`; return whether it did."""
+        return self._rows.compare_and_set(key, expected, value)
+
+    def put_if_absent(self, key: Any, value: Any) -> bool:
+        """Store a value if the key has none; return whether it did."""
+        return self._rows.put_if_absent(key, value)
+
+    def get_or_create(self, key: Any, function: Callable[[], Any]) -> Any:
+        """Return the value of a key; where it has none, store and return what `function` returns."""
+        found = self._rows.get(key)
+        if found is not None:
+            return found[0]
+        # Refused before the function runs.
+        self._connection.check_writable()
+        self._records.encode_key(key)
+        return self._rows.setdefault(key, function())
+
+    def claim(
+        self,
+        where: Any,
+        set: Any,
+        *,
+        order_by: Any = None,
+        lease: float = 60.0,
+        timeout: float | None = 0.0,
+    ) -> Any:
+        """Claim the first row for which a condition is true; return a `Claim`, or None if there is none."""
+        from pellucid.claims import claim
+
+        self._connection.check_writable()
+        return claim(self, where, set, order_by, lease, timeout)
+
+    def _run(self, function: Callable[[], Any]) -> Any:
+        return repeated(self._connection, function)
+
+    @property
+    def _is_in_transaction(self) -> bool:
+        return self._connection.running() is not None
 
     def append(self, value: Any) -> int:
         """Store a value under the next number, and return that. A number is never given twice."""

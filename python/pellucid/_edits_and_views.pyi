@@ -1,10 +1,12 @@
-# The views of tables and records. `_native.pyi` takes these classes from here: there is no such module.
+# The part of the compiled module with the views of mappings, and with edits.
+# There is no module of this name; `_native.pyi` takes these classes from here.
 from collections.abc import Iterable, Iterator
+from types import TracebackType
 from typing import Any, final
 
 from typing_extensions import disjoint_base
 
-__all__ = ["DictItems", "DictKeys", "DictValues", "DictView"]
+__all__ = ["DictItems", "DictKeys", "DictValues", "DictView", "EditContext"]
 
 # The common part of the views from `keys()`, `values()` and `items()` of tables and records. The abstract
 # classes of `collections.abc` know the three classes below.
@@ -39,3 +41,10 @@ class DictValues(DictView): ...
 
 @final
 class DictItems(DictView): ...
+
+@final
+class EditContext:
+    def __enter__(self) -> Any: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool: ...
