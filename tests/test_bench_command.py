@@ -104,6 +104,10 @@ TITLES: dict[str, list[str]] = {
         *fast_paths.TITLES,
         "a step of a queue in which 100 items wait",
     ],
+    "queues": [
+        "claims of four processes among finished jobs",
+        "additions to one counter by eight processes",
+    ],
     "megabyte": ["memory of the process, reading", "size of the files, by the size of the values"],
     "cache": [
         "get hit, 100 bytes",

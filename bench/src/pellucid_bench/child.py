@@ -199,6 +199,10 @@ def main() -> None:
         from pellucid_bench import writer_processes
 
         writer_processes.main(verb, *arguments)
+    elif verb in ("claim", "count"):
+        from pellucid_bench import queue_processes
+
+        queue_processes.main(verb, *arguments)
     else:
         raise SystemExit(f"unknown verb {verb!r}; this module is run by bench")
 

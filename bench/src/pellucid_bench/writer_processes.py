@@ -141,7 +141,7 @@ def main(verb: str, writer_name: str, path: str, *arguments: str) -> None:
     number, amount = int(arguments[0]), float(arguments[1])
     opened = writer.open(Path(path), full=verb == "commit")
     names = opened.names()
-    _wait_for_the_others()
+    wait_for_the_others()
     if verb == "trade":
         found = trade(writer, names, number, amount)
     elif verb == "exchange":
@@ -152,7 +152,8 @@ def main(verb: str, writer_name: str, path: str, *arguments: str) -> None:
     opened.close()
 
 
-def _wait_for_the_others() -> None:
+def wait_for_the_others() -> None:
+    """Say that this process is ready, and wait until all are."""
     print("ready", flush=True)
     if not os.read(0, 1):
         raise SystemExit("the process that started this one is gone")

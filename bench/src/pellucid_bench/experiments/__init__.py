@@ -27,6 +27,7 @@ NAMES: dict[str, str] = {
     "cache": "caches",
     "json-lines": "json_lines",
     "fast-paths": "fast_paths",
+    "queues": "queues",
     "postgres": "postgres",
     "look": "look",
 }
