@@ -85,7 +85,7 @@ __all__ = [
 ]
 __all__ += ["_imported", "_testing"]
 __all__ += ["_brief", "_is_selected", "_no_attribute", "_survey", "_untyped"]  # noqa: F405
-__all__ += ["DictItems", "DictKeys", "DictValues", "DictView"]  # noqa: F405
+__all__ += ["DictItems", "DictKeys", "DictValues", "DictView"]
 __all__ += ["BytesMap", "CellRows", "ObjectMap", "cell_kinds"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerIndexCodes", "ServerIndexes", "ServerRows"]  # noqa: F405
 __all__ += ["ServerTable", "ServerValidity", "server_array", "server_copy_rows", "server_distribution"]  # noqa: F405
