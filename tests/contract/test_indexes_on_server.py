@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import on_server
@@ -13,10 +14,17 @@ from pellucid import KEY, F
 
 
 class Machine(test_indexes_model.IndexMachine):
-    """As the model, but a server's numbers may have gaps after a rollback: the keys are read back."""
+    """As the model, but a server's numbers may have gaps, so that the keys are read back."""
+
+    @rule(record=test_indexes_model.records)
+    def append(self, record: dict[str, Any]) -> None:
+        self.add([record], lambda: self.table.append(record))
 
     @rule(values=st.lists(test_indexes_model.records, max_size=5))
     def extend(self, values: list[dict[str, Any]]) -> None:
+        self.add(values, lambda: self.table.extend(values))
+
+    def add(self, values: list[dict[str, Any]], work: Callable[[], object]) -> None:
         before = self.rows
         taken = {key for key in self.table if type(key) is int}
         numbers = [key for key, _ in before.values() if isinstance(key, (int, float))]
@@ -25,7 +33,7 @@ class Machine(test_indexes_model.IndexMachine):
         expected = before
         for number, record in enumerate(values):
             expected = self.with_row(expected, 2**61 + number, record)
-        self.attempt(expected, lambda: self.table.extend(values))
+        self.attempt(expected, work)
         if self.rows is expected:
             self.rows = before
             new = sorted({key for key in self.table if type(key) is int} - taken)

@@ -48,6 +48,6 @@ def test_all_ways_to_a_buffer_agree(server: str, tmp_path: Path) -> None:
 def test_all_tables_on_a_server_agree(server: str, tmp_path: Path) -> None:
     run = measured("postgres", server, tmp_path)
     assert {"pellucid", "psycopg, jsonb"} <= contenders(run, "postgres/one-row-by-an-index-of-a-nested-field")
-    assert len(run.measures) == 13
+    assert len(run.measures) == 14
     many = contenders(run, "postgres/citus-one-row-by-its-key")
     assert many == ({DISTRIBUTED, ONE_SERVER} if servers.has_citus(server) else set())

@@ -35,7 +35,7 @@ const EVERYWHERE: Words = &[
         "extend(rows) appends rows in one transaction, update(mapping) stores rows under their keys",
     ),
     (
-        "upsert upsert_all insert_or_replace replace replace_one put_if_absent",
+        "upsert upsert_all insert_or_replace replace replace_one",
         "table[key] = value stores a row or replaces it, where(F.city == \"Bath\").update(age=5) changes fields",
     ),
     (
