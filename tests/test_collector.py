@@ -180,6 +180,17 @@ def test_a_database_that_is_collected_unclosed_warns_of_the_line_that_opened_it(
     assert said.count("ResourceWarning") == 1
 
 
+def test_a_warning_of_an_unclosed_database_leaves_what_is_raised_meanwhile(path: Path) -> None:
+    pellucid.open(path).close()
+    with pytest.warns(ResourceWarning, match="was not closed"), pytest.raises(KeyError):
+        pellucid.open(path).table("t")[1]
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(KeyError):
+            pellucid.open(path).table("t")[1]
+
+
 def test_a_table_keeps_its_database_open_without_a_warning(path: Path) -> None:
     assert unclosed(path, "table = db.table('t'); del db; gc.collect(); print(len(table))") == ""
 

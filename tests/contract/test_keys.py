@@ -250,8 +250,10 @@ def test_every_family_has_its_place(db: Database) -> None:
 
 
 class OddZone(dt.tzinfo):
-    def utcoffset(self, moment: dt.datetime | None) -> dt.timedelta:
-        return dt.timedelta(hours=1)
+    """A zone that has no name, and another offset in each month."""
+
+    def utcoffset(self, moment: dt.datetime | None) -> dt.timedelta | None:
+        return None if moment is None else dt.timedelta(hours=moment.month)
 
 
 def test_a_key_of_any_size_is_found(db: Database) -> None:

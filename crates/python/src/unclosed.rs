@@ -39,28 +39,30 @@ impl Drop for Unclosed {
 }
 
 /// Issues the `ResourceWarning`, if this is not the end of the program: there, the order in which
-/// objects are collected says nothing about it.
+/// objects are collected says nothing about it. What is raised at this moment stays so: no Python
+/// code may run while an exception is set.
 #[cold]
 fn warn(py: Python<'_>, target: &str, opened_at: &CallSite) {
-    let is_ending = py.import("sys").and_then(|sys| sys.call_method0("is_finalizing")?.is_truthy());
-    if is_ending.unwrap_or(true) {
-        return;
-    }
-    callbacks::code_may_run(py);
-    // What is raised at this moment must stay so.
     let raised = PyErr::take(py);
-    let message = format!(
-        "database {target} was not closed; it was opened at {}: use `with pellucid.open(...) as db:`, or call db.close()",
-        opened_at.show(py)
-    );
-    let warned = py.import("warnings").and_then(|warnings| {
-        warnings.getattr("warn")?.call1((message, py.get_type::<PyResourceWarning>(), 1))
-    });
-    if let Err(error) = warned {
+    if let Err(error) = warn_of(py, target, opened_at) {
         // As with all that goes wrong in a finalizer: the warning may be an error.
         error.write_unraisable(py, None);
     }
     if let Some(raised) = raised {
         raised.restore(py);
     }
+}
+
+fn warn_of(py: Python<'_>, target: &str, opened_at: &CallSite) -> PyResult<()> {
+    let is_ending = py.import("sys").and_then(|sys| sys.call_method0("is_finalizing")?.is_truthy());
+    if is_ending.unwrap_or(true) {
+        return Ok(());
+    }
+    callbacks::code_may_run(py);
+    let message = format!(
+        "database {target} was not closed; it was opened at {}: use `with pellucid.open(...) as db:`, or call db.close()",
+        opened_at.show(py)
+    );
+    let arguments = (message, py.get_type::<PyResourceWarning>(), 1);
+    py.import("warnings")?.getattr("warn")?.call1(arguments).map(drop)
 }

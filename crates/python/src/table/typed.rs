@@ -194,10 +194,12 @@ fn instance<'py>(py: Python<'py>, row: &GilRc<Row>, class: &RowClass) -> PyResul
         return Python::attach(|_py| bytes::plain_of_row(py, row));
     }
     let built = built(py, row, class)?;
-    if *class
-        .has_weak
-        .get_or_try_init(py, || class.python.bind(py).getattr("__weakrefoffset__")?.is_truthy())?
-    {
+    let has_weak = || -> PyResult<bool> {
+        let class = class.python.bind(py);
+        // A member of an Enum is one object for all rows, and lives on.
+        Ok(class.getattr("__weakrefoffset__")?.is_truthy()? && class.getattr_opt("__members__")?.is_none())
+    };
+    if *class.has_weak.get_or_try_init(py, has_weak)? {
         Python::attach(|_py| instance_rows::remember(&built, row))?;
     }
     Ok(built)

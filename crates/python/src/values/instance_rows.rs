@@ -106,7 +106,8 @@ fn of_no_row(function: &str, object: &Bound<'_, PyAny>) -> PyErr {
         }
         let is_weak = kind.getattr("__weakrefoffset__")?.is_truthy()?;
         let why = if is_weak {
-            "was not read from a table; items() of a query or a table gives keys and rows together"
+            "was not read from a table, or is a member of an Enum, which all its rows share; items() of a query or a table \
+             gives keys and rows together"
         } else {
             "is of a class without weak references, so its row is not remembered: use items() of the query or the \
              table, or give the class weak references (dataclass: weakref_slot=True, msgspec: weakref=True)"
