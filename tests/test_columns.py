@@ -874,10 +874,11 @@ def test_an_array_of_many_dimensions_is_not_taken_for_damage() -> None:
     assert table_of([{"v": array}]).to_arrow() is not None
     array = np.zeros((1,) * 64)
     table = table_of([{"v": array}])
-    for read in (table.to_arrow, lambda: table.to_numpy("v")):
-        with pytest.raises(pellucid.UnsupportedValue, match="an array of 64 dimensions"):
-            pa.table(read())
-    assert table[0]["v"].shape == array.shape
+    with pytest.raises(pellucid.UnsupportedValue, match="an array of 64 dimensions"):
+        pa.table(table.to_arrow())
+    # No array has a dimension more.
+    assert table.to_numpy("v").dtype == object
+    assert table.to_numpy("v")[0].shape == table[0]["v"].shape == array.shape
 
 
 def doubled(depth: int) -> pa.RecordBatch:

@@ -207,9 +207,9 @@ def test_json_inside_sqlite_that_is_deep_stays_a_text(tmp_path: Path) -> None:
 def test_a_file_of_a_cache_is_the_value_of_one_key(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "cache.db") as connection:
         connection.execute("CREATE TABLE Settings (key, value)")
-        connection.execute("CREATE TABLE Cache (key, raw, expire_time, mode, filename, value)")
+        connection.execute("CREATE TABLE Cache (key, raw, expire_time, tag, mode, filename, value)")
         rows = [("a", "1.val"), ("b", "1.val"), ("c", "pipe")]
-        connection.executemany("INSERT INTO Cache VALUES (?, 1, NULL, 2, ?, NULL)", rows)
+        connection.executemany("INSERT INTO Cache VALUES (?, 1, NULL, NULL, 2, ?, NULL)", rows)
     connection.close()
     (tmp_path / "1.val").write_bytes(b"one")
     os.mkfifo(tmp_path / "pipe")

@@ -15,6 +15,9 @@ use crate::numbers::Outcome;
 use crate::walk::{Walk, damaged, for_each};
 use crate::work::{Parallel, Stop, Work, WorkResult};
 
+/// As many dimensions as an array of NumPy 1 has at most; that of all rows has one more.
+const DIMENSION_COUNT_MAX: usize = 32;
+
 /// Arrays of one type and shape, one after another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrays {
@@ -91,7 +94,12 @@ fn add<S: Shapes>(
     let array = match column.read(row, shapes)? {
         None | Some((Slot::None, _)) => None,
         Some((slot, record)) => match Array::of_slot(&slot, record, shapes)? {
-            Some(array) if !array.has_columns_first() && !array.dimensions.is_empty() => Some(array),
+            Some(array)
+                if !array.has_columns_first()
+                    && (1..DIMENSION_COUNT_MAX).contains(&array.dimensions.len()) =>
+            {
+                Some(array)
+            }
             _ => return Ok(false),
         },
     };

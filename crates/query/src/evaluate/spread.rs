@@ -6,7 +6,8 @@ use pellucid_record::{Corrupt, Shapes, Slot};
 use super::found::Found;
 use crate::array::Array;
 
-/// Passes a value on, and of an array of numbers each element.
+/// Passes a value on, and of an array of numbers each element. An array without dimensions is passed
+/// on as it is: it is no number to conditions either.
 ///
 /// # Errors
 /// Damage of the array, and what `take` returns.
@@ -18,6 +19,7 @@ pub fn spread<S: Shapes + ?Sized>(
 ) -> Result<(), Corrupt> {
     if let Found::Slot(slot @ Slot::Heap { tag: tag::NDARRAY, .. }, record) = found
         && let Some(array) = Array::of_slot(slot, record, shapes)?
+        && !array.dimensions.is_empty()
     {
         let mut elements = (0..array.count()).filter_map(|place| array.element(place));
         return elements.try_for_each(|element| take(&Found::of_value(element)));
