@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import pprint
 import subprocess
@@ -142,7 +143,7 @@ def test_a_value_whose_repr_fails_is_named_by_its_class(table: Any) -> None:
 
 def test_a_value_that_cannot_be_read_is_shown_by_its_error(tmp_path: Path) -> None:
     with pellucid.open(tmp_path / "a.pel", pickle="allow") as db:
-        db.table("t")[1] = {"a": 1, "it": range(3)}
+        db.table("t")[1] = {"a": 1, "it": io.BytesIO(b"x")}
     with pellucid.open(tmp_path / "a.pel") as db:
         assert "<PickleDenied>" in repr(db.table("t"))
         assert "&lt;PickleDenied&gt;" in db.table("t")._repr_html_()

@@ -11,6 +11,7 @@ It uses the verbs of tables alone, so that files, memory and servers have the sa
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from math import isfinite
 from time import monotonic, time
@@ -25,9 +26,8 @@ INDEX = "_leases"
 # Leases that have run out are looked for this often, and always where there is nothing else to claim.
 LOOK_SECONDS = 0.1
 ENDED_COUNT_MAX = 100
-# When leases were looked for, by the id of the handle. The id of a handle that is gone may come again: its
-# leases are looked for a little later then.
-LOOKED: dict[int, float] = {}
+# When leases were looked for, by the id of the handle: it has no hash. Another one may have its id later.
+LOOKED: dict[int, tuple[weakref.ref[Any], float]] = {}
 LOOKED_COUNT_MAX = 1000
 
 
@@ -99,8 +99,8 @@ class Queue:
 
     def next(self) -> Claim | None:
         """Claim the first row; None if there is none now."""
-        looked = LOOKED.get(id(self._table), 0.0)
-        is_due = monotonic() - looked >= LOOK_SECONDS
+        handle, looked = LOOKED.get(id(self._table), (None, 0.0))
+        is_due = handle is None or handle() is not self._table or monotonic() - looked >= LOOK_SECONDS
         if is_due:
             self._look()
         found: Claim | None = self._table._run(self._take)
@@ -114,7 +114,7 @@ class Queue:
         """Undo leases that have run out; return how many there were."""
         if len(LOOKED) >= LOOKED_COUNT_MAX:
             LOOKED.clear()
-        LOOKED[id(self._table)] = monotonic()
+        LOOKED[id(self._table)] = (weakref.ref(self._table), monotonic())
         table, now, until = self._table, time(), F[LEASE].until
         keys = list(table.where(until <= now).limit(ENDED_COUNT_MAX).keys())
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,18 @@ def test_a_counter_begins_once(db: Database) -> None:
     sums: list[int] = []
     in_threads(lambda: sums.extend(db.increment("x", "n", default=0) for _ in range(10)))
     assert sorted(sums) == list(range(1, 41))
+
+
+def test_counters_that_many_begin_together_lose_nothing(db: Database) -> None:
+    for number in range(8):
+        table, sums = db.table(f"t{number}"), list[int]()
+        in_threads(partial(begin_together, table, sums), threads=6)
+        assert sorted(sums) == list(range(1, 37))
+        assert table["x"] == {"n": 36}
+
+
+def begin_together(table: Any, sums: list[int]) -> None:
+    sums.extend(table.increment("x", "n", default=0) for _ in range(6))
 
 
 def test_deletes_of_queries_do_not_fail_each_other(db: Database) -> None:

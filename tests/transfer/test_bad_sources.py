@@ -135,7 +135,7 @@ def test_a_damaged_page_between_the_rows_is_an_error(
         if form == "diskcache":
             connection.execute("CREATE TABLE Settings (key)")
             connection.execute(
-                "CREATE TABLE Cache AS SELECT key, 1 AS raw, NULL AS expire_time, 1 AS mode, "
+                "CREATE TABLE Cache AS SELECT key, 1 AS raw, NULL AS expire_time, NULL AS tag, 1 AS mode, "
                 "NULL AS filename, value FROM Dict"
             )
     connection.close()

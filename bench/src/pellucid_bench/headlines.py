@@ -40,6 +40,8 @@ PLOTS = {
     ],
     "megabyte": ["megabyte/write/*", "megabyte/cold-read/*", "megabyte/warm-read/*", "megabyte/file/*"],
     "cache": ["cache/get-hit-*", "cache/set-100-bytes", "cache/memoized-hit-*"],
+    "look": ["look/fields-*", "look/json-*", "look/rows-with-*"],
+    "queues": ["queues/claims-*", "queues/additions-to-one-counter-by-*"],
     "dropins": ["dropins/shelve-both/*", "dropins/dbm-both/*"],
     "json-lines": ["json-lines/*"],
     "fast-paths": [

@@ -43,7 +43,8 @@ pub fn warn_of_new(py: Python<'_>, store: &Store) -> PyResult<()> {
     }
 }
 
-/// Has `FastAPI` serve records, if the program uses it: it would serve a list of texts as an object.
+/// Has `FastAPI` serve records, if the program uses it: it would serve a list of texts as an
+/// object.
 pub fn offer_encoders(py: Python<'_>) -> PyResult<()> {
     callbacks::code_may_run(py);
     if modules::loaded(intern!(py, "fastapi.encoders")).is_none() {

@@ -159,8 +159,8 @@ class RowStore(Protocol):
     def clear(self) -> None:
         """Delete all rows."""
 
-    def lock(self, k: bytes) -> None:
-        """Wait until no other transaction can change a row, until the one that runs has ended."""
+    def lock(self, k: bytes) -> bool:
+        """Wait until no other transaction can change a row; false if there is no such row."""
 
     def fetch(self, code: bytes) -> tuple[bytes, int] | None:
         """Return the stored bytes and the version of a row; None if there is none."""

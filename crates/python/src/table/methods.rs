@@ -366,9 +366,7 @@ impl Table {
     /// the class that the table was opened with (`type=`).
     ///
     /// >>> import pellucid
-    /// >>> db = pellucid.open(":memory:", pickle=["builtins.range"])
-    /// >>> db["a"] = {"numbers": range(3)}
-    /// >>> db.table("default").unreadable()
+    /// >>> pellucid.open(":memory:").table("people").unreadable()
     /// []
     fn unreadable<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
         crate::table::unreadable::of_table(slf, false)
@@ -377,22 +375,15 @@ impl Table {
     /// Read all rows, and return a list of those that do not fit the class that the table was
     /// opened with: pairs of key and exception, which says why.
     ///
-    /// Such a row makes no instance. If the table was opened with `validate=True`, a row with a
-    /// value that a write would refuse is listed, too. Raises `TypeError` if the table was opened
-    /// without `type=`.
+    /// `validate=True` counts values that a write would refuse. `TypeError` without `type=`.
     ///
-    /// >>> import dataclasses, pellucid
-    /// >>> @dataclasses.dataclass
-    /// ... class User:
-    /// ...     age: int
+    /// >>> import pellucid, typing
+    /// >>> User = typing.NamedTuple("User", [("age", int)])
     /// >>> db = pellucid.open(":memory:")
     /// >>> db.table("users").update({1: {"age": 30}, 2: {"age": "x"}, 3: {}})
     /// >>> [key for key, error in db.table("users", type=User, validate=True).conform()]
     /// [2, 3]
     fn conform<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
-        if slf.get().class.is_none() {
-            return Err(crate::table::typed::without_class(&slf.get().name(slf.py())));
-        }
         crate::table::unreadable::of_table(slf, true)
     }
 

@@ -15,6 +15,7 @@ use crate::hot::gil::GilRc;
 use crate::signals::Signals;
 use crate::store_errors;
 use crate::table::handle::Table;
+use crate::table::typed::without_class;
 use crate::values::row::Row;
 use crate::values::table_ref::TableRef;
 use crate::values::{bytes, keys};
@@ -47,6 +48,9 @@ pub fn pickles_of(py: Python<'_>, core: &Core) -> PyResult<u64> {
 /// Errors of the store, and what signal handlers raise.
 pub fn of_table<'py>(slf: &Bound<'py, Table>, validates: bool) -> PyResult<Bound<'py, PyList>> {
     let (py, this) = (slf.py(), slf.get());
+    if validates && this.class.is_none() {
+        return Err(without_class(&this.name(py)));
+    }
     let found = PyList::empty(py);
     let snapshot = this.snapshot(py)?;
     let Some(id) = this.id_in(py, &snapshot)? else { return Ok(found) };

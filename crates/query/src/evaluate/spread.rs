@@ -6,8 +6,8 @@ use pellucid_record::{Corrupt, Shapes, Slot};
 use super::found::Found;
 use crate::array::Array;
 
-/// Passes a value on, and of an array of numbers each element. An array without dimensions is passed
-/// on as it is: it is no number to conditions either.
+/// Passes a value on, and of an array of numbers each element. An array without dimensions is
+/// passed on as it is: it is no number to conditions either.
 ///
 /// # Errors
 /// Damage of the array, and what `take` returns.

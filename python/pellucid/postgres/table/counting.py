@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid._native import Record, RecordList
 from pellucid.errors import Busy
 from pellucid.postgres.attempts import Attempts
-from pellucid.postgres.errors import LayoutChanged
+from pellucid.postgres.errors import CONFLICT, LayoutChanged
 from pellucid.postgres.schema import keys
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Increment:
         connection = self._records.connection
         if default is not None:
             check_number(default, "default")
-        if connection.running() is None and self._quickly():
+        if connection.running() is None and (self._quickly() or self._begun(default)):
             return self.total
         attempts = Attempts(connection)
         while True:
@@ -85,13 +85,30 @@ class Increment:
             # The other way knows what to do.
             return False
 
+    def _begun(self, default: Any) -> bool:
+        """Store the row of a counter that begins, as a write of its own; false if there is a row.
+
+        Only such a write can create the table beside other clients that do.
+        """
+        if default is None or len(self._steps) > 1 or self._rows.get(self._key) is not None:
+            return False
+        self.total = default + self._by
+        return self._rows.put_if_absent(self._key, {self._steps[0]: self.total})
+
     def _locked(self, default: Any) -> None:
         """Add in a transaction that locks the row."""
-        self._rows.lock(keys.stored(self._code))
+        while not self._rows.lock(keys.stored(self._code)):
+            if self._rows.get(self._key) is None:
+                self._absent(default)
+                return
+            # Another client has stored it since.
         found = self._rows.get(self._key)
-        if found is not None:
-            self._add(found[0], default)
-            return
+        if found is None:
+            raise Busy(CONFLICT)
+        self._add(found[0], default)
+
+    def _absent(self, default: Any) -> None:
+        """Store the row, where there is none."""
         if default is None or len(self._steps) > 1:
             raise KeyError(self._key)
         self.total = default + self._by

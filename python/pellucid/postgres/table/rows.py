@@ -249,9 +249,13 @@ class ServerRowStore:
             if isinstance(stored, int):
                 return True
 
-    def lock(self, k: bytes) -> None:
-        """Wait until no other transaction can change a row, until the one that runs has ended."""
-        self._binding.change(lambda sql: [(sql.lock, (k,))])
+    def lock(self, k: bytes) -> bool:
+        """Wait until no other transaction can change a row, until the one that runs has ended.
+
+        False if there is no such row, so that nothing is locked.
+        """
+        found = self._binding.change(lambda sql: [(sql.lock, (k,))])
+        return bool(found and found[0])
 
     def swap(
         self,
