@@ -176,13 +176,13 @@ def counts_on_server(run: Run) -> None:
                     check_sums(got)
                 return cost
 
-            ours, theirs = "pellucid, increment", "psycopg, UPDATE ... RETURNING"
+            ours, theirs = "pellucid, increment", "psycopg, UPDATE RETURNING"
             run.measure(
                 COUNT_ON_SERVER,
                 Unit.OPERATIONS,
                 [
                     Contender(ours, partial(sample, "increment on a server", url), is_ours=True),
-                    Contender(theirs, partial(sample, "UPDATE ... RETURNING", dsn)),
+                    Contender(theirs, partial(sample, "UPDATE RETURNING", dsn)),
                 ],
                 rounds=run.pace.start_rounds,
                 targets=[Target(0.5, theirs, ours)],
