@@ -7,7 +7,7 @@ from typing import Any, final
 from typing_extensions import Never, Self, disjoint_base
 
 __all__ = ["DictItems", "DictKeys", "DictValues", "DictView", "EditContext"]
-__all__ += ["ArrowStream", "IndexKeys", "ListIterator", "SortBy", "TransactionContext"]
+__all__ += ["ArrowStream", "IndexKeys", "ListIterator", "SortBy"]
 
 # The common part of the views from `keys()`, `values()` and `items()` of tables and records. The abstract
 # classes of `collections.abc` know the three classes below.
@@ -54,13 +54,6 @@ class EditContext:
 class ListIterator:
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
-
-@final
-class TransactionContext:
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> bool: ...
 
 @final
 class ArrowStream:

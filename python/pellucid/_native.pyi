@@ -13,7 +13,7 @@ from collections.abc import (
     ValuesView,
 )
 from datetime import timedelta
-from types import GenericAlias, ModuleType
+from types import GenericAlias, ModuleType, TracebackType
 from typing import (
     Any,
     ClassVar,
@@ -41,7 +41,6 @@ from pellucid._edits_and_views import (  # parts of this stub, as are those belo
     IndexKeys,
     ListIterator,
     SortBy,
-    TransactionContext,
 )
 from pellucid._look import *  # noqa: F403 - it is a part of this stub
 from pellucid._look import AskExists, Looks, UseEach, UseSigns
@@ -725,6 +724,13 @@ KEY: Expression
 
 # Operators take any value that can be stored. Functions are methods here, for completion. So to a type
 # checker, a field with such a name is F["year"].
+@final
+class TransactionContext:
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool: ...
+
 @final
 class Expression:
     __array_ufunc__: ClassVar[None]
