@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -58,3 +59,29 @@ def test_an_index_gives_values_that_the_server_stores_shortened(url: str) -> Non
         ]
         keyed = [((1, "k" * 5_000), "k" * 5_000), ((1, "short"), "short")]
         assert sorted(table.index("keyed").keys()) == keyed
+
+
+def test_long_values_are_in_order_and_within_bounds(url: str) -> None:
+    with pellucid.open(url) as db:
+        table = db.table("t")
+        table.create_index("text", F.text)
+        table.create_index("each", F.tags.each())
+        long = "x" * 5_000
+        texts = [long + end for end in random.Random(7).sample("abcdefghijklmnopqrstuvwxyz", 26)]
+        table.extend([{"text": text, "tags": [text, "short"]} for text in texts])
+        table[5_000] = {"text": "x" * 1_990}
+        ordered = sorted(["x" * 1_990, *texts])
+        index = table.index("text")
+        assert [value for value, _ in index] == ordered
+        assert [value for value, _ in index.keys(reverse=True)] == ordered[::-1]
+        assert [row.text for row in index.values()] == ordered
+        assert index.first().text == ordered[0]
+        assert index.last().text == ordered[-1]
+        start, stop = long + "d", long + "m"
+        between = [text for text in ordered if start <= text < stop]
+        assert [row.text for row in index.range(start, stop)] == between
+        assert [value for value, _ in index.keys(start, stop, reverse=True)] == between[::-1]
+        assert [row.text for row in index.prefix(long + "q")] == [long + "q"]
+        assert [value for value, _ in table.index("each").keys(start, stop)] == between
+        assert [row.tags[0] for row in table.index("each").range(start, stop)] == between
+        assert table.where(F.text >= start, F.text < stop).count() == len(between)

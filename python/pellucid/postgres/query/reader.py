@@ -63,7 +63,7 @@ class ServerReader(Pages):
         self._is_kept = False
         self._is_by_key = True
         # The page that came with the first answer.
-        self._first: Rows = []
+        self.first_page: Rows = []
         self._page_keys: list[bytes] = []
 
     def __del__(self) -> None:
@@ -150,7 +150,7 @@ class ServerReader(Pages):
             page = self._opened(statement, given)
         if order is not None and not page:
             self._check_order(self.ready_indexes[order[0]].id)
-        self._first = self._arranged(page)
+        self.first_page = self._arranged(page)
 
     def entries(self, asked: Statement, limit: int | None = None) -> None:
         """Begin to read what a statement gives, in its own order: up to `limit` rows, if it says so."""
@@ -160,12 +160,12 @@ class ServerReader(Pages):
             self._is_at_end = True
         else:
             page = self._opened(*asked)
-        self._first = self._arranged(page)
+        self.first_page = self._arranged(page)
 
     def page(self) -> Rows | None:
         """Return the next rows; None at the end."""
         self.check()
-        page, self._first = self._first, []
+        page, self.first_page = self.first_page, []
         # No generator, which would refer to this object, and keep its connection until it is collected.
         while not page and not self._is_at_end:
             page = self._page_behind()

@@ -282,16 +282,16 @@ class Pages:
         for beginning, group in itertools.groupby(rows, lambda row: row[0][: keys.SHORT_SIZE_MAX]):
             run = list(group)
             if any(keys.is_long(row[0]) for row in run):
-                run.sort(key=self._order_of, reverse=self._reverse)
+                run.sort(key=self.whole_key, reverse=self._reverse)
                 if not self._is_at_end and rows[-1][0][: keys.SHORT_SIZE_MAX] == beginning:
                     self._held = run
                     break
             done += run
         if self._within.is_long:
-            done = [row for row in done if self._within.holds(self._order_of(row))]
+            done = [row for row in done if self._within.holds(self.whole_key(row))]
         return done
 
-    def _order_of(self, row: tuple[Any, ...]) -> bytes:
+    def whole_key(self, row: tuple[Any, ...]) -> bytes:
         """Return the code of a row's key; of one that is damaged, what is stored, until it is read."""
         try:
             return server_whole_code(row)

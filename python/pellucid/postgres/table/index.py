@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pellucid._native import IndexInfo as Description
-from pellucid._native import ServerIndexCodes, server_index_definition, server_index_error, server_keys
-from pellucid.errors import Error
+from pellucid._native import (
+    ServerIndexCodes,
+    server_index_definition,
+    server_index_error,
+    server_keys,
+)
+from pellucid.errors import CorruptRecord, Error
 from pellucid.postgres.protocols import IndexEntries, Tables
 from pellucid.postgres.query.reader import ServerReader
+from pellucid.postgres.query.scan import ALL, Range
 from pellucid.postgres.query.sql import Column, Where
 from pellucid.postgres.schema import keys
 from pellucid.postgres.schema.layout import IndexInfo
 from pellucid.postgres.schema.statements import Statements
-from pellucid.postgres.session import Statement
+from pellucid.postgres.session import Rows, Statement
 from pellucid.postgres.table.build_index import Builder, Progress
 from pellucid.postgres.table.index_entries import key_of
 from pellucid.postgres.table.records import Records
@@ -190,19 +197,19 @@ class Index:
     def prefix(self, prefix: Any, *, reverse: bool = False) -> Iterator[Any]:
         """Return the rows whose text begins with a prefix, or those with these first parts."""
         _, codes = self._ready()
-        return self._rows(("ranges", [codes.prefix(prefix)]), reverse=_flag(reverse))
+        return self._rows(("ranges", Range(*codes.prefix(prefix))), reverse=_flag(reverse))
 
     def values(self, *, reverse: bool = False) -> Iterator[Any]:
         """Return all rows with an entry, in the order of the index."""
-        return self._rows(("ranges", [(None, None)]), reverse=_flag(reverse))
+        return self._rows(("ranges", ALL), reverse=_flag(reverse))
 
     def first(self) -> Any:
         """Return the first row in the order of the index; None if the index is empty."""
-        return next(iter(self._rows(("ranges", [(None, None)]), limit=1)), None)
+        return next(iter(self._rows(("ranges", ALL), limit=1)), None)
 
     def last(self) -> Any:
         """Return the last row in the order of the index; None if the index is empty."""
-        return next(iter(self._rows(("ranges", [(None, None)]), limit=1, reverse=True)), None)
+        return next(iter(self._rows(("ranges", ALL), limit=1, reverse=True)), None)
 
     def keys(
         self, start: Any = None, stop: Any = None, *, reverse: bool = False
@@ -211,8 +218,9 @@ class Index:
         info, codes = self._ready()
         asked = self._between(start, stop)
         reader = self._reader()
-        reader.entries(self._entries_statement(reader, info, asked, _flag(reverse)))
-        return self._pairs(reader, codes)
+        arranged = Arranged(self._entries, reader, info, asked, _flag(reverse), is_by_key=False)
+        reader.entries(self._entries_statement(reader, info, asked, reverse))
+        return self._pairs(arranged, codes)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return self.keys()
@@ -253,13 +261,13 @@ class Index:
         _, codes = self._ready()
         for bound in (start, stop):
             self._refuse_one_part(codes, bound)
-        return "ranges", [codes.between(start, stop)]
+        return "ranges", Range(*codes.between(start, stop))
 
     def _refuse_one_part(self, codes: ServerIndexCodes, asked: Any) -> None:
         """Refuse a tuple of one value where the index has one part and no value is a tuple."""
         if not isinstance(asked, tuple) or len(asked) != 1 or codes.part_count != 1:
             return
-        if self.count(asked[0]) and not self._counted(("ranges", [codes.prefix(())])):
+        if self.count(asked[0]) and not self._counted(("ranges", Range(*codes.prefix(())))):
             behind = "" if asked[0] is None else f", range({asked[0]!r}) those from there on"
             raise TypeError(
                 f"index {self._name!r} has one part, and no value that is a tuple; get_all({asked[0]!r}) "
@@ -275,11 +283,13 @@ class Index:
         if place is None:
             self._missing()
         word, codes = asked
-        return (word, place, codes) if word == "points" else (word, place, codes, 0)
+        return (word, place, codes) if word == "points" else (word, place, [(codes.low, codes.high)], 0)
 
     def _counted(self, asked: tuple[str, Any]) -> int:
         if asked[0] == "points" and not asked[1]:
             return 0
+        if asked[0] == "ranges" and asked[1].is_long:
+            return sum(1 for _ in self._rows(asked))
         while True:
             info, _ = self._ready()
             reader = self._reader()
@@ -301,9 +311,13 @@ class Index:
         while True:
             info, _ = self._ready()
             reader = self._reader()
+            arranged = Arranged(self._entries, reader, info, asked, reverse, is_by_key)
             try:
                 reader.entries(self._rows_statement(reader, info, asked, limit, reverse, is_by_key), limit)
-                return self._shown(reader)
+                if limit is None or not arranged.has_long(reader.first_page):
+                    return self._shown(arranged)
+                # The server has chosen by codes that are too long to be in order.
+                return itertools.islice(self._rows(asked, reverse=reverse, is_by_key=is_by_key), limit)
             except Exception as error:
                 reader.recover(error)
 
@@ -326,7 +340,7 @@ class Index:
         if info.has_each:
             source += f" JOIN {reader.sql.entries(info).decode()} AS e ON e.k = t.k"
         part = "" if limit is None else f" LIMIT {limit:d}"
-        text = f"SELECT t.k, t.s, t.v, t.ver FROM {source} WHERE {test}{order}{part}"
+        text = f"SELECT t.k, t.s, t.v, t.ver, {code} FROM {source} WHERE {test}{order}{part}"
         return text.encode(), where.given
 
     def _entries_statement(
@@ -347,49 +361,93 @@ class Index:
         text = f"SELECT {columns} FROM {source} WHERE {test} ORDER BY {code}{way}, t.k{way}"
         return text.encode(), where.given
 
-    def _shown(self, reader: ServerReader) -> Iterator[Any]:
+    def _shown(self, arranged: Arranged) -> Iterator[Any]:
         validity = self._records.validity()
-        while (page := reader.page()) is not None:
+        for page in arranged.pages():
             for value in self._records.values(page, validity):
                 yield value
-                reader.check()
+                arranged.reader.check()
 
-    def _pairs(self, reader: ServerReader, codes: ServerIndexCodes) -> Iterator[tuple[Any, Any]]:
-        while (page := reader.page()) is not None:
-            row_keys = server_keys([row[:4] for row in page])
-            for row, key in zip(page, row_keys, strict=True):
-                yield codes.value(self._whole_code(reader, row), row[5]), key
-                reader.check()
+    def _pairs(self, arranged: Arranged, codes: ServerIndexCodes) -> Iterator[tuple[Any, Any]]:
+        for page in arranged.pages():
+            for row, key in zip(page, server_keys(page), strict=True):
+                yield codes.value(arranged.code(row), row[5]), key
+                arranged.reader.check()
 
-    def _whole_code(self, reader: ServerReader, row: tuple[Any, ...]) -> bytes:
-        """Return the code of an entry, which may be stored shortened."""
+
+class Arranged:
+    """The rows that a statement gives, in the order of the index: long codes are stored shortened.
+
+    The server has those with the same beginning next to each other, in the order of their hashes, and lets in
+    what begins as a long bound does. A row has the stored code as its fifth column.
+    """
+
+    def __init__(
+        self,
+        entries: IndexEntries,
+        reader: ServerReader,
+        info: IndexInfo,
+        asked: tuple[str, Any],
+        reverse: bool,
+        is_by_key: bool,
+    ) -> None:
+        self._entries = entries
+        self.reader = reader
+        self._place = next(n for n, own in enumerate(reader.sql.layout.indexes) if own.id == info.id)
+        self._within = asked[1] if asked[0] == "ranges" else ALL
+        self._reverse = reverse
+        self._is_by_key = is_by_key
+
+    def pages(self) -> Iterator[Rows]:
+        """Yield the rows in pages."""
+        held: Rows = []
+        while (page := self.reader.page()) is not None or held:
+            rows, held = held + (page or []), []
+            if self.has_long(rows):
+                runs = [list(run) for _, run in itertools.groupby(rows, self._run)]
+                # The last run may go on in the next page.
+                held = runs.pop() if page is not None else []
+                rows = [row for run in runs for row in self._sorted(run)]
+            if self._within.is_long:
+                rows = [row for row in rows if self._within.holds(self.code(row))]
+            yield rows
+
+    def has_long(self, rows: Rows) -> bool:
+        """Return whether the key or the code of a row is stored shortened."""
+        return any(keys.is_long(row[0]) or keys.is_long(row[4]) for row in rows)
+
+    def code(self, row: tuple[Any, ...]) -> bytes:
+        """Return the whole code of an entry; of a row that is damaged, what is stored."""
         code: bytes = row[4]
         if not keys.is_long(code):
             return code
-        self._records.learn([row[:4]])
-        sql = reader.sql
-        place = next(n for n, info in enumerate(sql.layout.indexes) if info.name == self.name)
-        entries = self._entries.of_row(sql, key_of(row[0], row[1]), row[2])[place]
-        return next((own for own, _ in entries if keys.stored(own) == code), code)
+        try:
+            entries = self._entries.of_row(self.reader.sql, key_of(row[0], row[1]), row[2])
+        except CorruptRecord:
+            return code
+        return next((own for own, _ in entries[self._place] if keys.stored(own) == code), code)
+
+    def _run(self, row: tuple[Any, ...]) -> tuple[bytes, bytes]:
+        """Return what the rows have in common that may not be in order."""
+        beginning = row[0][: keys.SHORT_SIZE_MAX]
+        if self._is_by_key:
+            return b"", beginning
+        return (row[4][: keys.SHORT_SIZE_MAX], b"") if keys.is_long(row[4]) else (row[4], beginning)
+
+    def _sorted(self, run: Rows) -> Rows:
+        def order(row: tuple[Any, ...]) -> tuple[bytes, bytes]:
+            return b"" if self._is_by_key else self.code(row), self.reader.whole_key(row)
+
+        return sorted(run, key=order, reverse=self._reverse) if len(run) > 1 else run
 
 
 def _test(where: Where, info: IndexInfo, asked: tuple[str, Any]) -> str:
     """Return the condition on the entries that were asked for."""
     code = "e.p" if info.has_each else f"i{info.id}"
     word, codes = asked
-    return (
-        where.equal(code, codes) if word == "points" else where.within(code, [_cut(edges) for edges in codes])
-    )
-
-
-def _cut(edges: tuple[bytes | None, bytes | None]) -> tuple[bytes | None, bytes | None]:
-    """Return edges that stored codes can be compared with: those of long values let in what begins alike."""
-    low, high = edges
-    if low is not None:
-        low = low[: keys.SHORT_SIZE_MAX]
-    if high is not None and len(high) > keys.SHORT_SIZE_MAX:
-        high = high[: keys.SHORT_SIZE_MAX] + keys.BEHIND
-    return low, high
+    if word == "points":
+        return where.equal(code, codes)
+    return where.between(code, codes.low, codes.high)
 
 
 def _flag(reverse: Any) -> bool:
