@@ -85,3 +85,13 @@ def test_long_values_are_in_order_and_within_bounds(url: str) -> None:
         assert [value for value, _ in table.index("each").keys(start, stop)] == between
         assert [row.tags[0] for row in table.index("each").range(start, stop)] == between
         assert table.where(F.text >= start, F.text < stop).count() == len(between)
+
+
+def test_an_index_over_keys_has_the_spelling_of_the_row(url: str) -> None:
+    with pellucid.open(url) as db:
+        table = db.table("t")
+        table.create_index("keyed", (F.number, KEY))
+        table.update({1: {"number": 0}, 2.0: {"number": 0}, 3: {"number": 0}})
+        table[1.0] = {"number": 5}
+        table.update({2: {"number": 5}, 3.0: {"number": 5}, 4.0: {"number": 5}})
+        assert repr(list(table.index("keyed"))) == repr([((5, n), n) for n in (1, 2.0, 3, 4.0)])

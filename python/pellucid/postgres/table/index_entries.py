@@ -212,13 +212,21 @@ class Completed:
         sql = self.sql
         if text is sql.put_overflow:
             self._overflow.setdefault(_int(given[1]), []).append(given[3])
-        elif text in (sql.put, sql.add):
+        elif text is sql.add:
             return self._stored(given, key_of(given[0], given[1]), given[2], beside)
+        elif text is sql.put:
+            # A row that is there keeps the spelling of its key.
+            spelling = self._index_entries.spellings(sql, [given[0]]).get(given[0], given[1])
+            return self._stored(given, key_of(given[0], spelling), given[2], beside)
         elif text is sql.swap:
             key = given[0], self._index_entries.spellings(sql, [given[0]]).get(given[0])
             return self._stored(given, key, given[2], beside, has_key=False)
         elif text is sql.put_many:
-            return (*given, *self._stored_many(given[0], given[1], given[2], beside, has_key=True))
+            every = given[0].elements
+            stored = self._index_entries.spellings(sql, every)
+            spelt = [None] * len(every) if given[1] is None else given[1].elements
+            kept = Array(b"", [stored.get(k, s) for k, s in zip(every, spelt, strict=True)])
+            return (*given, *self._stored_many(given[0], kept, given[2], beside, has_key=True))
         elif text is sql.swap_many:
             found = self._index_entries.spellings(sql, given[0].elements)
             spellings = Array(b"", [found.get(key) for key in given[0].elements])
