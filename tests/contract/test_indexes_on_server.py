@@ -95,3 +95,19 @@ def test_an_index_over_keys_has_the_spelling_of_the_row(url: str) -> None:
         table[1.0] = {"number": 5}
         table.update({2: {"number": 5}, 3.0: {"number": 5}, 4.0: {"number": 5}})
         assert repr(list(table.index("keyed"))) == repr([((5, n), n) for n in (1, 2.0, 3, 4.0)])
+
+
+def test_an_index_with_each_follows_rows_with_long_keys(url: str) -> None:
+    with pellucid.open(url) as db:
+        table = db.table("t")
+        table.create_index("tags", F.tags.each())
+        table["k" * 5_000] = {"n": 1, "tags": [1, 2]}
+        table["short"] = {"n": 1, "tags": [3]}
+        assert table.where(F.n == 1).update(tags=[2, 4]) == 2
+        found = sorted((value, len(key)) for value, key in table.index("tags"))
+        assert found == [(2, 5), (2, 5_000), (4, 5), (4, 5_000)]
+        assert len(table.index("tags")) == 4
+        table.update({"k" * 5_000: {"tags": [5]}, "k" * 5_001: {"tags": [5]}})
+        assert table.index("tags").count(5) == 2
+        assert len(table.index("tags")) == 4
+        assert db.check() == []

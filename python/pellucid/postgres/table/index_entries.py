@@ -278,6 +278,7 @@ class Completed:
     ) -> Parameters:
         """Return the entries of rows, as an array for each column."""
         rows: list[list[Any]] = []
+        all_entries: list[Entries] = []
         every = keys_given.elements
         spellings = [None] * len(every) if spelt is None else spelt.elements
         for k, s, value in zip(every, spellings, values.elements, strict=True):
@@ -286,9 +287,10 @@ class Completed:
             key = key_of(k, s)
             entries = self._index_entries.of_row(self.sql, key, value)
             self.rows.append((key, entries))
+            all_entries.append(entries)
             rows.append([*columns(self.sql, entries), *self._json(key if has_key else None, value)])
             beside += self._long(entries)
-        beside += many_beside(self.sql, [key for key, _ in self.rows], [entries for _, entries in self.rows])
+        beside += many_beside(self.sql, every, all_entries)
         arrays: list[Any] = [list(column) for column in zip(*rows, strict=True)]
         # The texts of JSON come last, and the driver makes their arrays.
         coded = len(arrays) - (0 if not self.sql.layout.is_queryable else 2 if has_key else 1)
@@ -328,19 +330,17 @@ def columns(sql: Statements, entries: Entries) -> list[bytes | None]:
     return found
 
 
-def many_beside(
-    sql: Statements, rows: Sequence[tuple[bytes, bytes | None]], entries: Sequence[Entries]
-) -> list[Statement]:
-    """Return the statements for the entries of many rows that are not columns."""
+def many_beside(sql: Statements, rows: Sequence[Any], entries: Sequence[Entries]) -> list[Statement]:
+    """Return the statements for the entries of many rows that are not columns; rows are stored keys."""
     statements: list[Statement] = []
     for place, index in enumerate(sql.layout.indexes):
         if index.has_each:
             every = [
-                (keys.stored(key[0]), keys.stored(code), spelling)
-                for key, own in zip(rows, entries, strict=True)
+                (k, keys.stored(code), spelling)
+                for k, own in zip(rows, entries, strict=True)
                 for code, spelling in own[place]
             ]
-            statements += sql.stored_many_beside(index, [keys.stored(key[0]) for key in rows], every)
+            statements += sql.stored_many_beside(index, list(rows), every)
     return statements
 
 
