@@ -148,7 +148,7 @@ def shared(value: Any) -> Any:
 @pytest.mark.parametrize(
     "value",
     [[1], {"x": 1}, {1, 2}, bytearray(b"a"), Person("a"), Node(), Numbers(), numpy.arange(3), ([1],)],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_mutable_part_that_occurs_twice_stays_one(objects: pellucid.Table[Any], value: Any) -> None:
     objects["a"] = shared(value)

@@ -14,5 +14,6 @@ elif [ $# -gt 0 ]; then
 else
     cargo test --workspace --exclude pellucid-python
     tools/build_for_crash.sh
-    python -m pytest
+    # Side by side, by file: a file's tests share what they begin with. More than four would each start a server.
+    python -m pytest -n auto --maxprocesses 4 --dist loadfile
 fi
