@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import datetime
 import decimal
@@ -10,9 +11,12 @@ import functools
 import io
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import types
 import uuid
+from collections import Counter, OrderedDict, defaultdict, deque
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -37,6 +41,14 @@ class Pet:
 class Point(NamedTuple):
     x: int
     y: int
+
+
+def two_levels(names: list[str]) -> pd.DataFrame:
+    return pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, 2)], names=names))
+
+
+def in_categories(categories: list[str], *, ordered: bool = False) -> pd.Series:
+    return pd.Series(pd.Categorical(["a"], categories, ordered=ordered))
 
 
 DISTINCT: list[Any] = [
@@ -64,6 +76,17 @@ DISTINCT: list[Any] = [
     pd.DataFrame({"b": [1, 2]}),
     pd.DataFrame({"a": [1, 2]}, index=[1, 2]),
     pd.DataFrame({"a": ["x", None]}),
+    *(re.compile("x" * 300 + end) for end in "ab"),
+    *(re.compile("a", re.IGNORECASE), re.compile(b"a")),
+    *(deque([1]), deque([1], 2), OrderedDict(a=1, b=2), OrderedDict(b=2, a=1), Counter("ab")),
+    *(defaultdict(int, a=1), defaultdict(list, a=1), types.MappingProxyType({"a": 1}), memoryview(b"a")),
+    *(array.array("d", [1]), array.array("f", [1])),
+    *(np.array([(1,)], [(name, object)]) for name in "ab"),
+    *(np.array([(1,)], [(name, "i4")]) for name in "ab"),
+    *(pd.Series([1], name=name) for name in (1, "1")),
+    *(pd.DataFrame(index=index) for index in ([1], [1, 2])),
+    *(two_levels(names) for names in (["a", "b"], ["c", "d"])),
+    *(in_categories(["a"]), in_categories(["a", "b"]), in_categories(["a", "b"], ordered=True), pd.NA),
     pd.Series([1, 2], name="a"),
     pd.Index([1, 2]),
     *(pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01", tz="UTC"), pd.Timedelta(1), pd.NaT),
@@ -83,11 +106,15 @@ def test_values_that_differ_have_digests_that_differ() -> None:
 
 def test_equal_values_have_one_digest() -> None:
     shared = [1]
+    padded = np.dtype([("a", "i1"), ("b", "i8")], align=True)
     pairs: list[tuple[Any, Any]] = [
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
         ({3, 1, 2}, {2, 3, 1}),
         ([shared, shared], [[1], [1]]),
         (np.arange(6).reshape(2, 3).T, np.ascontiguousarray(np.arange(6).reshape(2, 3).T)),
+        (two_levels(["a", "b"]), two_levels(["a", "b"])),
+        # What is between the fields may be anything.
+        tuple(np.frombuffer(bytes([1, *between, *bytes(8)]), padded) for between in (bytes(7), b"between")),
         (pd.DataFrame({"a": ["x", None]}), pd.DataFrame({"a": ["x", None]})),
         (pl.DataFrame({"a": [1, 2]}), pl.concat([pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2]})])),
     ]
@@ -131,14 +158,19 @@ def test_what_another_process_could_not_make_is_refused_with_its_place() -> None
         Local(1),
         (each for each in "a"),
         Local,
+        re.match("a", "ab"),
+        pathlib.Path("a/b").parents,
     ]
     for value in unstable:
         with pytest.raises(pellucid.UnsupportedKey, match=r"at value\['a'\]\[1\] has no stable digest"):
             pellucid.digest({"a": [0, value]})
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(pellucid.UnsupportedKey, match="contains itself"):
-        pellucid.digest(endless)
+    endless_array = np.empty(1, object)
+    endless_array[0] = endless_array
+    for value in (endless, endless_array):
+        with pytest.raises(pellucid.UnsupportedKey, match="contains itself"):
+            pellucid.digest(value)
 
 
 def test_a_registered_class_has_the_digest_of_what_it_is_stored_as() -> None:

@@ -12,6 +12,7 @@ import sys
 from pellucid.classes import as_plain, kind_of
 from pellucid.errors import UnsupportedKey
 from pellucid.objects import encoded_registered, is_registered
+from pellucid.standard_values import named_value
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -40,7 +41,10 @@ def digest(value: object) -> bytes:
     Traceback (most recent call last):
     pellucid.errors.UnsupportedKey: a value of type function at value has no stable digest, ...
     """
-    return _digest(value, "value", 0)
+    try:
+        return _digest(value, "value", 0)
+    except RecursionError:
+        raise UnsupportedKey("the value nests too deeply, or contains itself; it has no digest") from None
 
 
 def _hash(tag: str, *parts: Any) -> bytes:
@@ -58,7 +62,7 @@ def _hash(tag: str, *parts: Any) -> bytes:
 def _digest(value: Any, place: str, depth: int) -> bytes:
     if depth > DEPTH_MAX:
         raise UnsupportedKey(
-            f"{place} lies more than {DEPTH_MAX} levels deep, or contains itself; it has no digest"
+            f"{place:.60}... lies more than {DEPTH_MAX} levels deep, or contains itself; it has no digest"
         )
     cls = type(value)
     plain = _PLAIN.get(cls)
@@ -115,7 +119,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 
 def _of_class(value: Any, cls: type, place: str, depth: int) -> bytes | None:
     """The digest of a value of any other class, by the first rule that knows it."""
-    if cls is range or cls is slice:
+    if cls is slice:
         return _sequence(cls.__name__, (value.start, value.stop, value.step), place, depth)
     if is_registered(cls):
         return _hash(_name(cls), _digest(encoded_registered(value), place, depth + 1))
@@ -123,7 +127,7 @@ def _of_class(value: Any, cls: type, place: str, depth: int) -> bytes | None:
         return _of_global(value)
     if cls.__name__ == "partial" and cls.__module__ == "functools":
         return _sequence("partial", (value.func, value.args, value.keywords), place, depth)
-    for rule in (_of_standard, _of_pellucid, _of_numpy, _of_frame):
+    for rule in (_of_standard, _of_container, _of_pellucid, _of_numpy, _of_frame):
         found = rule(value, cls, place, depth)
         if found is not None:
             return found
@@ -151,18 +155,35 @@ def _of_global(value: Any) -> bytes | None:
     return _hash("global", f"{module}.{name}".encode()) if found is value else None
 
 
-def _of_standard(value: Any, cls: type, _place: str, _depth: int) -> bytes | None:
-    """Dates, decimals, UUIDs and paths."""
+def _of_standard(value: Any, cls: type, place: str, depth: int) -> bytes | None:
+    """Dates, decimals, UUIDs, patterns, and what pellucid stores under the name of its class."""
     if cls.__module__ == "datetime":
         # A fold, or a zone, makes another moment of the same digits.
         zone = getattr(value, "tzinfo", None)
         if " at 0x" in repr(zone):
             return None
         return _hash(_name(cls), repr(value).encode(), _text(getattr(value, "fold", "")), _text(zone))
-    if cls.__module__ in ("decimal", "_decimal", "uuid", "fractions", "ipaddress", "re"):
-        return _hash(_name(cls), repr(value).encode("utf-8", "surrogatepass"))
-    if cls.__module__.partition(".")[0] == "pathlib":
-        return _hash("path", _text(value))
+    if _name(cls) in ("decimal.Decimal", "uuid.UUID"):
+        return _hash(_name(cls), repr(value).encode())
+    if _name(cls) == "re.Pattern":
+        # Its repr has the beginning of a long pattern only.
+        return _sequence("re.Pattern", (value.pattern, value.flags), place, depth)
+    named = named_value(value)
+    return None if named is None else _hash(named[0], _digest(named[1], place, depth + 1))
+
+
+def _of_container(value: Any, cls: type, place: str, depth: int) -> bytes | None:
+    """The dicts of other classes, each with what makes it another one than its class and its items."""
+    if cls is memoryview:
+        return _hash("memoryview", value) if value.format == "B" and value.contiguous else None
+    name = _name(cls)
+    if name == "collections.OrderedDict":
+        return _sequence(name, value.items(), place, depth)
+    if name == "collections.defaultdict":
+        factory = _digest(value.default_factory, f"the default_factory of {place}", depth + 1)
+        return _hash(name, factory, _mapping("dict", value.items(), place, depth))
+    if name in ("collections.Counter", "builtins.mappingproxy"):
+        return _mapping(name, value.items(), place, depth)
     return None
 
 
@@ -179,10 +200,17 @@ def _of_numpy(value: Any, cls: type, place: str, depth: int) -> bytes | None:
     numpy = sys.modules.get("numpy")
     if numpy is None or not (isinstance(value, numpy.generic) or cls is numpy.ndarray):
         return None
-    if value.dtype.hasobject:
-        return _hash("objects", _text(value.shape), _sequence("", value.ravel().tolist(), place, depth))
+    dtype = value.dtype
+    if dtype.names is not None:
+        # Field by field: the bytes between the fields may be anything.
+        names = (name.encode("utf-8", "surrogatepass") for name in dtype.names)
+        fields = (_digest(value[name], f"{place}[{name!r}]", depth + 1) for name in dtype.names)
+        return _hash("fields", _text(value.shape), *names, *fields)
+    if dtype.hasobject:
+        elements = _sequence("", value.ravel().tolist(), place, depth)
+        return _hash("objects", _text(dtype), _text(value.shape), elements)
     array = numpy.ascontiguousarray(value)
-    return _hash("array", _text(array.dtype.descr), _text(value.shape), array.reshape(-1).view("u1"))
+    return _hash("array", _text(dtype.str), _text(value.shape), array.reshape(-1).view("u1"))
 
 
 def _of_frame(value: Any, cls: type, place: str, depth: int) -> bytes | None:
@@ -191,21 +219,32 @@ def _of_frame(value: Any, cls: type, place: str, depth: int) -> bytes | None:
     if library not in ("pandas", "polars") or library not in sys.modules:
         return None
     name = cls.__name__
-    if name in ("Timestamp", "Timedelta", "Period", "Interval", "NaTType"):
+    if name in ("Timestamp", "Timedelta", "Period", "Interval", "NaTType", "NAType"):
         return _hash(name, repr(value).encode())
     if name == "DataFrame":
         if library == "polars":
             return _sequence("polars", value, place, depth)
-        columns = [value.iloc[:, at] for at in range(value.shape[1])]
-        return _sequence("pandas", [value.columns, *columns], place, depth)
+        columns = [_column(value.iloc[:, at], library, place, depth) for at in range(value.shape[1])]
+        return _hash("pandas", _sequence("", (value.index, value.columns), place, depth), *columns)
+    if name == "MultiIndex":
+        levels = [value.get_level_values(at) for at in range(value.nlevels)]
+        return _sequence("MultiIndex", levels, place, depth)
     if not hasattr(value, "dtype") or not hasattr(value, "name"):
         return None
-    kind = f"{library} {name} {value.dtype} {value.name}".encode("utf-8", "surrogatepass")
     labels = [_digest(value.index, place, depth + 1)] if library == "pandas" and name == "Series" else []
-    return _hash("column", kind, _column(value, library, place, depth), *labels)
+    return _hash(f"{library} {name}", _column(value, library, place, depth), *labels)
 
 
 def _column(value: Any, library: str, place: str, depth: int) -> bytes:
+    """The type, the name and the values of a column."""
+    dtype: Any = value.dtype
+    kind = [str(dtype), value.name]
+    if library == "pandas" and hasattr(dtype, "categories"):
+        kind += [dtype.categories, dtype.ordered]
+    return _hash("column", _sequence("", kind, place, depth), _values(value, library, place, depth))
+
+
+def _values(value: Any, library: str, place: str, depth: int) -> bytes:
     plain = getattr(value.dtype, "kind", "O") in "iufbcmM" if library == "pandas" else False
     if library == "polars":
         plain = value.dtype.is_numeric() and value.null_count() == 0 and not value.dtype.is_decimal()
