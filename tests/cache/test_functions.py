@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,34 @@ def test_a_version_keeps_results_apart_and_a_redefinition_is_told(cache: pelluci
     assert cache.memoize(name="g")(make("f", "def f(): return 3"))() == 3
 
 
+def test_positional_and_keyword_arguments_are_told_apart(cache: pellucid.Cache) -> None:
+    @cache.memoize()
+    def call(*arguments: Any, **keywords: Any) -> list[Any]:
+        return [len(arguments), len(keywords)]
+
+    assert (call((1,), {"a": 1}), call(1, a=1)) == ([2, 0], [1, 1])
+
+
+@dataclasses.dataclass
+class Times:
+    factor: int
+
+    def method(self, number: int) -> int:
+        return self.factor * number
+
+
+class WithoutDigest:
+    def method(self) -> None:
+        """Do nothing."""
+
+
+def test_methods_are_told_apart_by_what_they_are_bound_to(cache: pellucid.Cache) -> None:
+    assert [cache.memoize()(Times(factor).method)(5) for factor in (2, 3)] == [10, 15]
+    with pytest.raises(ValueError, match="pass name="):
+        cache.memoize()(WithoutDigest().method)
+    assert cache.memoize(name="m")(WithoutDigest().method)() is None
+
+
 def test_functions_inside_a_function_are_told_apart_by_what_they_close_over(cache: pellucid.Cache) -> None:
     def power(exponent: int) -> Any:
         @cache.memoize()
@@ -126,6 +155,19 @@ def test_functions_inside_a_function_are_told_apart_by_what_they_close_over(cach
         return call
 
     assert (power(2)(3), power(3)(3), power(2)(3)) == (9, 27, 9)
+
+    def after(function: Callable[[int], int], number: int = 0) -> Any:
+        def call(given: int, /, *, more: int = number) -> int:
+            return function(given) + more
+
+        def wrapped(given: int) -> int:
+            return call(given)
+
+        return cache.memoize()(call), cache.memoize()(functools.wraps(square)(wrapped))
+
+    # Their code and their names are the same. They differ in a default, and in functions that have no name.
+    for kept in zip(after(lambda n: n), after(lambda n: n, 1), after(lambda n: -n), strict=True):
+        assert [each(5) for each in kept] == [5, 6, -5]
 
 
 MAIN = """
@@ -242,7 +284,7 @@ def test_an_exception_is_not_kept_unless_asked(cache: pellucid.Cache) -> None:
 
     kept, plain = cache.memoize(errors=OSError, name="kept")(call), cache.memoize(name="plain")(call)
     for _ in range(2):
-        with pytest.raises(FileNotFoundError, match="missing"):
+        with pytest.raises(FileNotFoundError, match="missing: 'file 1'"):
             kept(1)
     assert calls == [1]
     for _ in range(2):
@@ -254,6 +296,26 @@ def test_an_exception_is_not_kept_unless_asked(cache: pellucid.Cache) -> None:
         other(1)
     assert len(calls) == 4
     assert cache.get(kept.__cache_key__(1), "nothing") == "nothing"
+
+
+class Odd(Exception):
+    def __init__(self, one: object, two: object) -> None:
+        super().__init__(f"{one} {two}")
+
+
+def test_an_exception_that_its_args_do_not_make_again_is_not_kept(cache: pellucid.Cache) -> None:
+    @cache.memoize(errors=Odd)
+    def call() -> None:
+        raise Odd(1, 2)
+
+    def message() -> str:
+        with pytest.raises(Odd) as caught:
+            call()
+        return str(caught.value)
+
+    with pytest.warns(pellucid.DatabaseWarning, match=r"Odd cannot be made again"):
+        assert message() == "1 2"
+    assert message() == "1 2"
 
 
 def test_a_function_may_call_itself(cache: pellucid.Cache) -> None:

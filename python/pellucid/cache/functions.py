@@ -181,9 +181,16 @@ class Results:
 
     def _keep_error(self, key: Any, error: BaseException) -> None:
         name = f"{type(error).__module__}.{type(error).__qualname__}"
+        # As pickle has them: a name of a file is none of the args.
+        reduced: Any = error.__reduce__()
+        cls, arguments = reduced[:2]
+        stored = {"class": name, "args": list(arguments)}
         try:
-            self._put(key, None, error={"class": name, "args": list(error.args)})
-        except UnsupportedValue as problem:
+            again = self._error(stored)
+            if cls is not type(error) or again is None or str(again) != str(error):
+                raise UnsupportedValue(f"{name} cannot be made again from its args")
+            self._put(key, None, error=stored)
+        except (UnsupportedValue, RecordTooLarge) as problem:
             self._warn(problem)
 
     def _error(self, stored: dict[str, Any]) -> BaseException | None:
@@ -192,7 +199,11 @@ class Results:
         while waiting:
             cls = waiting.pop()
             if f"{cls.__module__}.{cls.__qualname__}" == stored["class"]:
-                return cls(*stored["args"])
+                try:
+                    return cls(*stored["args"])
+                except Exception:
+                    # Its class has changed, or takes something else than the args.
+                    return None
             waiting += cls.__subclasses__()
         return None
 
@@ -247,7 +258,8 @@ def memoized(
             except UnsupportedKey:
                 pass
         try:
-            return (of, digest((arguments, keywords) if keywords else arguments))
+            # A list: `f((1,), {"a": 1})` has a tuple of the same parts as `f(1, a=1)`.
+            return (of, digest([arguments, keywords] if keywords else arguments))
         except UnsupportedKey as problem:
             raise UnsupportedKey(f"the arguments of {of}: {problem}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 
 from pellucid.digests import digest
 from pellucid.errors import DatabaseWarning, UnsupportedKey
@@ -23,8 +24,9 @@ _codes: dict[tuple[str, str], Any] = {}
 def function_name(cache: str, function: Callable[..., Any], name: str | None, version: object) -> str:
     """The name under which the results of a function are: its module and qualified name, and its version.
 
-    A function of `__main__` is named by the file of the program, and in an interactive session by its code. A
-    function inside a function is named by the values that it closes over, as far as they have a digest.
+    A function of `__main__` is named by the file of the program, and in an interactive session by its code.
+    The name also has the object of a bound method, the values that a function closes over and, of a function
+    inside a function, its defaults: those that have a digest, and the code of functions that have none.
     """
     if name is None:
         name = _name_of_code(function)
@@ -41,6 +43,7 @@ def function_name(cache: str, function: Callable[..., Any], name: str | None, ve
 
 
 def _name_of_code(function: Any) -> str:
+    bound = _bound_to(function)
     function = getattr(function, "__func__", function)
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if name is None or "<lambda>" in name:
@@ -50,24 +53,50 @@ def _name_of_code(function: Any) -> str:
         spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         code = getattr(function, "__code__", None)
         module = getattr(spec, "name", None) or path or f"__main__ {digest(_text_of(code)).hex()}"
-    inner = _closed_over(function) if "<locals>" in name else ""
-    return f"{module}.{name}{inner}"
+    parts = bound + _held_by(function)
+    return f"{module}.{name} {digest(parts).hex()}" if parts else f"{module}.{name}"
 
 
-def _closed_over(function: Any) -> str:
-    parts = []
+def _bound_to(method: Any) -> list[Any]:
+    """The object of a bound method, whose results depend on it."""
+    if not hasattr(method, "__func__") or not hasattr(method, "__self__"):
+        return []
+    try:
+        return [("self", digest(method.__self__))]
+    except UnsupportedKey as problem:
+        raise ValueError(
+            f"{method.__qualname__} is bound to an object without a stable digest, so its results would be "
+            f"those of all such objects; pass name= for them, with what tells the object apart ({problem})"
+        ) from None
+
+
+def _held_by(function: Any, seen: tuple[Any, ...] = ()) -> list[Any]:
+    """The names and digests of what a function closes over, and of the defaults of one inside another."""
+    held: dict[object, Any] = {}
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    for name, cell in zip(names, function.__closure__ or (), strict=False):
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+        # Not bound yet, as the class of a method that calls super().
+        with suppress(ValueError):
+            held[name] = cell.cell_contents
+    if "<" in getattr(function, "__qualname__", ""):
+        held |= enumerate(getattr(function, "__defaults__", None) or ())
+        held |= getattr(function, "__kwdefaults__", None) or {}
+    parts = []
+    for name, value in held.items():
         try:
-            parts.append((name, digest(cell.cell_contents)))
-        except (UnsupportedKey, ValueError):
-            # No digest, or not bound yet, as a function that calls itself.
-            continue
-    return f" {digest(parts).hex()}" if parts else ""
+            parts.append((name, digest(value)))
+        except UnsupportedKey:
+            # A function without a name of its own. One may close over itself.
+            if type(value) is type(_held_by) and value is not function and value not in seen:
+                parts.append((name, digest([_text_of(value.__code__), _held_by(value, (*seen, function))])))
+    return parts
 
 
 def _text_of(code: Any) -> str:
     """What a function does, as text that does not depend on where it stands."""
+    if isinstance(code, frozenset):
+        # Their order depends on the process.
+        return repr(sorted(map(repr, code)))
     if not hasattr(code, "co_code"):
         return repr(code)
     constants = [_text_of(each) for each in code.co_consts]
