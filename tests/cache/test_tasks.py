@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Coroutine, Iterator
@@ -52,6 +53,36 @@ def test_one_of_many_tasks_computes(cache: pellucid.Cache) -> None:
     run(work())
     assert sorted(calls) == [0, 1]
     assert cache[slow.__cache_key__(1)] == [1]
+
+
+def test_many_tasks_compute_at_once_with_few_open_files(cache: pellucid.Cache) -> None:
+    counts = []
+
+    @cache.memoize()
+    async def call(number: int) -> int:
+        await asyncio.sleep(0)
+        counts.append(len(os.listdir("/dev/fd")))
+        return number
+
+    async def all_of_them() -> list[int]:
+        return await asyncio.gather(*map(call, range(100)))
+
+    before = len(os.listdir("/dev/fd"))
+    assert run(all_of_them()) == list(range(100))
+    assert max(counts) < before + 50
+
+
+def test_a_task_may_ask_for_its_own_result_again(cache: pellucid.Cache) -> None:
+    turns: list[int] = []
+
+    @cache.memoize()
+    async def call(number: int) -> int:
+        turns.append(number)
+        return await call(number) + 1 if len(turns) < 3 else 0
+
+    assert run(asyncio.wait_for(call(1), 60)) == 2
+    assert run(call(1)) == 2
+    assert len(turns) == 3
 
 
 def test_a_cancelled_computation_is_taken_over(cache: pellucid.Cache) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from contextvars import ContextVar
 
 from pellucid.cache.entries import ABSENT
 from pellucid.cache.functions import Results, given
@@ -24,6 +25,8 @@ __all__ = ["in_thread", "memoized_task"]
 
 # How long a task sleeps between two looks, in seconds: from, to.
 PAUSE, PAUSE_MAX = 0.001, 0.02
+# What the task computes: a function that asks for its own result again must not wait for itself.
+_computing: ContextVar[frozenset[Any]] = ContextVar("computing", default=frozenset())
 
 
 async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -43,6 +46,9 @@ def memoized_task(
         key = cache_key(*arguments, **keywords)
         here = (id(asyncio.get_running_loop()), key)
         value, is_fresh = results.look(key, counts=True)
+        computing, mine = _computing.get(), (id(running), here)
+        if not is_fresh and mine in computing:
+            return await function(*arguments, **keywords)
         while not is_fresh and here in running:
             if value is not ABSENT:
                 return value
@@ -59,11 +65,14 @@ def memoized_task(
                 found, is_fresh = results.look(key, counts=False)
                 if is_fresh:
                     return given(found)
+                token = _computing.set(computing | {mine})
                 try:
                     result = await function(*arguments, **keywords)
                 except results._kept.errors as error:
                     await in_thread(results._keep_error, key, error)
                     raise
+                finally:
+                    _computing.reset(token)
                 return await in_thread(results.keep, key, result)
             finally:
                 claimed.release()
