@@ -84,6 +84,7 @@ DISTINCT: list[Any] = [
     *(np.array([(1,)], [(name, object)]) for name in "ab"),
     *(np.array([(1,)], [(name, "i4")]) for name in "ab"),
     *(pd.Series([1], name=name) for name in (1, "1")),
+    *(pd.Series([2**60 + more, None], dtype="Int64") for more in (0, 1)),
     *(pd.DataFrame(index=index) for index in ([1], [1, 2])),
     *(two_levels(names) for names in (["a", "b"], ["c", "d"])),
     *(in_categories(["a"]), in_categories(["a", "b"]), in_categories(["a", "b"], ordered=True), pd.NA),

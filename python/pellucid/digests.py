@@ -245,7 +245,10 @@ def _column(value: Any, library: str, place: str, depth: int) -> bytes:
 
 
 def _values(value: Any, library: str, place: str, depth: int) -> bytes:
-    plain = getattr(value.dtype, "kind", "O") in "iufbcmM" if library == "pandas" else False
+    plain = False
+    if library == "pandas" and getattr(value.dtype, "kind", "O") in "iufbcmM":
+        # Of integers with missing ones, pandas makes an array of floats.
+        plain = type(value.dtype).__module__.startswith("numpy") or not value.hasnans
     if library == "polars":
         plain = value.dtype.is_numeric() and value.null_count() == 0 and not value.dtype.is_decimal()
     array = value.to_numpy() if plain else None

@@ -131,7 +131,9 @@ def _of_pandas(value: Any, cls: type) -> tuple[object] | None:
         if not isinstance(index, pandas.RangeIndex) or (index.start, index.step) != (0, 1):
             return None
         plain = value.to_numpy()
-        return (plain if plain.dtype.kind in "biufc" else value.tolist(),)
+        # An array of floats would stand for integers of which some are missing.
+        is_exact = plain.dtype == value.dtype or not value.hasnans
+        return (plain if plain.dtype.kind in "biufc" and is_exact else value.tolist(),)
     return None
 
 

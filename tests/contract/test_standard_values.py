@@ -76,6 +76,7 @@ EQUAL = [
     ),
     (pandas.Timedelta("1D5us"), datetime.timedelta(days=1, microseconds=5)),
     (pandas.Series(["a", "b"]), ["a", "b"]),
+    (pandas.Series([2**60 + 1, None], dtype="Int64"), [2**60 + 1, None]),
 ]
 
 
