@@ -244,6 +244,16 @@ def test_instances_come_back_where_type_names_the_class(cache: pellucid.Cache) -
     assert calls == [3]
 
 
+def test_instances_that_the_annotation_does_not_name_stay_instances(cache: pellucid.Cache) -> None:
+    @cache.memoize()
+    def call() -> list:  # type: ignore[type-arg]
+        return [Pet("Rex", 4)]
+
+    with pytest.warns(pellucid.DatabaseWarning, match="is not kept"):
+        assert call() == [Pet("Rex", 4)]
+    assert call() == [Pet("Rex", 4)]
+
+
 def test_a_result_that_cannot_be_stored_is_returned_with_one_warning(cache: pellucid.Cache) -> None:
     calls = []
 
@@ -256,6 +266,21 @@ def test_a_result_that_cannot_be_stored_is_returned_with_one_warning(cache: pell
         assert list(call(3)) == list(call(3)) == [0, 1, 2]
     assert len(caught) == 1
     assert calls == [3, 3]
+
+
+@pytest.mark.parametrize("pickle", ["deny", "allow"])
+def test_a_result_that_nests_too_deeply_is_returned_with_a_warning(pickle: Any) -> None:
+    with pellucid.Cache(":memory:", pickle=pickle) as cache:
+
+        @cache.memoize()
+        def call() -> list:  # type: ignore[type-arg]
+            deep: list[Any] = []
+            for _ in range(sys.getrecursionlimit() * 3):
+                deep = [deep]
+            return deep
+
+        with pytest.warns(pellucid.DatabaseWarning, match="is not kept"):
+            assert len(call()) == 1
 
 
 def test_a_record_comes_back_as_the_dict_that_a_later_call_gives(cache: pellucid.Cache) -> None:

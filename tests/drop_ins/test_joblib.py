@@ -98,6 +98,17 @@ def test_results_of_other_classes_need_the_option_that_the_warning_names(tmp_pat
     assert len(calls) == 3
 
 
+def test_a_result_is_returned_while_another_writer_has_the_file(tmp_path: Path) -> None:
+    options = {"timeout": 0}
+    memory = joblib.Memory(tmp_path / "results", backend="pellucid", verbose=0, backend_options=options)
+    kept = memory.cache(double)
+    with pellucid.open(memory.store_backend._file.path) as db:
+        with db.transaction(), pytest.warns(CacheWarning, match="Unable to cache"):
+            assert kept(3) == 6
+        assert (kept(3), kept(3), calls) == (6, 6, [3, 3])
+    memory.store_backend._file.db.close()
+
+
 def test_the_oldest_uses_go_first(memory: joblib.Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = memory.cache(double)
     for value in range(4):

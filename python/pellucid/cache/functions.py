@@ -121,7 +121,7 @@ class Results:
         """Store a result, and return what later calls will give."""
         try:
             self._put(key, result)
-        except (UnsupportedValue, RecordTooLarge) as problem:
+        except (UnsupportedValue, RecordTooLarge, RecursionError) as problem:
             if not self._keep_typed(key, result):
                 self._warn(problem)
                 return result
@@ -149,7 +149,7 @@ class Results:
             return False
         try:
             self._put(key, typed.plain(result, hint), typed=True)
-        except (UnsupportedValue, RecordTooLarge, WrongClass):
+        except (UnsupportedValue, RecordTooLarge, RecursionError, WrongClass):
             return False
         return True
 

@@ -33,7 +33,7 @@ def plain(result: Any, hint: Any) -> Any:
     if check is not None and (why := check(holder(result))) is not None:
         raise WrongClass(f"a result {why}")
     value = _plain(result)
-    if type(build(value, hint)) is not type(result):
+    if _types(build(value, hint)) != _types(result):
         raise WrongClass(f"a result of {type(result).__qualname__} would come back as something else")
     return value
 
@@ -48,6 +48,18 @@ def _plain(value: Any) -> Any:
         found = as_plain(value)
         return value if found is None else _plain(found[0])
     return value
+
+
+def _types(value: Any) -> Any:
+    """The classes of a value and of its parts: an annotation such as `list` says nothing of the parts."""
+    cls = type(value)
+    if cls is dict:
+        return {key: _types(each) for key, each in value.items()}
+    if cls in (list, tuple):
+        return cls, list(map(_types, value))
+    if cls in (set, frozenset):
+        return cls, set(map(type, value))
+    return (cls, _types(as_plain(value)[0])) if kind_of(cls) else cls  # type: ignore[index]
 
 
 def build(value: Any, hint: Any) -> Any:

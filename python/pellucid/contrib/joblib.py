@@ -123,12 +123,17 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
         if verbose > 10:
             print(f"Persisting in {self._path(call_id)}")
         try:
-            self._file.rows[_key(call_id, OUTPUT)] = item
+            self._store(call_id, OUTPUT, item)
         except UnsupportedValue as problem:
             way = "" if "pickle" in self._options else '; or use backend_options={"pickle": "allow"}'
             warnings.warn(f"Unable to cache to disk: {problem}{way}", CacheWarning, stacklevel=2)
-        except pellucid.DiskFull as problem:
-            warnings.warn(f"Unable to cache to disk: {problem}", CacheWarning, stacklevel=2)
+
+    def _store(self, call_id: list[str], part: str, value: Any) -> None:
+        """Store a part of a call. If there is no way to do so now, the call is computed again."""
+        try:
+            self._file.rows[_key(call_id, part)] = value
+        except (pellucid.DiskFull, pellucid.RecordTooLarge, pellucid.Busy) as problem:
+            warnings.warn(f"Unable to cache to disk: {problem}", CacheWarning, stacklevel=3)
 
     def contains_item(self, call_id: list[str]) -> bool:
         """Say whether the result of a call is there."""
@@ -144,17 +149,14 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
 
     def store_metadata(self, call_id: list[str], metadata: dict[str, Any]) -> None:
         """Store what joblib notes of a call."""
-        try:
-            self._file.rows[_key(call_id, METADATA)] = metadata
-        except pellucid.DiskFull as problem:
-            warnings.warn(f"Unable to cache to disk: {problem}", CacheWarning, stacklevel=2)
+        self._store(call_id, METADATA, metadata)
 
     # ---- functions
 
     def store_cached_func_code(self, call_id: list[str], func_code: str | None = None) -> None:
         """Store the code of a function, by which joblib knows that it has changed."""
         if func_code is not None:
-            self._file.rows[_key(call_id, CODE)] = func_code
+            self._store(call_id, CODE, func_code)
 
     def get_cached_func_code(self, call_id: list[str]) -> str:
         """Return the code of a function; raises `FileNotFoundError`, as joblib expects, if there is none."""
