@@ -99,7 +99,7 @@ def _of_container(value: Any) -> Any:
 
     if hasattr(type(value), "tolist"):
         # An array or a scalar of NumPy, an `array.array`, a Series.
-        plain = value.tolist()
+        plain = _times(value)
         if type(plain) is not type(value):
             return plain
     if isinstance(value, Mapping):
@@ -112,6 +112,24 @@ def _of_container(value: Any) -> Any:
     cls = type(value)
     what = "complex number" if cls is complex else f"{cls.__module__}.{cls.__qualname__}"
     raise UnsupportedValue(f"a {what} has no JSON")
+
+
+def _times(value: Any) -> Any:
+    """The plain value of an array: times with a finer unit than Python's would come as numbers otherwise."""
+    dtype: Any = getattr(value, "dtype", None)
+    if getattr(dtype, "kind", "") not in ("M", "m") or not hasattr(dtype, "metadata"):
+        return value.tolist()
+    numpy: Any = sys.modules["numpy"]
+    if numpy.datetime_data(dtype)[0] not in ("ns", "ps", "fs", "as"):
+        return value.tolist()
+    array = numpy.asarray(value)
+    micros = array.astype(f"{dtype.kind}8[us]")
+    if ((micros == array) | numpy.isnat(array)).all():
+        return micros.tolist()
+    if dtype.kind == "m":
+        raise UnsupportedValue("a timedelta64 with nanoseconds, which astype('m8[us]') cuts off, has no JSON")
+    # The text of NaT is "NaT".
+    return numpy.where(numpy.isnat(array), None, numpy.datetime_as_string(array).astype(object)).tolist()
 
 
 def _duration(value: Any) -> str:

@@ -232,10 +232,10 @@ def _of_type(cls: Any, arguments: tuple[Any, ...]) -> Check | None:
 def _of_parts(cls: Any, arguments: tuple[Any, ...]) -> Check | None:
     """The check of the parts of a container; None if they may be anything."""
     checks = [None if argument is ... else _check(argument) for argument in arguments]
+    if issubclass(cls, tuple) and arguments and arguments[-1] is not ...:
+        return lambda value: _check_places(value, checks)
     if not any(checks):
         return None
-    if issubclass(cls, tuple) and arguments[-1:] != (...,):
-        return lambda value: _check_places(value, checks)
     if hasattr(cls, "keys") and len(checks) == 2:
         return lambda value: _check_items(value, checks[0], checks[1])
     if len(checks) == 1 or (len(checks) == 2 and arguments[-1] is ...):

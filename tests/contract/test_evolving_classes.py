@@ -32,6 +32,7 @@ class User:
     home: Address | None = None
     homes: dict[str, Address] = dataclasses.field(default_factory=dict)
     pair: tuple[int, str] | None = None
+    two: tuple[Any, Any] | None = None
     kind: Literal["a", "b"] = "a"
     born: datetime.date | None = None
     anything: Any = None
@@ -87,6 +88,7 @@ INVALID = [
     ({"homes": {"a": Address("Bath", 1)}}, "at ['homes']['a']['zip'] is 1"),  # type: ignore[arg-type]
     ({"pair": (1, 2)}, "at ['pair'][1] is 2, which is no str"),
     ({"pair": (1,)}, "at ['pair'] has 1 elements"),
+    ({"two": (1,)}, "at ['two'] has 1 elements"),
     ({"kind": "c"}, "at ['kind'] is 'c', which is no Literal['a', 'b']"),
     ({"born": "2024-05-17"}, "at ['born'] is '2024-05-17', which is no"),
     ({"friends": [User("Bob", age=None)]}, "at ['friends'][0]['age'] is None"),  # type: ignore[arg-type]
