@@ -347,6 +347,30 @@ def test_another_process_that_holds_the_lock_is_a_timeout(tmp_path: Path) -> Non
     thread.join()
 
 
+def test_a_fanout_cache_tries_again_where_diskcache_does(tmp_path: Path) -> None:
+    fanout = ours.FanoutCache(tmp_path / "a", timeout=0.01)
+    fanout.set("gone", 1, tag="t")
+    calls: list[Callable[[], object]] = [
+        lambda: fanout.__setitem__("a", 1),
+        lambda: fanout.set("b", io.BytesIO(b"x"), read=True, retry=True),
+        lambda: fanout.add("c", 1, retry=True),
+        lambda: fanout.incr("n", retry=True),
+        lambda: fanout.evict("t"),
+        lambda: fanout.__delitem__("n"),
+    ]
+    for call in calls:
+        begun, done = threading.Event(), threading.Event()
+        with ours.Cache(tmp_path / "a").transact():
+            thread = threading.Thread(target=lambda: (begun.set(), call(), done.set()))  # noqa: B023
+            thread.start()
+            assert begun.wait(60)
+            # Longer than its timeout.
+            assert not done.wait(0.1)
+        thread.join()
+        assert done.is_set()
+    assert {key: fanout[key] for key in fanout} == {"a": 1, "b": b"x", "c": 1}
+
+
 def test_processes_push_and_pull_each_job_once(tmp_path: Path) -> None:
     with ours.Cache(tmp_path / "a") as cache:
         for number in range(60):

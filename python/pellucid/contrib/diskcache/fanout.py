@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager
 
 from pellucid.contrib.diskcache.core import Cache
 from pellucid.contrib.diskcache.persistent import Deque, Index
@@ -12,6 +12,7 @@ from pellucid.contrib.diskcache.settings import DEFAULT_SETTINGS, Disk, Timeout
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 __all__ = ["FanoutCache"]
@@ -53,41 +54,97 @@ class FanoutCache(Cache):
         super()._apply()
         self._entries._order.limit = int(self._settings["size_limit"] * self._shard_count)
 
-    def set(self, key: Any, value: Any, *arguments: Any, **options: Any) -> bool:
-        """Store a value. Returns False if other writers held the lock for too long."""
-        with suppress(Timeout):
-            return super().set(key, value, *arguments, **options)
-        return False
+    def _tried(self, call: Callable[[], Any], retry: bool = True, otherwise: Any = None) -> Any:
+        """What a call returns: after its timeouts it is tried again with `retry`, and gives up without."""
+        while True:
+            try:
+                return call()
+            except Timeout:
+                if not retry:
+                    return otherwise
 
-    def add(self, key: Any, value: Any, *arguments: Any, **options: Any) -> bool:
-        """Store a value if there is none. Returns False if other writers held the lock for too long."""
-        with suppress(Timeout):
-            return super().add(key, value, *arguments, **options)
-        return False
+    @contextmanager
+    def transact(self, retry: bool = True) -> Iterator[None]:
+        """A block whose changes are stored together, or not at all."""
+        with ExitStack() as stack:
+            self._tried(lambda: stack.enter_context(self._entries.transact()))
+            yield
+
+    def set(
+        self,
+        key: Any,
+        value: Any,
+        expire: float | None = None,
+        read: bool = False,
+        tag: Any = None,
+        retry: bool = False,
+    ) -> bool:
+        """Store a value. Without `retry`, returns False if other writers held the lock for too long."""
+        value, put = value.read() if read else value, super().set
+        return bool(self._tried(lambda: put(key, value, expire, False, tag), retry, False))
+
+    def add(
+        self,
+        key: Any,
+        value: Any,
+        expire: float | None = None,
+        read: bool = False,
+        tag: Any = None,
+        retry: bool = False,
+    ) -> bool:
+        """Store a value if there is none. Without `retry`, returns False if the lock was held too long."""
+        value, put = value.read() if read else value, super().add
+        return bool(self._tried(lambda: put(key, value, expire, False, tag), retry, False))
 
     def incr(self, key: Any, delta: int = 1, default: int | None = 0, retry: bool = False) -> Any:
-        """Add to a number. Returns None if other writers held the lock for too long."""
-        with suppress(Timeout):
-            return super().incr(key, delta, default, retry)
-        return None
+        """Add to a number. Without `retry`, returns None if other writers held the lock for too long."""
+        add = super().incr
+        return self._tried(lambda: add(key, delta, default), retry)
 
     def touch(self, key: Any, expire: float | None = None, retry: bool = False) -> bool:
-        """Change when an entry expires. Returns False if other writers held the lock for too long."""
-        with suppress(Timeout):
-            return super().touch(key, expire, retry)
-        return False
+        """Change when an entry expires. Without `retry`, returns False if the lock was held for too long."""
+        change = super().touch
+        return bool(self._tried(lambda: change(key, expire), retry, False))
 
-    def pop(self, key: Any, default: Any = None, *arguments: Any, **options: Any) -> Any:
-        """Remove an entry. Returns `default` if other writers held the lock for too long."""
-        with suppress(Timeout):
-            return super().pop(key, default, *arguments, **options)
-        return default
+    def pop(
+        self,
+        key: Any,
+        default: Any = None,
+        expire_time: bool = False,
+        tag: bool = False,
+        retry: bool = False,
+    ) -> Any:
+        """Remove an entry. Without `retry`, returns `default` if other writers held the lock for too long."""
+        take = super().pop
+        return self._tried(lambda: take(key, default, expire_time, tag), retry, default)
 
     def delete(self, key: Any, retry: bool = False) -> bool:
-        """Remove an entry. Returns False if other writers held the lock for too long."""
-        with suppress(Timeout):
-            return super().delete(key, retry)
-        return False
+        """Remove an entry. Without `retry`, returns False if other writers held the lock for too long."""
+        remove = super().delete
+        return bool(self._tried(lambda: remove(key), retry, False))
+
+    def __delitem__(self, key: Any, retry: bool = True) -> None:
+        """Remove an entry, or raise `KeyError`."""
+        remove = super().__delitem__
+        self._tried(lambda: remove(key))
+
+    def evict(self, tag: Any, retry: bool = False) -> int:
+        """Remove the entries with a tag. Returns how many there were."""
+        remove = super().evict
+        return int(self._tried(lambda: remove(tag)))
+
+    def expire(self, now: float | None = None, retry: bool = False) -> int:
+        """Remove what has expired. Returns how many entries there were."""
+        remove = super().expire
+        return int(self._tried(lambda: remove(now)))
+
+    def cull(self, retry: bool = False) -> int:
+        """Remove what has expired, and evict entries down to the limit. Returns how many went."""
+        return int(self._tried(super().cull))
+
+    def clear(self, retry: bool = False) -> int:
+        """Remove all entries. Returns how many there were."""
+        return int(self._tried(super().clear))
 
     def cache(self, name: str, timeout: float = 60, disk: Any = None, **settings: Any) -> Cache:
         """The cache `name` in a folder inside of this one."""
