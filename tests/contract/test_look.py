@@ -228,6 +228,17 @@ def test_describe_has_the_figures_of_numbers(db: Database) -> None:
     assert (nested["std"], nested["mean"]) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("values", [[1e200, -1e200], [1e308, 1e308], [-1e308, 1e308], [10**308, -(10**308)]])
+def test_describe_has_the_figures_of_the_largest_numbers(db: Database, values: list[float]) -> None:
+    db.extend({"n": value} for value in values)
+    [figures] = db.describe()
+    mean = values[0] / 2 + values[1] / 2
+    assert figures["mean"] == figures["50%"] == mean
+    assert figures["25%"] == min(values) / 2 + mean / 2
+    assert (figures["min"], figures["max"]) == (min(values), max(values))
+    assert figures["std"] == pytest.approx(abs(values[0] / 2 - values[1] / 2) * 2**0.5)
+
+
 def test_describe_takes_decimals_and_ints_of_any_size(db: Database) -> None:
     db.update({1: {"d": Decimal("1.5"), "n": 2**70}, 2: {"d": Decimal("NaN"), "n": 1}, 3: {"d": Decimal(3)}})
     found = {figures["path"]: figures for figures in db.describe()}

@@ -90,16 +90,20 @@ def _numbers(values: list[Any]) -> list[float]:
 
 def _figures(values: list[float]) -> dict[str, Any]:
     count = len(values)
-    mean = math.fsum(values) / count
-    spread = math.fsum((value - mean) ** 2 for value in values)
+    # Squares and differences of the largest floats have no float.
+    largest = max(-values[0], values[-1])
+    scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest > 1e150 else 1
+    scaled = [value / scale for value in values] if scale > 1 else values
+    mean = math.fsum(scaled) / count
+    spread = math.fsum((value - mean) ** 2 for value in scaled)
     return {
         "count": count,
-        "mean": mean,
-        "std": math.sqrt(spread / (count - 1)) if count > 1 else None,
+        "mean": mean * scale,
+        "std": math.sqrt(spread / (count - 1)) * scale if count > 1 else None,
         "min": values[0],
-        "25%": _quantile(values, 0.25),
-        "50%": _quantile(values, 0.5),
-        "75%": _quantile(values, 0.75),
+        "25%": _quantile(scaled, 0.25) * scale,
+        "50%": _quantile(scaled, 0.5) * scale,
+        "75%": _quantile(scaled, 0.75) * scale,
         "max": values[-1],
     }
 
