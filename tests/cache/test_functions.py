@@ -141,6 +141,7 @@ class WithoutDigest:
 
 def test_methods_are_told_apart_by_what_they_are_bound_to(cache: pellucid.Cache) -> None:
     assert [cache.memoize()(Times(factor).method)(5) for factor in (2, 3)] == [10, 15]
+    assert [cache.memoize()(text.upper)() for text in ("a", "b")] == ["A", "B"]
     with pytest.raises(ValueError, match="pass name="):
         cache.memoize()(WithoutDigest().method)
     assert cache.memoize(name="m")(WithoutDigest().method)() is None

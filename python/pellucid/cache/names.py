@@ -59,10 +59,12 @@ def _name_of_code(function: Any) -> str:
 
 def _bound_to(method: Any) -> list[Any]:
     """The object of a bound method, whose results depend on it."""
-    if not hasattr(method, "__func__") or not hasattr(method, "__self__"):
+    owner = getattr(method, "__self__", None)
+    # That of a builtin function is its module.
+    if owner is None or type(owner) is type(sys):
         return []
     try:
-        return [("self", digest(method.__self__))]
+        return [("self", digest(owner))]
     except UnsupportedKey as problem:
         raise ValueError(
             f"{method.__qualname__} is bound to an object without a stable digest, so its results would be "
