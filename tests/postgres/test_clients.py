@@ -69,6 +69,35 @@ def test_clients_create_one_schema_one_table_and_one_shape_at_once(url: str) -> 
         assert db.check() == []
 
 
+def test_a_transaction_creates_a_table_beside_those_that_it_does_not_see(url: str) -> None:
+    with pellucid.open(url) as one, pellucid.open(url) as other:
+        one["row"] = {"n": 1}
+        with one.transaction():
+            assert one["row"].n == 1
+            for turn in range(3):
+                other.table(f"other{turn}")[turn] = {"n": turn}
+            one["row"].n = 2
+            one.table("own").extend([{"n": 5}])
+        assert other.tables() == ["default", "other0", "other1", "other2", "own"]
+        assert (other.table("own")[0], other["row"].n, other.check()) == ({"n": 5}, 2, [])
+
+
+def test_clients_fill_and_index_tables_of_their_own_at_once(url: str) -> None:
+    def work(number: int) -> None:
+        with pellucid.open(url) as db:
+            for turn in range(4):
+                table = db.table(f"t{number}_{turn}")
+                table.extend([{"n": number}])
+                table.create_index("by_n", F.n)
+
+    at_once(5, work)
+    with pellucid.open(url) as db:
+        assert len(db.tables()) == 20
+        for name in db.tables():
+            assert [row.n for row in db.table(name).index("by_n").values()] == [int(name[1])]
+        assert db.check() == []
+
+
 def test_a_shape_is_admitted_once(url: str, connect: Connect) -> None:
     def work(number: int) -> None:
         with pellucid.open(url) as db:

@@ -19,7 +19,7 @@ from pellucid.errors import DatabaseCorrupt, DatabaseError, NewerFormat, NotADat
 from pellucid.postgres import errors
 from pellucid.postgres.schema import citus, triggers
 from pellucid.postgres.schema.layout import CreateOptions, IndexInfo, Layout
-from pellucid.postgres.schema.races import again
+from pellucid.postgres.schema.races import again, with_own_id
 from pellucid.postgres.schema.statements import Statements
 from pellucid.postgres.schema.text import formed, quoted
 from pellucid.postgres.session import Session
@@ -217,18 +217,17 @@ class Catalog:
             session.roll_back()
 
     def _created(self, session: Session, name: str, options: CreateOptions) -> Layout:
-        made = session.rows(
-            self._sql(
-                "INSERT INTO {schema}.catalog (id, name, generation, distribute_by, queryable) "
-                "SELECT coalesce(max(id), 0) + 1, $1, 1, $2::int, $3::bool "
-                "FROM {schema}.catalog ON CONFLICT (name) DO NOTHING RETURNING id"
-            ),
-            [
-                name.encode(),
-                options.distribute_by or 0 if options.is_distributed else None,
-                bool(options.is_queryable),
-            ],
+        insert = self._sql(
+            "INSERT INTO {schema}.catalog (id, name, generation, distribute_by, queryable) "
+            "SELECT coalesce(max(id), 0) + $4::int, $1, 1, $2::int, $3::bool "
+            "FROM {schema}.catalog ON CONFLICT (name) DO NOTHING RETURNING id"
         )
+        given = [
+            name.encode(),
+            options.distribute_by or 0 if options.is_distributed else None,
+            bool(options.is_queryable),
+        ]
+        made = with_own_id(session, lambda step: session.rows(insert, [*given, step]))
         if not made:
             found = self.named(session, name)
             if found is None:

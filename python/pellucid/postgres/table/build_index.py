@@ -21,6 +21,7 @@ from pellucid.postgres import errors
 from pellucid.postgres.protocols import IndexEntries, Tables
 from pellucid.postgres.schema import citus, keys
 from pellucid.postgres.schema.layout import IndexInfo, Layout
+from pellucid.postgres.schema.races import with_own_id
 from pellucid.postgres.schema.statements import Statements
 from pellucid.postgres.schema.text import formed, quoted
 from pellucid.postgres.session import Lost, Session
@@ -34,7 +35,7 @@ PAUSE_SECONDS = 0.05
 
 REGISTER = (
     "INSERT INTO {indexes} (id, tbl, name, definition, is_unique, has_each, state) "
-    "SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, 'building' FROM {indexes} RETURNING id"
+    "SELECT coalesce(max(id), 0) + $6::int, $1, $2, $3, $4, $5, 'building' FROM {indexes} RETURNING id"
 )
 ENTRIES = "CREATE TABLE {entries} (k bytea NOT NULL, p bytea NOT NULL, s bytea, PRIMARY KEY (k, p))"
 Progress = Callable[[int, int], Any]
@@ -172,8 +173,9 @@ class Builder:
                 self._check_same(other, definition, is_unique)
                 return
             rows = quoted(self.schema, f"t{layout.id}_{layout.generation + 1}")
+            insert = formed(REGISTER, indexes=self.indexes)
             given = [layout.id, self.name.encode(), definition.encode(), is_unique, has_each]
-            made = session.rows(formed(REGISTER, indexes=self.indexes), given)
+            made = with_own_id(session, lambda step: session.rows(insert, [*given, step]))
             number = made[0][0]
             if has_each:
                 entries = quoted(self.schema, f"e{number}")
