@@ -172,6 +172,10 @@ def test_a_list_of_rows_is_a_list(table: Any) -> None:
     del rows[0]
     # The keys would be those of other rows.
     assert repr(rows) == "n\n2"
+    rows = table.head()
+    assert repr(rows) == "key  n\n  0  1\n  1  2"
+    rows.reverse()
+    assert repr(rows) == "n\n2\n1"
     assert type(rows[:1]) is list
 
 

@@ -74,6 +74,7 @@ def test_a_count_of_rows_is_an_int_from_0_on(word: str, people: Any) -> None:
     for wrong in (1.5, "2", True, None):
         with pytest.raises(TypeError, match=rf"{word}\(\) takes a count, an int, not"):
             getattr(people, word)(wrong)
+    assert len(getattr(people, word)(2**70)) == 4
 
 
 def test_an_empty_table_has_nothing_to_show(db: Database) -> None:
@@ -246,6 +247,26 @@ def test_describe_takes_decimals_and_ints_of_any_size(db: Database) -> None:
     assert (found["n"]["min"], found["n"]["max"]) == (1, 2**70)
 
 
+@pytest.mark.parametrize(
+    ("values", "mean", "deviation"),
+    [
+        ([1e200, -1e200], 0.0, math.sqrt(2) * 1e200),
+        ([1e308, 1e308], 1e308, 0.0),
+        ([1.7e308, -1.7e308], 0.0, math.inf),
+        ([2**1000, 0], 2.0**999, math.sqrt(0.5) * 2.0**1000),
+    ],
+)
+def test_describe_takes_numbers_whose_squares_are_no_float(
+    values: list[float], mean: float, deviation: float, db: Database
+) -> None:
+    db.extend({"n": value} for value in values)
+    [found] = db.describe()
+    assert (found["count"], found["min"], found["max"]) == (2, min(values), max(values))
+    assert (found["mean"], found["50%"]) == (pytest.approx(mean), pytest.approx(mean))
+    assert found["std"] == pytest.approx(deviation)
+    assert found["25%"] == pytest.approx(found["min"] / 4 * 3 + found["max"] / 4)
+
+
 def test_one_number_has_no_standard_deviation(db: Database) -> None:
     db[1] = {"n": 5}
     assert db.describe() == [
@@ -261,6 +282,13 @@ def test_repr_of_a_table_shows_its_first_rows(people: Any) -> None:
     assert rows[3].split() == ["'dan'", "Dan"]
     people.extend({"n": number} for number in range(20))
     assert repr(people).endswith("\u2026")
+
+
+def test_names_that_begin_alike_have_columns_of_their_own(db: Database) -> None:
+    db[1] = {"x" * 50 + "1": 11, "x" * 50 + "2": 22}
+    db[2] = {7: 33, "7": 44}
+    assert all(str(number) in db._repr_html_() + repr(db.head()) for number in (11, 22, 33, 44))
+    assert repr(db.head(1)).split()[-2:] == ["11", "22"]
 
 
 def test_a_text_is_no_wider_than_the_terminal(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_
 from typing import Any, TypeVar
 
 from pellucid.look import show
@@ -18,11 +19,12 @@ class Rows(list[V]):
     `table.head()` and its kin return it. It is a list in all else.
     """
 
-    __slots__ = ("_keys", "_note")
+    __slots__ = ("_given", "_keys", "_note")
 
     def __init__(self, rows: Iterable[V] = (), keys: list[Any] | None = None, note: str = "") -> None:
         super().__init__(rows)
         self._keys = keys
+        self._given = [] if keys is None else list(self)
         self._note = note
 
     @property
@@ -32,8 +34,8 @@ class Rows(list[V]):
 
     def _shown(self) -> tuple[list[V], list[Any] | None, str]:
         # After a change of the list, the keys would be those of other rows.
-        keys = self._keys if self._keys is not None and len(self._keys) == len(self) else None
-        return self, keys, self._note
+        is_as_given = len(self._given) == len(self) and all(map(is_, self._given, self))
+        return self, self._keys if is_as_given else None, self._note
 
     def __repr__(self) -> str:
         return show.text_of_rows(*self._shown())

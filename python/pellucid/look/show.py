@@ -54,11 +54,13 @@ def look_at(pairs: Iterable[tuple[Any, Any]], has_keys: bool) -> Look:
     names: dict[Any, None] = {}
     for key, value in pairs:
         fields = text.fields_of(value, FIELDS_MAX)
-        row = {"value": value} if fields is None else {text.cell(name): part for name, part in fields}
+        row = {"value": value} if fields is None else dict(fields)
         names.update(dict.fromkeys(row))
         found.append((key, row))
-    shown = list(names)[:FIELDS_MAX]
-    rows = [[row.get(name, NOTHING) for name in shown] for _, row in found]
+    columns = list(names)[:FIELDS_MAX]
+    rows = [[row.get(name, NOTHING) for name in columns] for _, row in found]
+    # Long names may be cut to the same text.
+    shown = [text.cell(name) for name in columns]
     if has_keys:
         shown = ["key", *shown]
         rows = [[_Key(key), *row] for (key, _), row in zip(found, rows, strict=True)]

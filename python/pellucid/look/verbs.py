@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -26,7 +27,8 @@ def _count_of(n: Any, verb: str) -> int:
     count: int = n.__index__()
     if count < 0:
         raise ValueError(f"{verb}() takes a count from 0 on, not {count}")
-    return count
+    # No table has more rows, and `islice` takes no greater number.
+    return min(count, sys.maxsize)
 
 
 def _rows(pairs: Iterable[tuple[Any, Any]]) -> Rows[Any]:
