@@ -15,6 +15,7 @@ import msgspec
 import pellucid
 import pydantic
 import pytest
+from pellucid import F
 
 if TYPE_CHECKING:
     from decimal import Decimal as NotThere
@@ -611,6 +612,18 @@ def test_an_instance_is_detached_and_edit_saves_it(db: Database) -> None:
             node.value = 5
         assert table["a"].value == 5
     assert table["a"].value == 5
+
+
+def test_an_update_changes_the_rows_of_a_table_of_a_class(db: Database) -> None:
+    table = db.table("t", type=Point)
+    table.update({number: Point(number, 0.5) for number in range(30)})
+    assert table.where(F.x < 20).update(y=F.x + 0.25) == 20
+    with db.transaction():
+        assert table.where(F.x >= 10).order_by(F.x.desc()).update(x=F.x + 100, y=1.5) == 20
+        assert table[29] == Point(129, 1.5)
+    for number in range(30):
+        small = Point(number, number + 0.25)
+        assert table[number] == (small if number < 10 else Point(number + 100, 1.5))
 
 
 def test_edit_saves_what_is_no_record_and_leaves_scalars_alone(db: Database) -> None:

@@ -202,7 +202,10 @@ class Records(ServerTable):
         """
         self.connection.check_writable()
         done = 0
-        for (_key, record), values in zip(list(items), computed, strict=True):
+        # An instance of the table's class knows of no row that it would change.
+        plain = self.handle()._untyped() if self.is_typed else None
+        for (key, row), values in zip(list(items), computed, strict=True):
+            record = row if plain is None else plain[key]
             rest, is_set = iter(values), False
             for path, value, is_constant in zip(paths, given, is_given, strict=True):
                 has_value = is_constant or next(rest)
