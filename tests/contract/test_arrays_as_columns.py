@@ -128,6 +128,23 @@ def test_aggregates_take_the_elements_of_arrays(db: pellucid.Database) -> None:
     assert [row["mean"] for row in by_row] == [3.0, -5.0, None, None]
 
 
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [
+        ([numpy.array([1, 2]), 2**70], 2**70 + 3),
+        ([numpy.array([1, 2]), numpy.uint64(2**63)], 2**63 + 3),
+        ([numpy.array([2**63, 1], "uint64")], 2**63 + 1),
+        ([numpy.array([1, 2]), numpy.array(5)], 3),
+        ([numpy.array([[1, 2], [3, 4]], order="F"), 2**70, numpy.array(["x"])], 2**70 + 10),
+    ],
+    ids=["large int", "scalar", "large elements", "no dimensions", "texts"],
+)
+def test_sums_take_the_elements_beside_numbers_that_python_adds(
+    db: pellucid.Database, values: list[Any], total: int
+) -> None:
+    assert runs(db, values).sum("loss") == total
+
+
 def test_an_index_over_an_element_finds_its_rows(db: pellucid.Database) -> None:
     table = runs(db, [numpy.array([n, n / 2]) for n in range(50)])
     table.create_index("last", F.loss[-1])

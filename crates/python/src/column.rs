@@ -212,8 +212,19 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     let values = column(of, path)?;
     // A program that stored NumPy scalars has imported NumPy to read them back.
     let numpy = modules::loaded(intern!(py, "numpy"));
-    let scalar = numpy.map(|numpy| numpy.getattr("generic")).transpose()?;
+    let scalar = numpy.as_ref().map(|numpy| numpy.getattr("generic")).transpose()?;
+    let array = numpy.as_ref().map(|numpy| numpy.getattr("ndarray")).transpose()?;
     let add = |value: Bound<'py, PyAny>| {
+        if let Some(array) = &array
+            && value.is_instance(array)?
+        {
+            // As Rust adds them: each element, and none of an array without dimensions.
+            let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
+            if "biuf".contains(&kind) && value.getattr("ndim")?.is_truthy()? {
+                numbers.call_method1("extend", (value.call_method0("ravel")?.call_method0("tolist")?,))?;
+            }
+            return Ok(());
+        }
         // A NumPy scalar becomes a Python number, since small NumPy types wrap around.
         let value = match &scalar {
             Some(scalar) if value.is_instance(scalar)? => {
