@@ -255,3 +255,10 @@ def test_rows_with_more_paths_than_are_listed_say_so(table: Any) -> None:
     found = table.fields()
     assert len(found) == 9_999
     assert "there are more paths" in found.note
+
+
+@pytest.mark.parametrize("word", ["append", "increment", "put_if_absent", "get_or_create", "claim", "run"])
+def test_a_verb_that_a_snapshot_lacks_says_that_it_does_not_change(word: str) -> None:
+    snapshot = pellucid.open(":memory:").snapshot()
+    with pytest.raises(AttributeError, match="a snapshot does not change; write through the database"):
+        getattr(snapshot, word)

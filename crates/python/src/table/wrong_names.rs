@@ -147,8 +147,8 @@ const OF_DATABASES: Words = &[
 ];
 
 const OF_SNAPSHOTS: Words = &[(
-    "append extend update pop popitem setdefault clear edit create_index drop_index rebuild_index transaction \
-     watch drop_table rename_table sync backup",
+    "append extend update pop popitem setdefault clear edit increment compare_and_set put_if_absent get_or_create \
+     claim create_index drop_index rebuild_index transaction run watch drop_table rename_table sync backup",
     "a snapshot does not change; write through the database",
 )];
 
