@@ -24,6 +24,7 @@ from typing import Any
 
 import pellucid
 import pytest
+from pellucid import F
 from processes import PEAK_MEMORY
 
 
@@ -547,3 +548,50 @@ def test_many_handles_that_the_collector_knows_come_and_go() -> None:
         print("alive")
     """)
     assert said == "alive"
+
+
+@pytest.mark.parametrize("place", ["table.values()", "table.where(F.n >= 0)"])
+def test_a_callback_of_a_weak_reference_may_step_the_loop_that_releases_its_record(place: str) -> None:
+    script = f"""
+        import weakref, pellucid
+        from pellucid import F
+
+        table = pellucid.open(":memory:").table("t")
+        table.extend({{"n": n}} for n in range(400))
+        table.create_index("n", "n")
+        for _ in range(10):
+            references, gone = [], []
+
+            def end(_reference):
+                gone.append(1)
+                if len(gone) == 7:
+                    for _row in rows:
+                        pass
+                    more = [bytes(100) for _ in range(1000)]
+
+            rows = iter({place})
+            for row in rows:
+                row["own"] = "bytes" * 10
+                references.append(weakref.ref(row, end))
+        print(len(gone) >= 7)
+    """
+    assert survives(script) == "True"
+
+
+@pytest.mark.parametrize(
+    "rows_of",
+    [lambda table: table.values(), lambda table: table.where(F.n >= 0), lambda table: table.where(F.m == 1)],
+    ids=["scan", "index", "matches"],
+)
+def test_a_weak_reference_shows_no_other_row(rows_of: Callable[[Any], Any]) -> None:
+    table = pellucid.open(":memory:").table("t")
+    table.update({key: {"n": number, "m": 1} for number, key in enumerate("abcdef")})
+    table.create_index("n", "n")
+    seen: dict[str, weakref.ref[Any]] = {}
+    for row in rows_of(table):
+        seen[pellucid.key_of(row)] = weakref.ref(row)
+        for key, reference in seen.items():
+            found = reference()
+            assert found is None or pellucid.key_of(found) == key
+            del found
+    assert "".join(seen) == "abcdef"

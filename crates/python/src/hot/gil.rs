@@ -313,6 +313,24 @@ impl<T> Strong<T> {
         // SAFETY: a live object, since `self` owns a reference.
         unsafe { ffi::Py_REFCNT(self.object.as_ptr()) as isize }
     }
+
+    /// Whether the object has weak references. Their callbacks run when it is released.
+    #[inline]
+    pub fn has_weak_references(&self) -> bool {
+        let object = self.object.as_ptr();
+        // SAFETY: a live object, since `self` owns a reference. Where its class says so, it has the
+        // first of its weak references, or null.
+        unsafe {
+            let place = (*ffi::Py_TYPE(object)).tp_weaklistoffset;
+            place > 0 && !object.cast::<u8>().offset(place).cast::<*mut ffi::PyObject>().read().is_null()
+        }
+    }
+
+    /// Whether there is no other reference, and no weak one: no other code reaches the object.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.reference_count() == 1 && !self.has_weak_references()
+    }
 }
 
 impl<T: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync> Strong<T> {

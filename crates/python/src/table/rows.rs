@@ -5,15 +5,16 @@
 //! steps ago if no one else holds a reference to it. Two steps, since the loop's variable still
 //! holds the last record when the next one is requested. Invariants:
 //!
-//! 1. A record is reused only if this iterator holds the only reference to it, that record the only
-//!    one to its row, and the row is still pinned to this scan's snapshot.
+//! 1. A record is reused only if this iterator holds the only reference to it, a weak one included,
+//!    that record the only one to its row, and the row is still pinned to this scan's snapshot.
 //! 2. A record that other code keeps gets its own copy of the bytes, so that it does not change and
 //!    does not keep the snapshot alive. Other rows are copies from the start, and their record is
 //!    reused if no one else holds it or has changed the row. If they have large values, which are
 //!    stored outside of the record and read on access, they hold the snapshot for as long as a
 //!    record would.
 //! 3. While the iterator's state is borrowed, no Python code runs: only records, ints, strs and
-//!    tuples are made and released. Rarer keys and values are made afterwards.
+//!    tuples are made and released. Rarer keys and values are made afterwards, and a record with
+//!    weak references, whose callbacks are Python code, is released afterwards.
 #![allow(unsafe_code)]
 
 use std::ops::ControlFlow;
@@ -79,6 +80,9 @@ struct Walk {
     serial: u64,
     // The record returned two steps ago, and the last one.
     recent: [Option<Strong<Record>>; 2],
+    // Records that others have replaced there and that have weak references (invariant 3): the next
+    // full step releases them.
+    replaced: Vec<Strong<Record>>,
     // The same for rows that are copies and have large values.
     recent_large: [Option<GilRc<Row>>; 2],
     // The key of the last step, in a buffer that is reused.
@@ -161,6 +165,7 @@ impl RowIterator {
             source,
             serial,
             recent: [None, None],
+            replaced: Vec::new(),
             recent_large: [None, None],
             key: Key::default(),
             is_found: false,
@@ -204,6 +209,7 @@ impl RowIterator {
             callbacks::released(py, || ());
         }
         callbacks::check_signals(py)?;
+        drop(self.walk.with(py, |walk| walk.as_mut().map(|walk| std::mem::take(&mut walk.replaced))));
         if !self.validity.is_open() {
             drop(self.walk.with(py, Option::take));
             return Err(errors::closed(
@@ -453,7 +459,7 @@ impl Walk {
                 let new = unsafe { source.borrowed(py, row, snapshot.clone()) };
                 let record = alloc::new_handle(py, Record { node: Node::root(GilRc::new(new), true) });
                 let record = Strong::new(&record.map_err(Failure::Python)?);
-                *recent = Some(record.clone_ref(py));
+                replace(recent, &mut self.replaced, record.clone_ref(py));
                 record
             }
         };
@@ -529,7 +535,7 @@ impl Walk {
             return Ok(rows.next(|row| key.copy_from(row)).map_or(Advance::Done, |()| Advance::Key));
         }
         let (selection, shapes) = (&mut self.selection, &*self.shapes);
-        let [recent, _] = &mut self.recent;
+        let ([recent, _], replaced) = (&mut self.recent, &mut self.replaced);
         let is_reused = shows != Shows::Keys && self.snapshot.is_some() && source.table.get().class.is_none();
         // Returned beside the row: rows are large, and moving them is costly enough.
         let mut is_large = false;
@@ -545,7 +551,7 @@ impl Walk {
                         key.copy_from(row);
                     }
                     if is_reused && !has_large && is_dict(row) {
-                        return Err(source.walked(py, recent, row).map(Advance::Record));
+                        return Err(source.walked(py, recent, replaced, row).map(Advance::Record));
                     }
                     Ok(source.owned(py, row))
                 }
@@ -661,11 +667,12 @@ impl RowSource {
         &self,
         py: Python<'_>,
         recent: &mut Option<Strong<Record>>,
+        replaced: &mut Vec<Strong<Record>>,
         row: StoredRow<'_>,
     ) -> Result<Strong<Record>, Failure> {
         if let Some(record) = recent {
             let node = &record.get().node;
-            if record.reference_count() == 1
+            if record.is_alone()
                 && GilRc::owner_count(&node.row) == 1
                 && node.row.refill(py, row.record, row.key)
             {
@@ -677,7 +684,7 @@ impl RowSource {
         let new = GilRc::new(self.owned(py, row).walked(py));
         let record = alloc::new_handle(py, Record { node: Node::root(new, true) });
         let record = Strong::new(&record.map_err(Failure::Python)?);
-        *recent = Some(record.clone_ref(py));
+        replace(recent, replaced, record.clone_ref(py));
         Ok(record)
     }
 
@@ -693,12 +700,19 @@ impl RowSource {
     }
 }
 
+/// Puts a record in the place of the one that was returned two steps ago. That one is kept if its
+/// release would run code.
+fn replace(recent: &mut Option<Strong<Record>>, replaced: &mut Vec<Strong<Record>>, new: Strong<Record>) {
+    let old = recent.replace(new);
+    replaced.extend(old.filter(Strong::has_weak_references));
+}
+
 /// Makes the record that was returned two steps ago stand for `row`, if no one else holds it;
 /// otherwise gives that record its own copy (invariants 1 and 2).
 #[inline]
 fn reuse(py: Python<'_>, record: &Strong<Record>, row: StoredRow<'_>) -> bool {
     let node = &record.get().node;
-    if record.reference_count() != 1 || GilRc::owner_count(&node.row) != 1 {
+    if !record.is_alone() || GilRc::owner_count(&node.row) != 1 {
         node.row.detach(py);
         return false;
     }
