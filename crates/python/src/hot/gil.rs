@@ -322,7 +322,8 @@ impl<T> Strong<T> {
         // first of its weak references, or null.
         unsafe {
             let place = (*ffi::Py_TYPE(object)).tp_weaklistoffset;
-            place > 0 && !object.cast::<u8>().offset(place).cast::<*mut ffi::PyObject>().read().is_null()
+            let first: *mut *mut ffi::PyObject = object.cast::<u8>().offset(place).cast();
+            place > 0 && !first.read().is_null()
         }
     }
 
