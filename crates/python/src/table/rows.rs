@@ -531,7 +531,7 @@ impl Walk {
         }
         let (source, key) = (&self.source, &mut self.key);
         if let Rows::Covered(rows, _) = &mut self.rows {
-            // Who asks for rows is given rows, so that keys are asked for here, all of those.
+            // Rows are covered only where keys alone are shown, and all of them are.
             return Ok(rows.next(|row| key.copy_from(row)).map_or(Advance::Done, |()| Advance::Key));
         }
         let (selection, shapes) = (&mut self.selection, &*self.shapes);
