@@ -122,7 +122,7 @@ COUNTS = {
     "rec.n = i": assignments,
     "sqlite3": increments_of_sqlite,
     "increment on a server": increments_on_server,
-    "UPDATE ... RETURNING": increments_of_postgresql,
+    "UPDATE RETURNING": increments_of_postgresql,
 }
 
 

@@ -6,6 +6,7 @@ and no addition may be lost.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import urllib.parse
 from collections.abc import Callable
@@ -33,11 +34,14 @@ ABOUT = About(
     ),
 )
 
-CLAIMERS, COUNTERS = 4, 8
 CLAIM = "claims of four processes among finished jobs"
 COUNT = "additions to one counter by eight processes"
 COUNT_ON_SERVER = "additions to one counter on PostgreSQL by eight processes"
-OURS = {"claim": "pellucid, claim", "claim, finish": "pellucid, claim and finish"}
+PROCESSES = {"claim": 4, "count": 8}
+CLAIMED, FINISHED = "pellucid, claim", "pellucid, claim and finish"
+COUNTED, ASSIGNED = "pellucid, increment", "pellucid, rec.n = i"
+OURS = {CLAIMED, FINISHED, COUNTED, ASSIGNED}
+THEIRS = "psycopg, UPDATE RETURNING"
 
 
 def run(run: Run) -> None:
@@ -50,61 +54,82 @@ def run(run: Run) -> None:
         counts_on_server(run)
 
 
-def processes(run: Run, verb: str, count: int, how: str, path: Any) -> tuple[float, list[int]]:
-    """Run processes of one kind; return the cost of a step of all together, and what the steps got."""
-    words = [verb, how, str(path), str(run.settings.seconds)]
-    answers = child.together(*[words for _ in range(count)])
-    got = [number for answer in answers for number in answer["got"]]
-    return 1 / sum(len(answer["got"]) / answer["seconds"] for answer in answers), got
+def contender(
+    run: Run,
+    title: str,
+    verb: str,
+    how: str,
+    where: str | Path,
+    prepare: Callable[[], object] = lambda: None,
+    check: Callable[[list[int]], None] = lambda _got: None,
+) -> Contender:
+    """Return a contender whose sample is the cost of one step of all processes together.
+
+    `how` is a name of `queue_processes`, and `check` raises for what the processes must not have got.
+    """
+
+    def sample() -> float:
+        prepare()
+        words = [verb, how, str(where), str(run.settings.seconds)]
+        answers = child.together(*[words for _ in range(PROCESSES[verb])])
+        check([number for answer in answers for number in answer["got"]])
+        return 1 / sum(len(answer["got"]) / answer["seconds"] for answer in answers)
+
+    return Contender(title, sample, is_ours=title in OURS, is_reference=title == ASSIGNED)
 
 
 def claims(run: Run) -> None:
     """Measure claims, with a new file for each sample."""
-    finished, waiting = run.settings.finished, run.settings.waiting
-
-    def sample(how: str, make: Callable[[Path, int, int], None]) -> float:
-        path = run.directory / "jobs"
-        make(path, finished, waiting)
-        cost, got = processes(run, "claim", CLAIMERS, how, path)
-        remove(path)
-        if len(set(got)) < len(got):
-            raise WrongAnswerError(f"{len(got) - len(set(got))} of {len(got)} jobs were claimed twice")
-        return cost
-
-    run.measure(
-        CLAIM,
-        Unit.OPERATIONS,
-        [
-            *(Contender(name, partial(sample, how, our_jobs), is_ours=True) for how, name in OURS.items()),
-            Contender("sqlite3", partial(sample, "sqlite3", jobs_of_sqlite)),
-        ],
-        rounds=run.pace.start_rounds,
-        targets=[Target(20_000, ours=OURS["claim"])],
-        notes=["all processes together, each claim a commit; jobs have an index over their state"],
-    )
+    path = run.directory / "jobs"
+    contenders = [
+        contender(run, title, "claim", how, path, partial(make, path, run.settings), check_keys)
+        for title, how, make in (
+            (CLAIMED, "claim", our_jobs),
+            (FINISHED, "claim, finish", our_jobs),
+            ("sqlite3", "sqlite3", jobs_of_sqlite),
+        )
+    ]
+    note = "all processes together, each claim a commit; jobs have an index over their state"
+    measure(run, CLAIM, contenders, Target(20_000, ours=CLAIMED), note)
 
 
-def our_jobs(path: Path, finished: int, waiting: int) -> None:
+def measure(run: Run, name: str, contenders: list[Contender], target: Target, note: str) -> None:
+    """Run one measure."""
+    rounds = run.pace.start_rounds
+    run.measure(name, Unit.OPERATIONS, contenders, rounds=rounds, targets=[target], notes=[note])
+
+
+def our_jobs(path: Path, settings: Any) -> None:
     """Make a table of jobs."""
+    remove(path)
     with pellucid.open(path) as db:
         jobs = db.table("jobs")
-        jobs.extend({"state": "done", "n": number} for number in range(finished))
-        jobs.extend({"state": "new", "n": number} for number in range(waiting))
+        jobs.extend({"state": "done", "n": number} for number in range(settings.finished))
+        jobs.extend({"state": "new", "n": number} for number in range(settings.waiting))
         jobs.create_index("by_state", F.state)
 
 
-def jobs_of_sqlite(path: Path, finished: int, waiting: int) -> None:
+def jobs_of_sqlite(path: Path, settings: Any) -> None:
     """Make the same table in sqlite3."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("CREATE TABLE jobs (id INTEGER PRIMARY KEY, state, n, until, token)")
-    connection.execute("CREATE INDEX by_state ON jobs (state)")
-    connection.execute("BEGIN")
-    for state, count in (("done", finished), ("new", waiting)):
-        rows = ((state, number) for number in range(count))
-        connection.executemany("INSERT INTO jobs (state, n) VALUES (?, ?)", rows)
-    connection.execute("COMMIT")
-    connection.close()
+    remove(path)
+    script = "CREATE TABLE jobs (id INTEGER PRIMARY KEY, state, n, until, token); BEGIN;"
+    for state, count in (("done", settings.finished), ("new", settings.waiting)):
+        script += f"""INSERT INTO jobs (state, n) WITH RECURSIVE numbers (n) AS
+            (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {count})
+            SELECT '{state}', n FROM numbers;"""
+    run_sqlite(path, script + "COMMIT; CREATE INDEX by_state ON jobs (state)")
+
+
+def run_sqlite(path: Path, script: str) -> None:
+    """Run statements in a new file of sqlite3."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(f"PRAGMA journal_mode = WAL; {script}")
+
+
+def check_keys(got: list[int]) -> None:
+    """Raise `WrongAnswerError` unless each job was claimed once."""
+    if len(set(got)) < len(got):
+        raise WrongAnswerError(f"{len(got) - len(set(got))} of {len(got)} jobs were claimed twice")
 
 
 def remove(path: Path) -> None:
@@ -115,38 +140,22 @@ def remove(path: Path) -> None:
 
 def counts(run: Run) -> None:
     """Measure additions in a file."""
-    path = run.directory / "counters"
-    beside = run.directory / "counters-of-sqlite"
-    with pellucid.open(path) as db:
+    path, beside = run.directory / "counters", run.directory / "counters-of-sqlite"
+    begin_counting(path)
+    run_sqlite(beside, "CREATE TABLE counters (id PRIMARY KEY, n); INSERT INTO counters VALUES ('x', 0)")
+    contenders = [
+        contender(run, COUNTED, "count", "increment", path, partial(begin_counting, path), check_sums),
+        contender(run, ASSIGNED, "count", "rec.n = i", path),
+        contender(run, "sqlite3", "count", "sqlite3", beside),
+    ]
+    note = "all processes together, each addition a commit; no sum was missing or came twice"
+    measure(run, COUNT, contenders, Target(0.6, ASSIGNED, COUNTED), note)
+
+
+def begin_counting(where: str | Path) -> None:
+    """Set our counter to 0."""
+    with pellucid.open(where) as db:
         db.table("counters")["x"] = {"n": 0}
-    connection = sqlite3.connect(beside, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("CREATE TABLE counters (id PRIMARY KEY, n)")
-    connection.execute("INSERT INTO counters VALUES ('x', 0)")
-    connection.close()
-
-    def sample(how: str, where: Path) -> float:
-        if how == "increment":
-            with pellucid.open(path) as db:
-                db.table("counters")["x"] = {"n": 0}
-        cost, got = processes(run, "count", COUNTERS, how, where)
-        if how == "increment":
-            check_sums(got)
-        return cost
-
-    ours, assigned = "pellucid, increment", "pellucid, rec.n = i"
-    run.measure(
-        COUNT,
-        Unit.OPERATIONS,
-        [
-            Contender(ours, partial(sample, "increment", path), is_ours=True),
-            Contender(assigned, partial(sample, "rec.n = i", path), is_ours=True, is_reference=True),
-            Contender("sqlite3", partial(sample, "sqlite3", beside)),
-        ],
-        rounds=run.pace.start_rounds,
-        targets=[Target(0.6, assigned, ours)],
-        notes=["all processes together, each addition a commit; no sum was missing or came twice"],
-    )
 
 
 def check_sums(got: list[int]) -> None:
@@ -162,31 +171,15 @@ def counts_on_server(run: Run) -> None:
 
         with server.running(None) as dsn:
             known = {**psycopg.conninfo.conninfo_to_dict(dsn), "schema": "queues"}
-            url = "postgresql://?" + urllib.parse.urlencode(known)
+            url, how = "postgresql://?" + urllib.parse.urlencode(known), "increment on a server"
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute("CREATE TABLE queues_counters (id text PRIMARY KEY, n bigint)")
                 connection.execute("INSERT INTO queues_counters VALUES ('x', 0)")
-
-            def sample(how: str, where: str) -> float:
-                if how == "increment on a server":
-                    with pellucid.open(url) as db:
-                        db.table("counters")["x"] = {"n": 0}
-                cost, got = processes(run, "count", COUNTERS, how, where)
-                if how == "increment on a server":
-                    check_sums(got)
-                return cost
-
-            ours, theirs = "pellucid, increment", "psycopg, UPDATE RETURNING"
-            run.measure(
-                COUNT_ON_SERVER,
-                Unit.OPERATIONS,
-                [
-                    Contender(ours, partial(sample, "increment on a server", url), is_ours=True),
-                    Contender(theirs, partial(sample, "UPDATE RETURNING", dsn)),
-                ],
-                rounds=run.pace.start_rounds,
-                targets=[Target(0.5, theirs, ours)],
-                notes=["all processes together; one hot row"],
-            )
+            contenders = [
+                contender(run, COUNTED, "count", how, url, partial(begin_counting, url), check_sums),
+                contender(run, THEIRS, "count", "UPDATE RETURNING", dsn),
+            ]
+            target, note = Target(0.5, THEIRS, COUNTED), "all processes together; one hot row"
+            measure(run, COUNT_ON_SERVER, contenders, target, note)
     except (Unavailable, ImportError):
         return
