@@ -73,6 +73,72 @@ def test_increment_adds_as_python_does(db: Database, old: Any, by: Any) -> None:
         assert type(db["a"].n) is type(old + by)
 
 
+@pytest.mark.parametrize(
+    ("old", "by"),
+    [
+        (0, 1),
+        (255, 1),
+        (0, -1),
+        (-1, 1),
+        (-(2**40), 2**41),
+        (2**63 - 2, 1),
+        (2**63 - 1, 1),
+        (-(2**63), -1),
+        (5, 2**63),
+        (1, 0.5),
+        (0.5, 1),
+        (Decimal("0.1"), 1),
+        (2**70, 1),
+    ],
+)
+def test_a_counter_that_is_known_adds_as_the_first_time(db: Database, old: Any, by: Any) -> None:
+    counters = db.table("counters")
+    for number in range(3):
+        counters["a"] = {"m": "text", "n": number, "large": "x" * 50_000}
+        assert counters.increment("a", "n") == number + 1
+    # The same fields; others before it; and other fields in between, with the same number of them.
+    for row in (
+        {"m": "t", "n": old, "large": "y"},
+        {"k": 1, "m": "t", "n": old},
+        {"m": "t", "k": 7, "n": old},
+        {"n": old},
+        {f"f{number}": number for number in range(12)} | {"n": old},
+    ):
+        counters["a"] = row
+        for count in (1, 2):
+            total = counters.increment("a", "n", by)
+            assert (total, type(total)) == (old + by * count, type(old + by))
+        assert counters["a"] == {**row, "n": old + by + by}
+    assert db.check() == []
+
+
+def test_a_counter_that_is_known_may_be_gone_or_get_an_index(db: Database) -> None:
+    counters = db.table("counters")
+    counters["a"] = {"n": 1, "m": 2}
+    assert [counters.increment("a", "n") for _ in range(3)] == [2, 3, 4]
+    del counters["a"].n
+    with pytest.raises(KeyError):
+        counters.increment("a", "n")
+    assert [counters.increment("a", "n", default=10) for _ in range(2)] == [11, 12]
+    del counters["a"]
+    with pytest.raises(KeyError):
+        counters.increment("a", "n")
+    counters["a"] = {"n": 1, "m": 2}
+    counters.increment("a", "n")
+    counters.create_index("by_n", F.n)
+    assert [counters.increment("a", "n") for _ in range(3)] == [3, 4, 5]
+    assert counters.where(F.n == 5).count() == 1
+    counters.drop_index("by_n")
+    assert [counters.increment("a", "n") for _ in range(3)] == [6, 7, 8]
+    watch = counters.watch(timeout=0)
+    counters.increment("a", "n")
+    assert [change.value.n for change in watch] == [9]
+    db.drop_table("counters")
+    with pytest.raises(KeyError):
+        db.table("counters").increment("a", "n")
+    assert db.check() == []
+
+
 def test_increment_of_what_is_missing_needs_a_default(db: Database) -> None:
     for key, path in (("a", "n"), ("b", "n"), ("a", "x.n")):
         db["b"] = {"m": 1}

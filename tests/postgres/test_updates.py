@@ -10,7 +10,7 @@ import pellucid
 import pytest
 from pellucid import F
 from pellucid.errors import Busy, UniqueError
-from pellucid.postgres import transaction
+from pellucid.postgres import session, transaction
 
 MANY = 6_000
 """More than one batch."""
@@ -107,6 +107,27 @@ def test_a_value_that_is_not_unique_is_refused_and_nothing_stored(db: Any, copie
     assert len(table) == 0
     table.update(rows(0, 500, 1))
     assert not copied
+
+
+def test_a_counter_that_is_known_takes_one_statement(
+    url: str, db: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = db.table("t")
+    table["a"] = {"text": "x", "n": 0}
+    assert [table.increment("a", "n") for _ in range(2)] == [1, 2]
+    statements: list[bytes] = []
+    rows_of = session.Session.rows
+
+    def noted(self: Any, statement: bytes, parameters: Any = ()) -> Any:
+        statements.append(statement)
+        return rows_of(self, statement, parameters)
+
+    monkeypatch.setattr(session.Session, "rows", noted)
+    monkeypatch.delattr(session.Session, "inlined")
+    assert [table.increment("a", "n", by) for by in (-300, 7)] == [-298, -291]
+    assert len(statements) == 2
+    with pellucid.open(url) as other:
+        assert other.table("t")["a"] == {"text": "x", "n": -291}
 
 
 def test_large_values_among_many_rows_are_stored(db: Any) -> None:

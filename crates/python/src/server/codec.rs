@@ -3,7 +3,10 @@
 //! A server gives each shape its id, in ascending order and without gaps. So what a client knows is
 //! the first shapes, and learning the others needs only their number.
 
+use pellucid_record::layout::Kind;
+use pellucid_record::path::{Step, slot_index};
 use pellucid_record::shape::{Admission, Dictionary, Shape, ShapeDecision};
+use pellucid_record::view::Container;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
@@ -109,6 +112,17 @@ impl ServerCodec {
             }
         }
         Ok(())
+    }
+
+    /// The offsets of the tag and the slot of an int in a stored value; None if the name is no
+    /// field of a shaped dict, or has no int. They depend on the bytes 4 to 12 alone.
+    fn int_place(&self, value: &[u8], name: &str) -> Option<(usize, usize)> {
+        let (record, shapes) = (stored::record_of(value), self.dictionary());
+        let dict = Container::root(record, shapes).ok().filter(|root| root.kind == Kind::Shaped)?;
+        let index = slot_index(record, shapes, &dict, Step::Field(name)).ok()??;
+        dict.int(record, index)?;
+        let (tag, slot) = dict.position(index);
+        Some((stored::HEAD_SIZE + tag, stored::HEAD_SIZE + slot))
     }
 
     /// The ids of shapes, given by the bytes of their names; None for one that is unknown.

@@ -25,6 +25,9 @@ from pellucid.postgres.schema.layout import IndexInfo, Layout
 from pellucid.postgres.schema.text import big_int, quoted
 from pellucid.postgres.session import Statement
 
+# The part of v that says which fields a row has, if it is a dict.
+HEAD_OF_ROW = slice(4, 12)
+INT_TAG = b"\x04"
 # The types of columns, as parameters; all others are bytea.
 KINDS = {"big": "bool", "ver": "bigint", "key": "text", "value": "text"}
 
@@ -40,6 +43,7 @@ class Statements:
         # The fields of JSON that are not numbers in all rows.
         self.mixed: set[tuple[str, ...]] = set()
         self._first_entered: dict[tuple[int, int], bytes] = {}
+        self._add_int: dict[tuple[int, int], bytes] = {}
         self.rows = quoted(schema, layout.relation)
         self.overflow = quoted(schema, f"large{layout.id}")
         self.parts = {"rows": self.rows, "overflow": self.overflow, **citus.statement_parts(layout)}
@@ -435,6 +439,26 @@ class Statements:
             "ver = $2{at} RETURNING ver, big",
             entries=entries.encode(),
         )
+
+    def add_int(self, tag: int, slot: int) -> bytes:
+        """`$1` k, `$2` the head of v and a tag, `$3` what is added to the int in a slot; gives the slot.
+
+        The offsets in v of the int's tag and slot depend on the head. A slot is little-endian, and what the
+        server makes of an int is big-endian.
+        """
+        text = self._add_int.get((tag, slot))
+        if text is None:
+            old = " | ".join(f"(get_byte(v, {slot + byte})::bigint << {8 * byte})" for byte in range(8))
+            turned = " || ".join(f"substr(n.b, {byte}, 1)" for byte in range(8, 0, -1))
+            head = f"substr(v, {HEAD_OF_ROW.start + 1}, {HEAD_OF_ROW.stop - HEAD_OF_ROW.start})"
+            # OFFSET keeps the server from computing the sum once for each byte.
+            text = self._add_int[tag, slot] = self._made(
+                f"UPDATE {{rows}} SET ver = ver + 1, v = (SELECT overlay(v PLACING {turned} FROM {slot + 1}) "
+                f"FROM (SELECT int8send(({old}) + $3) AS b OFFSET 0) AS n) "
+                f"WHERE k = $1 AND {head} || substr(v, {tag + 1}, 1) = $2 "
+                f"RETURNING substr(v, {slot + 1}, 8)"
+            )
+        return text
 
     @functools.cached_property
     def swap_many(self) -> bytes:

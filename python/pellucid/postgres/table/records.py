@@ -69,6 +69,8 @@ class Records(ServerTable):
     ) -> None:
         self.connection = connection
         self.tables = tables
+        # By name of a field: the head and the tag of rows with an int there, and the offsets of tag and slot.
+        self.int_places: dict[str, tuple[bytes, int, int]] = {}
         self.opened = {"stays_with_name": stays_with_name, "options": options, **opened}
         self.binding = TableBinding(
             connection, tables, self, stays_with_name=stays_with_name, options=options
