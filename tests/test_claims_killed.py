@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import subprocess
 import sys
@@ -57,6 +58,22 @@ def test_the_job_of_a_killed_process_is_claimed_by_the_next(path: Path) -> None:
         claim.finish(state="done")
         assert [row.state for row in jobs.values()] == ["done", "new"]
         assert db.check() == []
+
+
+def test_a_forked_child_does_not_give_back_what_its_parent_has_claimed(path: Path) -> None:
+    with pellucid.open(path) as db:
+        jobs = db.table("jobs")
+        jobs.append({"state": "new"})
+        with jobs.claim(NEW, {"state": "running"}) as job:
+            child = os.fork()
+            if child == 0:
+                # As if its work had raised.
+                job.__exit__(SystemExit, SystemExit(), None)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert jobs[0].state == "running"
+            job.finish(state="done")
+        assert jobs[0] == {"state": "done"}
 
 
 def test_each_job_is_done_once_whenever_workers_are_killed(path: Path) -> None:

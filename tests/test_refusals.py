@@ -270,6 +270,8 @@ def test_an_update_of_a_field_that_the_class_has_not_is_refused_before_anything_
         "update() of table \"people\", which was opened with type=Person: Person has no field 'foo'; its "
         "fields are 'name', 'age'; nothing was written"
     )
+    with pytest.raises(pellucid.WrongClass, match=r"^increment\(\) of table .* has no field 'foo'"):
+        people.increment("a", "foo", default=0)
     assert people["a"] == Person("Ann")
     assert people.where().update(age=5) == 1
     assert people["a"] == Person("Ann", 5)

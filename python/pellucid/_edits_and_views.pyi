@@ -1,13 +1,21 @@
-# The part of the compiled module with the views of mappings, edits, and small classes of queries.
+# The part of the compiled module with the views of mappings, edits, claims, and small classes of queries.
 # There is no module of this name; `_native.pyi` takes these classes from here.
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Literal, final
 
 from typing_extensions import Never, Self, disjoint_base
 
+from pellucid._native import Query, Table
+
 __all__ = ["DictItems", "DictKeys", "DictValues", "DictView", "EditContext"]
 __all__ += ["ArrowStream", "IndexKeys", "ListIterator", "SortBy"]
+__all__ += ["_change_claimed", "_claim_first"]
+
+def _claim_first(
+    query: Query[Any], fields: dict[str, Any], seconds: float, token: int
+) -> tuple[Any, dict[str, Any], float] | Literal[False] | None: ...
+def _change_claimed(table: Table[Any], key: Any, token: int, fields: dict[str, Any], ends: bool) -> bool: ...
 
 # The common part of the views from `keys()`, `values()` and `items()` of tables and records. The abstract
 # classes of `collections.abc` know the three classes below.

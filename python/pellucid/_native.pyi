@@ -41,6 +41,8 @@ from pellucid._edits_and_views import (  # parts of this stub, as are those belo
     IndexKeys,
     ListIterator,
     SortBy,
+    _change_claimed,
+    _claim_first,
 )
 from pellucid._look import *  # noqa: F403 - it is a part of this stub
 from pellucid._look import AskExists, Looks, UseEach, UseSigns
@@ -89,7 +91,7 @@ __all__ = [
 ]
 __all__ += ["_imported", "_testing"]
 __all__ += ["_brief", "_is_selected", "_no_attribute", "_survey", "_untyped"]  # noqa: F405
-__all__ += ["DictItems", "DictKeys", "DictValues", "DictView"]
+__all__ += ["DictItems", "DictKeys", "DictValues", "DictView", "_change_claimed", "_claim_first"]
 __all__ += ["BytesMap", "CellRows", "ObjectMap", "cell_kinds"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerIndexCodes", "ServerIndexes", "ServerRows"]  # noqa: F405
 __all__ += ["ServerTable", "ServerValidity", "server_array", "server_copy_rows", "server_distribution"]  # noqa: F405

@@ -5,7 +5,9 @@ A claim is a change of fields and a lease, in one commit. The lease is in the ro
 goes with the row into a copy, and holds for every process that reads the row. A lease that has run out is
 undone by the next claim that looks. Not for results of functions, which `pellucid.cache` has.
 
-It uses the verbs of tables alone, so that files, memory and servers have the same claims.
+It uses the verbs of tables alone, so that files, memory and servers have the same claims. What is done for
+each row, `Queue._take` and the changes of a claimed row, has a native way beside it for files and memory,
+which reads and writes the row once.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Any
 
-from pellucid import KEY, Expression, F, Record
+from pellucid import KEY, Expression, F, Record, Table
+from pellucid._native import _change_claimed, _claim_first
 from pellucid.errors import HistoryGone, LeaseLost, TransactionError
 
 LEASE = "_lease"
@@ -32,9 +35,20 @@ LOOKED_COUNT_MAX = 1000
 
 
 def claim(
-    table: Any, where: Any, given: Any, order_by: Any, lease: float, timeout: float | None
+    table: Any,
+    where: Any,
+    given: Any,
+    order_by: Any,
+    lease: float,
+    timeout: float | None,
+    is_typed: bool,
 ) -> Claim | None:
     """Do `table.claim`; `given` are the fields to set."""
+    if is_typed:
+        raise TypeError(
+            f"a claim keeps its lease in the row, as the field {LEASE!r}, and the class of table "
+            f"{table.name!r} has none: claim from a handle without type=, db.table({table.name!r})"
+        )
     fields = Fields(given)
     check_lease(lease)
     if timeout is not None and not timeout >= 0:
@@ -68,6 +82,7 @@ class Fields:
     def __init__(self, given: Any) -> None:
         if not isinstance(given, Mapping):
             raise TypeError(f"the fields to set are a dict, such as {{'state': 'running'}}, not {given!r}")
+        self.given = dict(given)
         self.constants: dict[str, Any] = {}
         self.computed: dict[Any, Any] = {}
         for name, value in given.items():
@@ -103,9 +118,9 @@ class Queue:
         is_due = handle is None or handle() is not self._table or monotonic() - looked >= LOOK_SECONDS
         if is_due:
             self._look()
-        found: Claim | None = self._table._run(self._take)
+        found = self._take()
         if found is None and not is_due and self._look():
-            found = self._table._run(self._take)
+            found = self._take()
         if found is not None and is_due:
             self._index()
         return found
@@ -130,6 +145,22 @@ class Queue:
             table.create_index(INDEX, F[LEASE].until)
 
     def _take(self) -> Claim | None:
+        table = self._table
+        if not isinstance(table, Table):
+            claimed: Claim | None = table._run(self._take_by_verbs)
+            return claimed
+        token = new_token()
+        found = _claim_first(self._first, self._fields.given, self._lease, token)
+        if found is False:
+            # The condition is true of claimed rows, too.
+            free = self._first.where(~F[LEASE].exists())
+            found = _claim_first(free, self._fields.given, self._lease, token)
+        if not found:
+            return None
+        key, value, until = found
+        return Claim(table, key, value, (token, self._lease, until))
+
+    def _take_by_verbs(self) -> Claim | None:
         table, lease = self._table, self._lease
         found = next(iter(self._first.items()), None)
         if found is not None and isinstance(found[1], Record) and LEASE in found[1]:
@@ -141,11 +172,13 @@ class Queue:
         if not isinstance(row, Record):
             raise TypeError(
                 f"claim() sets fields of records, and row {key!r} of table {table.name!r} is of type "
-                f"{type(row).__name__}: open the table without type=, or let the condition be about a field"
+                f"{type(row).__name__}: let the condition be about a field"
             )
         constants = self._fields.constants
-        former = {name: row[name] for name in constants if name in row}
-        token, until = int.from_bytes(os.urandom(8), "little") >> 1, time() + lease
+        # Plain values: a record would read its large values when they are gone.
+        before = row.to_dict()
+        former = {name: before[name] for name in constants if name in before}
+        token, until = new_token(), time() + lease
         facts = {"until": until, "token": token, "former": former}
         if len(former) < len(constants):
             facts["missing"] = [name for name in constants if name not in former]
@@ -174,6 +207,11 @@ class Queue:
                 continue
 
 
+def new_token() -> int:
+    """Return a number that no other claim has."""
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
 def has_run_out(lease: Any, now: float) -> bool:
     """Return whether a lease has run out, unless another program has put what is none."""
     until = lease.get("until")
@@ -199,7 +237,8 @@ class Claim:
     """A claimed row: what `table.claim` returns.
 
     As a context manager, it gives the row back at the end of the block, unless the block has finished or
-    deleted it. Every method raises `LeaseLost` once the lease has run out: another caller may have the row.
+    deleted it. A forked child that leaves the block gives nothing back. Every method raises `LeaseLost` once
+    the lease has run out: another caller may have the row.
 
     >>> import pellucid
     >>> from pellucid import F
@@ -212,12 +251,13 @@ class Claim:
     {'state': 'done', 'n': 6, 'result': 42}
     """
 
-    __slots__ = ("_has_ended", "_lease", "_table", "_token", "key", "until", "value")
+    __slots__ = ("_has_ended", "_lease", "_process", "_table", "_token", "key", "until", "value")
 
     def __init__(self, table: Any, key: Any, value: dict[str, Any], held: tuple[int, float, float]) -> None:
         self._table = table
         self._token, self._lease, self.until = held
         self._has_ended = False
+        self._process = os.getpid()
         self.key = key
         self.value = value
 
@@ -227,25 +267,26 @@ class Claim:
 
     def finish(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set fields of the row, and end the lease, in one commit."""
-        set_fields = Fields({**(fields or {}), **more})
-
-        def finish() -> None:
-            self._check()
-            row = set_fields.set(self._table, self.key, {})
-            del row[LEASE]
-
-        self._table._run(finish)
+        self._change(Fields({**(fields or {}), **more}), ends=True)
         self._has_ended = True
 
     def update(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set fields of the row, and keep it. They stay when the lease runs out."""
-        set_fields = Fields({**(fields or {}), **more})
+        self._change(Fields({**(fields or {}), **more}), ends=False)
 
-        def update() -> None:
+    def _change(self, fields: Fields, *, ends: bool) -> None:
+        """Set fields of the row, and perhaps end the lease."""
+        table, key = self._table, self.key
+
+        def change() -> None:
             self._check()
-            set_fields.set(self._table, self.key, {})
+            row = fields.set(table, key, {})
+            if ends:
+                del row[LEASE]
 
-        self._table._run(update)
+        is_native = isinstance(table, Table) and not self._has_ended
+        if not (is_native and _change_claimed(table, key, self._token, fields.given, ends)):
+            table._run(change)
 
     def delete(self) -> None:
         """Delete the row."""
@@ -309,7 +350,7 @@ class Claim:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._has_ended:
+        if self._has_ended or self._process != os.getpid():
             return
         try:
             self.give_back()

@@ -221,6 +221,60 @@ def test_claims_say_what_is_wrong_with_their_arguments(db: Database) -> None:
         jobs.claim(KEY == "number", {})
 
 
+def test_a_table_with_a_class_says_how_its_rows_are_claimed(db: Database) -> None:
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Job:
+        state: str
+        n: int = 0
+
+    jobs = db.table("jobs", type=Job)
+    jobs["a"] = Job("new")
+    with pytest.raises(TypeError, match=r"without type=, db.table\('jobs'\)"):
+        jobs.claim(NEW, RUNNING)
+    with db.table("jobs").claim(NEW, RUNNING) as claim:
+        claim.finish(state="done")
+    assert jobs["a"] == Job("done")
+
+
+def test_a_claim_leaves_the_other_fields_as_they_are_and_restores_those_it_sets(db: Database) -> None:
+    jobs = db.table("jobs")
+    row = {
+        "state": "new",
+        "large": b"x" * 100_000,
+        "inner": {"list": [1, {"y": 2.5}], "text": "z" * 50_000},
+        "n": 2**70,
+    }
+    jobs["a"] = row
+    fields = {"state": {"by": ["me"]}, "inner": None, "large": 5, "extra": b"y" * 40_000, "n": F.n + 1}
+    with jobs.claim(NEW, fields) as claim:
+        expected = {**row, **fields, "n": 2**70 + 1}
+        assert claim.value == expected
+        assert "_lease" not in claim.value
+        assert {**jobs["a"].to_dict(), "_lease": 0} == {**expected, "_lease": 0}
+    assert jobs["a"] == {**row, "n": 2**70 + 1}
+    jobs.claim(NEW, fields).finish({"large": b"w" * 90_000}, more=F.extra)
+    assert jobs["a"] == {**expected, "large": b"w" * 90_000, "n": 2**70 + 2, "more": fields["extra"]}
+    assert db.check() == []
+
+
+def test_what_cannot_be_stored_leaves_the_row_unclaimed(db: Database) -> None:
+    jobs = queue(db, 1)
+    jobs.create_index("one", F.only, unique=True)
+    jobs["other"] = {"state": "done", "only": 1}
+    before = jobs[0].to_dict()
+    with pytest.raises(pellucid.UniqueError):
+        jobs.claim(NEW, {**RUNNING, "only": 1})
+    assert jobs[0] == before
+    claim = jobs.claim(NEW, RUNNING)
+    with pytest.raises(pellucid.UniqueError):
+        claim.finish(only=1)
+    claim.finish(only=2)
+    assert jobs[0] == {**before, **RUNNING, "only": 2}
+    assert db.check() == []
+
+
 def test_a_claim_of_a_table_that_is_not_there_creates_none(db: Database) -> None:
     assert db.table("none").claim(NEW, RUNNING) is None
     assert db.tables() == []

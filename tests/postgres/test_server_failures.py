@@ -178,6 +178,39 @@ def test_a_restart_under_load_loses_nothing_that_was_acknowledged(
         assert writers[0].db.check() == []
 
 
+def test_a_worker_that_waits_for_a_job_learns_of_a_restart_and_goes_on(
+    url: str, server: str, crash: Callable[[], None]
+) -> None:
+    with pellucid.open(url) as db:
+        jobs, claimed = db.table("jobs"), list[Any]()
+        raised: list[DatabaseError] = []
+        jobs["done"] = {"state": "done"}
+
+        def work() -> None:
+            until = time.monotonic() + 120
+            while not claimed and time.monotonic() < until:
+                try:
+                    job = jobs.claim(pellucid.F.state == "new", {"state": "running"}, timeout=1)
+                except DatabaseError as error:
+                    raised.append(error)
+                    time.sleep(0.1)
+                else:
+                    claimed.extend([] if job is None else [job])
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        time.sleep(0.3)
+        crash()
+        wait_until_it_answers(server)
+        with pellucid.open(url) as other:
+            other.table("jobs")["a"] = {"state": "new"}
+        worker.join(150)
+        assert [job.key for job in claimed] == ["a"]
+        assert all("connect" in str(error) for error in raised), raised
+        claimed[0].finish(state="done")
+        assert jobs["a"].state == "done"
+
+
 class Worker:
     """A server of a Citus cluster that has rows, on this machine."""
 

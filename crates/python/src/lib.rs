@@ -92,6 +92,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(look::untyped, module)?,
         wrap_pyfunction!(open::open, module)?,
         wrap_pyfunction!(put::cell_kinds::cell_kinds, module)?,
+        wrap_pyfunction!(query::claim::change_claimed, module)?,
+        wrap_pyfunction!(query::claim::claim_first, module)?,
         wrap_pyfunction!(query::group::count, module)?,
         wrap_pyfunction!(table::wrong_names::no_attribute_of, module)?,
         wrap_pyfunction!(values::brief::brief, module)?,

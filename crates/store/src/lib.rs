@@ -45,6 +45,7 @@ pub use sys::steps::{STEP_NAMES, watch_steps};
 pub use txn::index_batch::KeepOn;
 pub use txn::lookahead::Lookahead;
 pub use txn::overflow::{Large, OverflowReader};
+pub use txn::patch::{PatchResult, PathChange};
 pub use txn::reader::Reader;
 pub use txn::scan::Scan;
 pub use txn::single::{CachedDatabase, KnownTable};

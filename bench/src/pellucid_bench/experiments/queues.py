@@ -73,7 +73,8 @@ def contender(
         words = [verb, how, str(where), str(run.settings.seconds)]
         answers = child.together(*[words for _ in range(PROCESSES[verb])])
         check([number for answer in answers for number in answer["got"]])
-        return 1 / sum(len(answer["got"]) / answer["seconds"] for answer in answers)
+        rates: list[float] = [len(answer["got"]) / answer["seconds"] for answer in answers]
+        return 1 / sum(rates)
 
     return Contender(title, sample, is_ours=title in OURS, is_reference=title == ASSIGNED)
 

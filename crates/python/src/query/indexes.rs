@@ -21,7 +21,11 @@ pub fn of(table: &Bound<'_, Table>, place: &TableReader) -> PyResult<Indexes> {
             // Write the entries of a batch that is not finished.
             transaction.flush_entries()?;
             let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Indexes::default()) };
-            this.indexes.get_or_read(py, (id, true, transaction.catalog_serial()), || transaction.indexes(id))
+            let state = match transaction.catalog_version() {
+                Some(version) => (id, false, version),
+                None => (id, true, transaction.catalog_serial()),
+            };
+            this.indexes.get_or_read(py, state, || transaction.indexes(id))
         })?,
     };
     Ok(found)

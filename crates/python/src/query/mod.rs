@@ -2,7 +2,9 @@
 
 pub mod after;
 pub mod change;
+pub mod claim;
 pub mod cursor;
+pub mod edits;
 pub mod explain;
 pub mod group;
 pub mod handle;

@@ -66,7 +66,7 @@ pub fn increment<'py>(
         Some(OwnedStep::Field(name)) => Some(&**name),
         _ => None,
     };
-    this.check_fields(py, name.into_iter())?;
+    this.check_fields(py, "increment", name.into_iter())?;
     let stored = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
     let sum = match Number::of(by) {
         Some(by) if this.class.is_none() => add_in_place(table, &stored, &steps, by)?,

@@ -255,8 +255,13 @@ impl Table {
     }
 
     /// Raises if the table's class lacks a field with one of these names, since rows with that
-    /// field could not be read.
-    pub fn check_fields<'a>(&self, py: Python<'_>, names: impl Iterator<Item = &'a str>) -> PyResult<()> {
+    /// field could not be read. `verb` is the method that was called.
+    pub fn check_fields<'a>(
+        &self,
+        py: Python<'_>,
+        verb: &str,
+        names: impl Iterator<Item = &'a str>,
+    ) -> PyResult<()> {
         let Some(class) = &self.class else { return Ok(()) };
         let class = class.python.bind(py);
         let names: Vec<&str> = names.collect();
@@ -266,7 +271,7 @@ impl Table {
                 py,
                 "WrongClass",
                 format!(
-                    "update() of table {:?}, which was opened with type={}: {why}; nothing was written",
+                    "{verb}() of table {:?}, which was opened with type={}: {why}; nothing was written",
                     self.name(py),
                     class.name()?
                 ),

@@ -150,7 +150,8 @@ pub fn claim<'py>(
     let function = FUNCTION
         .get_or_try_init(py, || Ok::<_, PyErr>(py.import("pellucid.claims")?.getattr("claim")?.unbind()))?;
     let (condition, set, order_by, lease, timeout) = arguments;
-    function.bind(py).call1((table, condition, set, order_by, lease, timeout))
+    let is_typed = table.get().class.is_some();
+    function.bind(py).call1((table, condition, set, order_by, lease, timeout, is_typed))
 }
 
 /// `table == other`.

@@ -62,6 +62,12 @@ struct Copied {
     is_intact: bool,
 }
 
+/// A path, and what is changed at its end.
+pub type PathChange<'a> = (&'a [Step<'a>], Change<'a>);
+
+/// The changed record; or why it cannot be changed, and the number of the change.
+pub type PatchResult = std::result::Result<Patched, (usize, PatchError)>;
+
 /// The indexes of a row's table, and the row's old record. `None` if the table has no indexes.
 type Indexed = Option<(Arc<IndexSet>, Vec<u8>)>;
 
@@ -81,6 +87,22 @@ impl Transaction {
         change: Change<'_>,
         blobs: &[u64],
     ) -> Result<Option<Result<Patched, PatchError>>> {
+        let patched = self.patch_all(table, key, &[(path, change)], blobs)?;
+        Ok(patched.map(|patched| patched.map_err(|(_, error)| error)))
+    }
+
+    /// As `patch`, for several parts of the record, one after another, in one write. An inner error
+    /// comes with the number of the change that it is about.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn patch_all(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        changes: &[PathChange<'_>],
+        blobs: &[u64],
+    ) -> Result<Option<PatchResult>> {
         let mut record = Vec::new();
         let set = if self.is_here(table)? { self.index_set(table)? } else { None };
         let mut head = std::mem::take(&mut self.head);
@@ -90,7 +112,7 @@ impl Transaction {
         let outcome = match found {
             // A change would give the damaged record a valid check.
             Ok(Some(row)) if !row.is_intact => {
-                Ok(Some(Err(Corrupt::new(Damage::CellCheck, record.len()).into())))
+                Ok(Some(Err((0, Corrupt::new(Damage::CellCheck, record.len()).into()))))
             }
             Ok(Some(row)) => self.patch_copy(
                 table,
@@ -98,7 +120,7 @@ impl Transaction {
                 row_key.as_bytes(),
                 &mut head,
                 record,
-                (path, change),
+                changes,
                 (&row.blobs, blobs),
                 &indexed,
             ),
@@ -203,29 +225,33 @@ impl Transaction {
         row_key: &[u8],
         head: &mut Vec<u8>,
         mut record: Vec<u8>,
-        (path, change): (&[Step<'_>], Change<'_>),
+        path_changes: &[PathChange<'_>],
         (old_blobs, new_blobs): (&[u64], &[u64]),
         indexed: &Indexed,
-    ) -> Result<Option<Result<Patched, PatchError>>> {
-        match overwrite(&mut record, self.shapes(), path, change) {
-            Ok(true) => {
-                self.replace_indexed(table, key, row_key, head, &record, indexed)?;
-                return Ok(Some(Ok(Patched { record, encoded: 0, spliced: 0 })));
+    ) -> Result<Option<PatchResult>> {
+        let (mut encoded, mut spliced, mut is_overwritten) = (0, 0, true);
+        for (number, (path, change)) in path_changes.iter().enumerate() {
+            match overwrite(&mut record, self.shapes(), path, *change) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => return Ok(Some(Err((number, error)))),
             }
-            Ok(false) => {}
-            Err(error) => return Ok(Some(Err(error))),
+            let patched = match self.apply(table, &record, path, *change)? {
+                Ok(patched) => patched,
+                Err(error) => return Ok(Some(Err((number, error)))),
+            };
+            (record, is_overwritten) = (patched.record, false);
+            encoded += patched.encoded;
+            spliced += patched.spliced;
         }
-        let patched = match self.apply(table, &record, path, change)? {
-            Ok(patched) => patched,
-            Err(error) => return Ok(Some(Err(error))),
-        };
-        if old_blobs.is_empty() && new_blobs.is_empty() {
+        let patched = Patched { record, encoded, spliced };
+        if is_overwritten || (old_blobs.is_empty() && new_blobs.is_empty()) {
             self.replace_indexed(table, key, row_key, head, &patched.record, indexed)?;
             return Ok(Some(Ok(patched)));
         }
         let kept = match large_ids(&patched.record, &**self.shapes()) {
             Ok(kept) => kept,
-            Err(error) => return Ok(Some(Err(error.into()))),
+            Err(error) => return Ok(Some(Err((0, error.into())))),
         };
         let spelling = Cell::parse_head(head).map_or_else(Vec::new, <[u8]>::to_vec);
         let whole_key = if is_long(row_key, self.database.key_size_max) {

@@ -223,7 +223,7 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         from pellucid.claims import claim
 
         self._connection.check_writable()
-        return claim(self, where, set, order_by, lease, timeout)
+        return claim(self, where, set, order_by, lease, timeout, self._records.is_typed)
 
     def _run(self, function: Callable[[], Any]) -> Any:
         return repeated(self._connection, function)
