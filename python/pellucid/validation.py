@@ -59,7 +59,8 @@ class _Fields:
             raise Invalid(_is_no(value, self.cls.__qualname__))
         if self.checks is None:
             hints = annotations_of(self.cls)
-            made = {name: _check(hints.get(name)) for name in fields(self.cls, self.kind)}
+            # A field without an annotation, or with one that is nowhere, may be anything.
+            made = {name: _check(hints.get(name, object)) for name in fields(self.cls, self.kind)}
             self.checks = {name: check for name, check in made.items() if check is not None}
         unset = getattr(sys.modules.get("msgspec"), "UNSET", self)
         for name, check in self.checks.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
@@ -154,6 +155,23 @@ class Grown:
     full_name: str
     age: int = 7
     home: Address | None = None
+
+
+Untyped = attrs.make_class("Untyped", ["a"])
+Plain = collections.namedtuple("Plain", ["a"])
+
+
+@dataclasses.dataclass
+class Unresolved:
+    a: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize("cls", [Untyped, Plain, Unresolved])
+def test_a_field_whose_annotation_says_nothing_may_be_anything(cls: Any, db: pellucid.Database) -> None:
+    table = db.table("t", type=cls, validate=True)
+    table[1] = cls(5)
+    assert table[1].a == 5
+    assert table.conform() == []
 
 
 def test_old_rows_get_defaults_new_names_and_no_more_than_the_class_has(db: pellucid.Database) -> None:
