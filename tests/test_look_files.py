@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 import pprint
@@ -139,6 +140,22 @@ def test_a_value_whose_repr_fails_is_named_by_its_class(table: Any) -> None:
     assert text.cell(math.pi, 6) == "3.141\u2026"
     assert text.cell("\u65e5\u672c\u8a9e", 5) == "\u65e5\u672c\u2026"
     assert text.cell((1,)) == "(1,)"
+
+
+@dataclasses.dataclass
+class Broken:
+    a: int
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("no field")
+
+
+def test_a_row_whose_fields_cannot_be_had_is_named_by_its_class() -> None:
+    db = pellucid.open(":memory:")
+    db.table("t")[1] = {"a": 5}
+    rows = db.table("t", type=Broken).head()
+    assert "<Broken, RuntimeError>" in repr(rows)
+    assert "&lt;Broken, RuntimeError&gt;" in rows._repr_html_()
 
 
 def test_a_value_that_cannot_be_read_is_shown_by_its_error(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def cell(value: Any, room: int) -> str:
     """A value in a cell; nothing where a row lacks the field."""
     if value is NOTHING:
         return ""
-    if isinstance(value, _Key):
+    if type(value) is _Key:
         return text.cut(text.escaped(text.nested(value.key, room)), room)
     return text.cell(value, room)
 

@@ -68,22 +68,24 @@ def cut(text: str, room: int) -> str:
 
 def cell(value: Any, room: int = COLUMN_MAX) -> str:
     """A value in at most `room` columns of a terminal: a str as it is, all else as `repr` shows it."""
-    text = value[: room + 1] if isinstance(value, str) else nested(value, room)
+    text = value[: room + 1] if issubclass(type(value), str) else nested(value, room)
     return cut(escaped(text), room)
 
 
 def nested(value: Any, room: int, depth: int = 0) -> str:
     """The text of `repr`, or the begin of it; of a large value no more is read than is shown."""
-    if isinstance(value, (str, bytes, bytearray)):
+    # By its type: an instance of a user's class may claim to be of another, or fail at it.
+    cls = type(value)
+    if issubclass(cls, (str, bytes, bytearray)):
         return _of_any(value[: room + 1])
     if depth == DEPTH_MAX:
         return CUT
-    if isinstance(value, (Record, dict)):
+    if issubclass(cls, (Record, dict)):
         parts = (f"{_of_any(key)}: {nested(part, room, depth + 1)}" for key, part in pairs(value, room))
         return _joined(parts, "{}", room)
-    if isinstance(value, RecordList):
+    if issubclass(cls, RecordList):
         return _joined((nested(part, room, depth + 1) for _, part in pairs(value, room)), "[]", room)
-    brackets = CONTAINERS.get(type(value))
+    brackets = CONTAINERS.get(cls)
     if brackets is not None and value:
         return _joined((nested(part, room, depth + 1) for part in value), brackets, room)
     return _of_any(value)
@@ -98,8 +100,12 @@ def pairs(value: Any, count: int) -> Iterable[tuple[Any, Any]]:
 
 def fields_of(value: Any, count: int) -> list[tuple[Any, Any]] | None:
     """The first fields of a row, and one more if there are more; None if it has no fields."""
-    if not isinstance(value, (Record, dict)):
-        plain = as_plain(value)
+    if not issubclass(type(value), (Record, dict)):
+        try:
+            plain = as_plain(value)
+        except Exception:
+            # The class's own code fails at it; `_of_any` says so.
+            return None
         if plain is None or not isinstance(plain[0], dict):
             return None
         value = plain[0]
@@ -126,7 +132,7 @@ def _of_any(value: Any) -> str:
     # Objects of other libraries say in their own words what they are, and may fail at it.
     try:
         # Arrays have lines.
-        return " ".join(repr(value).split()) if not isinstance(value, str) else repr(value)
+        return repr(value) if issubclass(type(value), str) else " ".join(repr(value).split())
     except Exception as error:
         return f"<{type(value).__name__}, {type(error).__name__}>"
 
