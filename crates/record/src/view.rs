@@ -230,7 +230,7 @@ impl Container {
     /// # Errors
     /// The head is not a container's (but a scalar's, for example), its shape is unknown, or its
     /// slots do not fit into the bytes.
-    #[inline]
+    #[inline(always)]
     pub fn root<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Container> {
         let Some(head) = read::<8>(bytes, 0) else { return corrupt(Damage::Truncated, bytes.len()) };
         if bytes.len() > RECORD_SIZE_MAX {

@@ -5,84 +5,73 @@
 //! corrections.
 #![allow(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "estimates and shares")]
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 /// The bits of a hash that choose a register.
 const PRECISION: u32 = 14;
 const REGISTER_COUNT: usize = 1 << PRECISION;
 /// The greatest rank of a register.
 const RANK_MAX: usize = 64 - PRECISION as usize + 1;
 
-/// Takes a hash as it is.
-#[derive(Clone, Copy, Default)]
-pub struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-type Counts = HashMap<u64, u32, BuildHasherDefault<AsItIs>>;
+/// Up to how many distinct values of all rows are counted exactly, and how many hashes are listed
+/// until equal ones are removed.
+const FEW_OF_ALL: usize = 512;
+const LISTED_OF_ALL: usize = 2 * FEW_OF_ALL;
+/// How many values of a sample are listed.
+const LISTED_OF_SAMPLE: usize = 1 << 20;
 
 /// The distinct values of a field.
 #[derive(Clone)]
 pub enum Distinct {
-    /// How often each hash was met.
-    Few(Counts),
+    /// The hashes of the values: of a sample each of them, of all rows at least once each.
+    Listed(Vec<u64>),
     /// The registers of a sketch.
     Many(Box<[u8]>),
 }
 
 impl Default for Distinct {
     fn default() -> Self {
-        Self::Few(Counts::default())
+        Self::Listed(Vec::new())
     }
 }
 
 impl Distinct {
-    /// Adds a value by its hash. From `few_max` distinct values on, they are counted by a sketch.
+    /// Adds a value of all rows or of a sample, by its hash.
     #[inline]
-    pub fn add(&mut self, hash: u64, few_max: usize) {
-        self.add_times(hash, 1, few_max);
-    }
-
-    fn add_times(&mut self, hash: u64, times: u32, few_max: usize) {
+    pub fn add(&mut self, hash: u64, is_exact: bool) {
         match self {
-            Self::Few(counts) => {
-                let count = counts.entry(hash).or_default();
-                *count = count.saturating_add(times);
-                if counts.len() > few_max {
-                    let mut registers = vec![0; REGISTER_COUNT].into_boxed_slice();
-                    for hash in counts.keys() {
-                        raise(&mut registers, *hash);
-                    }
-                    *self = Self::Many(registers);
+            Self::Listed(hashes) => {
+                hashes.push(hash);
+                if hashes.len() >= if is_exact { LISTED_OF_ALL } else { LISTED_OF_SAMPLE } {
+                    self.shorten(is_exact);
                 }
             }
             Self::Many(registers) => raise(registers, hash),
         }
     }
 
+    /// Removes equal hashes of a long list, or makes it a sketch.
+    #[cold]
+    fn shorten(&mut self, is_exact: bool) {
+        let Self::Listed(hashes) = self else { return };
+        if is_exact {
+            hashes.sort_unstable();
+            hashes.dedup();
+            if hashes.len() <= FEW_OF_ALL {
+                return;
+            }
+        }
+        let mut registers = vec![0; REGISTER_COUNT].into_boxed_slice();
+        for hash in hashes {
+            raise(&mut registers, *hash);
+        }
+        *self = Self::Many(registers);
+    }
+
     /// Adds the values that another one has met.
-    pub fn merge(&mut self, other: Self, few_max: usize) {
+    pub fn merge(&mut self, other: Self, is_exact: bool) {
         let others = match other {
             Self::Many(registers) => registers,
-            Self::Few(counts) => {
-                for (hash, times) in counts {
-                    self.add_times(hash, times, few_max);
-                }
+            Self::Listed(hashes) => {
+                hashes.into_iter().for_each(|hash| self.add(hash, is_exact));
                 return;
             }
         };
@@ -92,18 +81,23 @@ impl Distinct {
             }
         } else {
             let few = std::mem::replace(self, Self::Many(others));
-            self.merge(few, few_max);
+            self.merge(few, is_exact);
         }
     }
 
     /// The number of distinct values that were met, and how many of them were met once; that is
     /// not known of many.
     #[must_use]
-    pub fn counts(&self) -> (f64, Option<f64>) {
-        match self {
-            Self::Few(counts) => {
-                let once = counts.values().filter(|count| **count == 1).count();
-                (counts.len() as f64, Some(once as f64))
+    pub fn counts(mut self) -> (f64, Option<f64>) {
+        match &mut self {
+            Self::Listed(hashes) => {
+                hashes.sort_unstable();
+                let (mut count, mut once) = (0, 0);
+                for equal in hashes.chunk_by(u64::eq) {
+                    count += 1;
+                    once += usize::from(equal.len() == 1);
+                }
+                (f64::from(count), Some(once as f64))
             }
             Self::Many(registers) => (estimate(registers), None),
         }
@@ -174,12 +168,13 @@ fn tau(mut x: f64) -> f64 {
 /// `PostgreSQL` estimates it in the same way: by Haas and Stokes' Duj1, from the number of values
 /// that were met once.
 #[must_use]
-pub fn of_sample(distinct: &Distinct, read: u64, all: u64) -> u64 {
+pub fn of_sample(distinct: Distinct, read: u64, all: u64) -> u64 {
     let (met, once) = distinct.counts();
-    let Some(once) = once.filter(|_| read > 0 && all > read) else { return met.round() as u64 };
+    let Some(once) = once.filter(|_| read > 0 && all > read) else { return (met.round() as u64).min(all) };
     let (read, all) = (read as f64, all as f64);
     let estimate = read * met / (read - once + once * read / all);
-    estimate.clamp(met, all).round() as u64
+    // `met` of hostile rows may be above `all`.
+    estimate.max(met).min(all).round() as u64
 }
 
 #[cfg(test)]
@@ -187,9 +182,9 @@ mod tests {
     use super::{Distinct, of_sample};
     use crate::survey::values::mixed;
 
-    fn of(hashes: impl Iterator<Item = u64>) -> Distinct {
+    fn of(hashes: impl Iterator<Item = u64>, is_exact: bool) -> Distinct {
         let mut distinct = Distinct::default();
-        hashes.for_each(|number| distinct.add(mixed(number), 512));
+        hashes.for_each(|number| distinct.add(mixed(number), is_exact));
         distinct
     }
 
@@ -197,8 +192,8 @@ mod tests {
     fn few_values_are_counted_exactly_and_many_within_three_percent() {
         for count in [0, 1, 512, 513, 5_000, 20_000, 40_000, 300_000, 1_000_000] {
             // Each value twice, in two parts.
-            let mut all = of(0..count / 2);
-            all.merge(of((0..count).rev()), 512);
+            let mut all = of(0..count / 2, true);
+            all.merge(of((0..count).rev(), true), true);
             let (found, _) = all.counts();
             let error = (found - count as f64).abs();
             assert!(
@@ -210,8 +205,10 @@ mod tests {
 
     #[test]
     fn a_sample_tells_few_values_from_values_that_all_differ() {
-        assert_eq!(of_sample(&of((0..500).map(|number| number % 7)), 500, 1_000_000), 7);
-        assert_eq!(of_sample(&of(0..500), 500, 1_000_000), 1_000_000);
-        assert_eq!(of_sample(&Distinct::default(), 0, 1_000_000), 0);
+        assert_eq!(of_sample(of((0..500).map(|number| number % 7), false), 500, 1_000_000), 7);
+        assert_eq!(of_sample(of(0..500, false), 500, 1_000_000), 1_000_000);
+        let of_many = of_sample(of(0..2_000_000, false), 2_000_000, 3_000_000);
+        assert!(of_many.abs_diff(2_000_000) < 60_000, "{of_many}");
+        assert_eq!(of_sample(Distinct::default(), 0, 1_000_000), 0);
     }
 }

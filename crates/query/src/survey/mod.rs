@@ -115,7 +115,7 @@ impl Survey {
 }
 
 fn field_of(found: tree::Found, weight: f64) -> Field {
-    let values = found.values;
+    let mut values = found.values;
     let total = values.count.max(1) as f64;
     let mut types: Vec<_> = TYPES
         .iter()
@@ -125,8 +125,11 @@ fn field_of(found: tree::Found, weight: f64) -> Field {
         .collect();
     types.sort_by(|one, other| other.1.total_cmp(&one.1));
     let all = (values.counted as f64 * weight).round() as u64;
-    let distinct = (values.counted > 0).then(|| distinct::of_sample(&values.distinct, values.counted, all));
-    let example = values.example.clone();
+    // A row has one value at a path, but for the elements of its lists.
+    let all = if found.steps.contains(&Step::Each) { all } else { all.min(found.rows) };
+    let hashes = std::mem::take(&mut values.distinct);
+    let distinct = (values.counted > 0).then(|| distinct::of_sample(hashes, values.counted, all));
+    let example = values.example.take();
     Field { steps: found.steps, rows: found.rows, types, distinct, ends: values.ends(), example }
 }
 

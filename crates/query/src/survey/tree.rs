@@ -19,9 +19,6 @@ use crate::survey::values::Values;
 pub const PATH_COUNT_MAX: usize = 10_000;
 /// The path that stands for those that are not listed.
 const NOWHERE: usize = usize::MAX;
-/// Up to how many distinct values are counted exactly, of all rows and of a sample.
-const FEW_OF_ALL: usize = 512;
-const FEW_OF_SAMPLE: usize = 1 << 20;
 
 /// The places of shapes with smaller ids are in a list.
 const SHAPE_PLACES_MAX: u32 = 4096;
@@ -88,23 +85,31 @@ pub struct Tree {
     code: Code,
 }
 
-/// Whether none of the tags of a block is that of a container or of a field that was deleted.
+/// Of the tags of a block, the top bits of those of containers, and of those of fields that were
+/// deleted. `count` is that of the tags, 1 to 8.
 #[inline]
-fn are_scalars(tags: &[u8]) -> bool {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0;
-    match tags.first_chunk::<8>() {
-        Some(block) => {
-            let word = u64::from_le_bytes(*block);
-            !has_zero(word) && !has_zero(word ^ (ONES * u64::from(tag::CONTAINER)))
-        }
-        None => !tags.iter().any(|tag| matches!(*tag, tag::CONTAINER | tag::ABSENT)),
-    }
+fn marked(record: &[u8], at: usize, count: u32) -> Result<(u64, u64), Corrupt> {
+    const ONES: u64 = u64::MAX / 0xFF;
+    const TOPS: u64 = ONES << 7;
+    let Some(tags) = record.get(at..at + count as usize) else {
+        return Err(Corrupt::new(Damage::Truncated, at));
+    };
+    let word = match record.get(at..).and_then(<[u8]>::first_chunk) {
+        Some(block) => u64::from_le_bytes(*block),
+        None => tags.iter().rev().fold(0, |word, tag| word << 8 | u64::from(*tag)),
+    };
+    let is = |tag: u8| {
+        let other = word ^ (ONES * u64::from(tag));
+        !((other & !TOPS) + !TOPS | other) & TOPS & (u64::MAX >> (64 - 8 * count))
+    };
+    Ok((is(tag::CONTAINER), is(tag::ABSENT)))
 }
 
 /// The container in a slot that has one. `Container::slot` returns any value, in memory and in
-/// parts: the copy waits for these stores, which took half of the time of skimming.
-#[inline]
+/// parts: the copy waits for these stores, which took half of the time of skimming. Without
+/// `always`, so does the copy of what this returns.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as said above")]
 fn nested_at<S: Shapes + ?Sized>(
     container: &Container,
     index: u32,
@@ -319,11 +324,10 @@ impl Tree {
             self.mark(id);
         }
         self.value_count += 1;
-        let few_max = if self.is_exact { FEW_OF_ALL } else { FEW_OF_SAMPLE };
         if let Some(node) = self.nodes.get_mut(id)
             && (!self.fills_gaps || node.values.count == 0)
         {
-            node.values.add(slot, of.0, of.1, (&mut self.code, few_max))?;
+            node.values.add(slot, of.0, of.1, (&mut self.code, self.is_exact))?;
         }
         match slot {
             Slot::Container(container) => self.note_container(id, container, of, depth),
@@ -450,28 +454,22 @@ impl Tree {
         of: (&[u8], &S),
         at: (u32, bool),
     ) -> Result<(), Corrupt> {
-        let mut first = 0;
-        while first < container.count {
+        for first in (0..container.count).step_by(BLOCK_SLOTS as usize) {
             let count = (container.count - first).min(BLOCK_SLOTS);
-            let tags = container.position(first).0;
-            let Some(tags) = of.0.get(tags..tags + count as usize) else {
-                return Err(Corrupt::new(Damage::Truncated, tags));
-            };
-            if are_scalars(tags) {
-                first += BLOCK_SLOTS;
-                continue;
+            let (mut containers, mut deleted) = marked(of.0, container.position(first).0, count)?;
+            while containers != 0 {
+                let index = first + containers.trailing_zeros() / 8;
+                containers &= containers - 1;
+                let field = self.field_of(id, shape, index);
+                self.skim_slot(field, container, index, of, at)?;
             }
-            for (index, tag) in (first..).zip(tags) {
-                if *tag == tag::CONTAINER {
-                    let field = self.field_of(id, shape, index);
-                    self.skim_slot(field, container, index, of, at)?;
-                } else if *tag == tag::ABSENT && !at.1 {
-                    let field = self.field_of(id, shape, index);
-                    let node = self.node(field);
-                    node.rows = node.rows.wrapping_sub(1);
-                }
+            while deleted != 0 && !at.1 {
+                let index = first + deleted.trailing_zeros() / 8;
+                deleted &= deleted - 1;
+                let field = self.field_of(id, shape, index);
+                let node = self.node(field);
+                node.rows = node.rows.wrapping_sub(1);
             }
-            first += BLOCK_SLOTS;
         }
         Ok(())
     }
@@ -492,7 +490,7 @@ impl Tree {
     fn merge(&mut self, mut other: Self) {
         self.spread();
         other.spread();
-        let few_max = if self.is_exact { FEW_OF_ALL } else { FEW_OF_SAMPLE };
+        let is_exact = self.is_exact;
         let mut here = Vec::with_capacity(other.nodes.len());
         for node in other.nodes {
             let id = match node.step {
@@ -509,7 +507,7 @@ impl Tree {
             here.push(id);
             let mine = self.node(id);
             mine.rows = mine.rows.wrapping_add(node.rows);
-            mine.values.merge(node.values, few_max);
+            mine.values.merge(node.values, is_exact);
         }
         self.rows += other.rows;
         self.noted += other.noted;

@@ -155,7 +155,7 @@ fn is_short(container: &Container, record: &[u8]) -> bool {
 }
 
 impl Values {
-    /// Adds a value. `few_max` is up to how many distinct values are counted exactly.
+    /// Adds a value of all rows, or of a sample.
     ///
     /// # Errors
     /// Damage.
@@ -164,7 +164,7 @@ impl Values {
         slot: &Slot<'_>,
         record: &[u8],
         shapes: &S,
-        (code, few_max): (&mut Code, usize),
+        (code, is_exact): (&mut Code, bool),
     ) -> Result<(), Corrupt> {
         self.count += 1;
         if let Some(count) = self.types.get_mut(type_of(slot)) {
@@ -211,7 +211,7 @@ impl Values {
             self.example = Some(decode_slot(record, shapes, *slot)?);
         }
         self.counted += 1;
-        self.distinct.add(hash, few_max);
+        self.distinct.add(hash, is_exact);
         Ok(())
     }
 
@@ -238,13 +238,13 @@ impl Values {
     }
 
     /// Adds the values that another one has met.
-    pub fn merge(&mut self, other: Self, few_max: usize) {
+    pub fn merge(&mut self, other: Self, is_exact: bool) {
         for (count, more) in self.types.iter_mut().zip(other.types) {
             *count += more;
         }
         self.count += other.count;
         self.counted += other.counted;
-        self.distinct.merge(other.distinct, few_max);
+        self.distinct.merge(other.distinct, is_exact);
         if self.example.is_none() {
             self.example = other.example;
         }
