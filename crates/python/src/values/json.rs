@@ -137,18 +137,9 @@ struct Writer<'py> {
     out: Vec<u8>,
 }
 
-/// The names of a shape as JSON, each with a comma before it and a colon after it.
-fn names_of(shape: &ShapeNames) -> &[Box<[u8]>] {
-    shape.json.get_or_init(|| {
-        let written = |name: &str| {
-            let mut out = vec![b','];
-            // A str is always a text.
-            let _ = json::push_str(name.as_bytes(), &mut out);
-            out.push(b':');
-            out.into_boxed_slice()
-        };
-        shape.shape.names().iter().map(|name| written(name)).collect()
-    })
+/// The names of a shape as JSON.
+fn names_of(shape: &ShapeNames) -> &[json::Name] {
+    shape.json.get_or_init(|| shape.shape.names().iter().map(|name| json::Name::new(name)).collect())
 }
 
 impl<'py> Writer<'py> {
@@ -328,23 +319,62 @@ impl<'py> Writer<'py> {
 
     fn shaped(&mut self, reading: &Reading<'_>, walker: &mut Walker, at: (u32, u32)) -> Outcome<()> {
         let place = *walker.container();
-        let Some(shape) = reading.row().names.named(self.py, place.shape) else {
-            return Err(damaged(reading, Damage::UnknownShape, place.start));
-        };
+        match reading.row().names.named(self.py, place.shape) {
+            Some(shape) => self.fields(reading, walker, shape, at),
+            None => Err(damaged(reading, Damage::UnknownShape, place.start)),
+        }
+    }
+
+    /// The next value if it is a dict with a shape; else the walker stays where it is. In the loops
+    /// over fields and elements, the place of such a dict is never written to memory and read back,
+    /// which would be waited for (`walk.rs`).
+    #[inline]
+    fn next_dict(
+        &mut self,
+        reading: &Reading<'_>,
+        walker: &mut Walker,
+        (depth, nested): (u32, u32),
+    ) -> Option<Outcome<()>> {
+        if nested >= DEPTH_MAX {
+            return None;
+        }
+        let mut shape = None;
+        let mut inner = walker.next_shaped(reading.bytes(), |id| {
+            shape = reading.row().names.met_as(self.py, id);
+            shape.map(|shape| shape.keys.len() as u32)
+        })?;
+        let written = self.fields(reading, &mut inner, shape?, (depth, nested + 1));
+        Some(written.and_then(|()| consumed(reading, walker, inner.end())))
+    }
+
+    fn fields(
+        &mut self,
+        reading: &Reading<'_>,
+        walker: &mut Walker,
+        shape: &ShapeNames,
+        at: (u32, u32),
+    ) -> Outcome<()> {
         let names = names_of(shape);
         let opened = self.out.len();
         for (index, name) in names.iter().enumerate() {
             if let Some(simple) = walker.next_simple(reading.bytes()) {
-                self.out.extend_from_slice(name);
+                name.push(&mut self.out);
                 self.simple(reading, walker, simple)?;
                 continue;
             }
-            let Some(slot) = next(reading, walker)? else { break };
-            if slot == Slot::Absent {
-                continue;
-            }
-            self.out.extend_from_slice(name);
-            self.slot(reading, walker, &slot, at).map_err(|failure| {
+            let before = self.out.len();
+            name.push(&mut self.out);
+            let written = match self.next_dict(reading, walker, at) {
+                Some(written) => written,
+                None => match next(reading, walker)? {
+                    None | Some(Slot::Absent) => {
+                        self.out.truncate(before);
+                        continue;
+                    }
+                    Some(slot) => self.slot(reading, walker, &slot, at),
+                },
+            };
+            written.map_err(|failure| {
                 failure.within(|| format!("{:?}", shape.shape.name(index as u32).unwrap_or_default()))
             })?;
         }
@@ -431,6 +461,13 @@ impl<'py> Writer<'py> {
             let index = walker.index();
             if let Some(simple) = walker.next_simple(reading.bytes()) {
                 self.simple(reading, walker, simple)?;
+                continue;
+            }
+            if index >= walker.container().count {
+                break;
+            }
+            if let Some(written) = self.next_dict(reading, walker, at) {
+                written.map_err(|failure| failure.within(|| index.to_string()))?;
                 continue;
             }
             match next(reading, walker)? {

@@ -18,6 +18,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use pellucid_record::json;
 use pellucid_record::shape::{Dictionary, Shape, Shapes};
 use pellucid_store::Store;
 use pyo3::ffi;
@@ -64,9 +65,8 @@ pub struct ShapeNames {
     /// The number of an envelope, and the shape's id in it; valid only for the envelope of that
     /// number.
     pub local: GilValue<(u64, u32)>,
-    /// The names as JSON, each with a comma before it and a colon after it; set when the first
-    /// dict of this shape is written as JSON.
-    pub json: OnceLock<Box<[Box<[u8]>]>>,
+    /// The names as JSON; set when the first dict of this shape is written as JSON.
+    pub json: OnceLock<Box<[json::Name]>>,
 }
 
 // SAFETY: the pointers are interned str objects that this struct owns; they are read, and finally
