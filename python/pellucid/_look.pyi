@@ -5,7 +5,7 @@ from pellucid._native import Expression, Query, Record, RecordList, Table
 from pellucid.look.rows import Rows
 from pellucid.typing import Path
 
-__all__ = ["_brief", "_is_selected", "_no_attribute", "_survey", "_untyped"]
+__all__ = ["_brief", "_figures", "_is_selected", "_no_attribute", "_survey", "_untyped"]
 
 _V = TypeVar("_V")
 
@@ -33,6 +33,9 @@ class Looks(Generic[_V]):
     def _repr_html_(self) -> str: ...
 
 def _brief(handle: Record | RecordList, count: int) -> tuple[list[tuple[Any, Any]], int]: ...
+def _figures(
+    of: Table[Any] | Query[Any], path: Path | Expression
+) -> list[tuple[int, float, float | None, list[float]]] | None: ...
 def _is_selected(query: Query[Any]) -> bool: ...
 def _no_attribute(object: object, kind: str, name: str) -> AttributeError: ...  # noqa: A002
 def _survey(

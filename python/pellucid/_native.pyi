@@ -90,7 +90,7 @@ __all__ = [
     "view",
 ]
 __all__ += ["_imported", "_testing"]
-__all__ += ["_brief", "_is_selected", "_no_attribute", "_survey", "_untyped"]  # noqa: F405
+__all__ += ["_brief", "_figures", "_is_selected", "_no_attribute", "_survey", "_untyped"]  # noqa: F405
 __all__ += ["DictItems", "DictKeys", "DictValues", "DictView", "_change_claimed", "_claim_first"]
 __all__ += ["BytesMap", "CellRows", "ObjectMap", "cell_kinds"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerIndexCodes", "ServerIndexes", "ServerRows"]  # noqa: F405

@@ -240,6 +240,19 @@ def test_describe_has_the_figures_of_the_largest_numbers(db: Database, values: l
     assert figures["std"] == pytest.approx(abs(values[0] / 2 - values[1] / 2) * 2**0.5)
 
 
+def test_describe_takes_what_overflows_in_between(db: Database) -> None:
+    db.update(
+        {1: {"f": 1e300, "n": 2**63 - 1}, 2: {"f": -1.7e308, "n": -(2**63)}, 3: {"f": 1.7e308, "n": 2.5}}
+    )
+    db.update({4: {"d": Decimal("1e300"), "big": 2**70}, 5: {"d": Decimal("-1e300"), "big": 1e300}})
+    found = {figures["path"]: figures for figures in db.describe()}
+    assert (found["f"]["min"], found["f"]["max"]) == (-1.7e308, 1.7e308)
+    assert found["f"]["std"] == pytest.approx(1.7e308)
+    assert (found["n"]["min"], found["n"]["max"], found["n"]["50%"]) == (-(2**63), 2**63 - 1, 2.5)
+    assert found["n"]["mean"] == 0.5
+    assert (found["d"]["count"], found["big"]["min"], found["big"]["max"]) == (2, 2**70, 1e300)
+
+
 def test_describe_takes_decimals_and_ints_of_any_size(db: Database) -> None:
     db.update({1: {"d": Decimal("1.5"), "n": 2**70}, 2: {"d": Decimal("NaN"), "n": 1}, 3: {"d": Decimal(3)}})
     found = {figures["path"]: figures for figures in db.describe()}

@@ -87,6 +87,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(counters::counters, module)?,
         wrap_pyfunction!(expression::text::parse, module)?,
         wrap_pyfunction!(imported::imported, module)?,
+        wrap_pyfunction!(look::figures, module)?,
         wrap_pyfunction!(look::is_selected, module)?,
         wrap_pyfunction!(look::survey, module)?,
         wrap_pyfunction!(look::untyped, module)?,

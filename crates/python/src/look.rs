@@ -4,12 +4,14 @@
 //! argument. That module is imported at the first call, because `import pellucid` has to be fast.
 //! Tables on a server have the same functions.
 
-use pellucid_query::Expression;
 use pellucid_query::survey::Survey;
+use pellucid_query::survey::figures::GatherFigures;
+use pellucid_query::{Expression, Outcome};
 use pellucid_record::Value;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
+use crate::column;
 use crate::database::Database;
 use crate::hot::callbacks;
 use crate::query::group::{self, Groups};
@@ -115,6 +117,45 @@ fn surveyed<'py>(of: &impl Queried<'py>, count: u64, exact: bool) -> PyResult<Su
         fields.push(parts.into_pyobject(py)?);
     }
     Ok((fields, found.rows, found.read, found.has_more))
+}
+
+/// What `pellucid.look.fields` makes a row of: the count, the mean, the standard deviation, the
+/// least number, the quartiles and the greatest number.
+type Figured<'py> = (usize, f64, Option<f64>, [Bound<'py, PyAny>; 5]);
+
+/// The figures of the numbers at a path of a table or a query: an empty list of no numbers; None if
+/// some need the numbers of Python.
+#[pyfunction]
+#[pyo3(name = "_figures")]
+pub fn figures<'py>(of: &Bound<'py, PyAny>, path: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Figured<'py>>>> {
+    match of.cast_exact::<Table>() {
+        Ok(table) => figured(table, path),
+        Err(_) => figured(of.cast::<Query>()?, path),
+    }
+}
+
+fn figured<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Figured<'py>>>> {
+    let py = of.py();
+    let node = column::node_of(path)?;
+    let Some((source, nodes)) = of.source_of(std::slice::from_ref(&node), Walked::InParts)? else {
+        return Ok(Some(Vec::new()));
+    };
+    let gather = GatherFigures(column::column_of(nodes.first().unwrap_or(&node))?);
+    let Outcome::Done(gathered) = over_parts(py, &of.table_ref(), source, gather)? else { return Ok(None) };
+    let Some(figures) = callbacks::released(py, || gathered.figures()) else { return Ok(Some(Vec::new())) };
+    let object = |number: f64, int: Option<i64>| match int {
+        Some(int) => int.into_pyobject(py).map(|int| int.into_any()),
+        None => number.into_pyobject(py).map(|float| float.into_any()),
+    };
+    let [least, first, second, third, greatest] = figures.quartiles;
+    let quartiles = [
+        object(least, figures.ints.0)?,
+        object(first, None)?,
+        object(second, None)?,
+        object(third, None)?,
+        object(greatest, figures.ints.1)?,
+    ];
+    Ok(Some(vec![(figures.count, figures.mean, figures.deviation, quartiles)]))
 }
 
 /// Gives the classes these methods, and the names that they are asked for and do not have.

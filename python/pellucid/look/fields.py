@@ -6,7 +6,7 @@ import math
 import sys
 from typing import Any
 
-from pellucid._native import Table, _survey, parse
+from pellucid._native import Table, _figures, _survey, parse
 from pellucid.look.rows import Rows
 
 __all__ = ["described", "fields_of"]
@@ -14,6 +14,9 @@ __all__ = ["described", "fields_of"]
 # A server sends whole rows, so that no more are read.
 SERVER_ROWS = 10_000
 NUMBERS = {"int", "float", "Decimal"}
+# The squares of larger numbers may be no floats.
+SCALED_FROM = 1e150
+QUARTILES = ("min", "25%", "50%", "75%", "max")
 
 
 def fields_of(table: Any, exact: bool) -> Rows[dict[str, Any]]:
@@ -66,11 +69,15 @@ def described(table: Any) -> Rows[dict[str, Any]]:
         for field in fields_of(table, exact=False)
         if "[*]" not in field["path"] and NUMBERS & set(field["types"].split(", "))
     ]
+    rows = table if isinstance(table, Table) else table.where()
     found = []
     for path in paths:
-        values = _numbers(table.column(parse(path)))
-        if values:
-            found.append({"path": path, **_figures(values)})
+        figures = _figures(rows, parse(path))
+        if figures is None or any(max(-values[0], values[-1]) > SCALED_FROM for *_, values in figures):
+            figures = _of_any(_numbers(table.column(parse(path))))
+        for count, mean, std, values in figures:
+            quartiles = dict(zip(QUARTILES, values, strict=True))
+            found.append({"path": path, "count": count, "mean": mean, "std": std, **quartiles})
     return Rows(found)
 
 
@@ -88,24 +95,20 @@ def _numbers(values: list[Any]) -> list[float]:
     return values
 
 
-def _figures(values: list[float]) -> dict[str, Any]:
+def _of_any(values: list[float]) -> list[tuple[int, float, float | None, list[float]]]:
+    """What `_figures` returns, of sorted numbers that may be larger ints than a float holds exactly."""
     count = len(values)
+    if not count:
+        return []
     # Squares and differences of the largest floats have no float.
     largest = max(-values[0], values[-1])
-    scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest > 1e150 else 1
+    scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest > SCALED_FROM else 1
     scaled = [value / scale for value in values] if scale > 1 else values
     mean = math.fsum(scaled) / count
     spread = math.fsum((value - mean) ** 2 for value in scaled)
-    return {
-        "count": count,
-        "mean": mean * scale,
-        "std": math.sqrt(spread / (count - 1)) * scale if count > 1 else None,
-        "min": values[0],
-        "25%": _quantile(scaled, 0.25) * scale,
-        "50%": _quantile(scaled, 0.5) * scale,
-        "75%": _quantile(scaled, 0.75) * scale,
-        "max": values[-1],
-    }
+    std = math.sqrt(spread / (count - 1)) * scale if count > 1 else None
+    inner = [_quantile(scaled, share) * scale for share in (0.25, 0.5, 0.75)]
+    return [(count, mean * scale, std, [values[0], *inner, values[-1]])]
 
 
 def _quantile(values: list[float], share: float) -> float:

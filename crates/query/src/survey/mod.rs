@@ -7,6 +7,7 @@
 #![allow(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "estimates and shares")]
 
 mod distinct;
+pub mod figures;
 mod tree;
 mod values;
 
