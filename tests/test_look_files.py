@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import pickle
 import pprint
+import pydoc
 import subprocess
 import sys
 import types
@@ -179,6 +181,19 @@ def test_a_closed_or_dropped_table_has_a_repr(tmp_path: Path) -> None:
     assert repr(table).endswith("closed>")
     for thing in (table, db):
         assert "closed" in thing._repr_html_()
+
+
+def test_help_and_dir_of_a_class_have_no_words_that_are_only_hints() -> None:
+    for cls in (pellucid.Table, pellucid.Database, pellucid.Snapshot):
+        assert "insert" not in dir(cls)
+        assert {"values", "head", "__getitem__"} <= set(dir(cls))
+        text = pydoc.plain(pydoc.render_doc(cls))
+        assert "insert_many" not in text
+        assert "head(" in text
+        with pytest.raises(AttributeError, match='has no attribute "insert"; table'):
+            _ = cls.insert  # type: ignore[attr-defined]
+        assert isinstance(cls, type)
+        assert pickle.loads(pickle.dumps(cls)) is cls
 
 
 def test_a_list_of_rows_is_a_list(table: Any) -> None:

@@ -9,11 +9,11 @@ use pellucid_query::survey::figures::GatherFigures;
 use pellucid_query::{Expression, Outcome};
 use pellucid_record::Value;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::column;
 use crate::database::Database;
-use crate::hot::callbacks;
+use crate::hot::{callbacks, metaclass};
 use crate::query::group::{self, Groups};
 use crate::query::handle::Query;
 use crate::snapshot::SnapshotHandle;
@@ -178,8 +178,16 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
             class.setattr(&name, LookMethod { name: name.clone().unbind() })?;
         }
     }
+    // `dir` and `help` of a class leave out the words that are only hints, too.
+    let parts = PyDict::new(py);
+    parts.set_item("__slots__", PyTuple::empty(py))?;
+    parts.set_item("__dir__", LookMethod { name: PyString::intern(py, "names_of_class").unbind() })?;
+    let plain = py.get_type::<PyType>();
+    let meta = plain.call1(("Kind", (&plain,), parts))?.cast_into::<PyType>()?;
+    meta.setattr("__module__", "pellucid")?;
     for (class, kind) in [(table, Kind::Table), (database, Kind::Database), (snapshot, Kind::Snapshot)] {
         wrong_names::install(&class, kind)?;
+        metaclass::set(&class, &meta)?;
     }
     Ok(())
 }

@@ -175,5 +175,14 @@ def _repr_html_(self: Any) -> str:
 
 def __dir__(self: Any) -> list[str]:
     """Return the names of the attributes, without those that only say what to call instead."""
-    own = vars(type(self))
-    return [name for name in object.__dir__(self) if type(own.get(name)).__name__ != "WrongName"]
+    return _without_hints(type(self), object.__dir__(self))
+
+
+def names_of_class(self: Any) -> list[str]:
+    """Return the names of a class's attributes, without those that only say what to call instead."""
+    return _without_hints(self, type.__dir__(self))
+
+
+def _without_hints(cls: type, names: Iterable[str]) -> list[str]:
+    own = vars(cls)
+    return [name for name in names if type(own.get(name)).__name__ != "WrongName"]

@@ -14,6 +14,7 @@ pub mod collector;
 pub mod gil;
 pub mod held_bytes;
 pub mod item;
+pub mod metaclass;
 pub mod modules;
 pub mod prefetch;
 pub mod small;

@@ -3,7 +3,8 @@
 //! Other libraries have methods with these names. Each is a descriptor on the class that raises an
 //! `AttributeError` with the hint. A `__getattr__` would know every name, but it takes away the
 //! interpreter's fast path to all methods: `table.get(key)` took 35 % longer with one. `dir()` of
-//! an instance leaves these names out, and for a misspelt name Python itself suggests another.
+//! an instance and of the class leaves these names out, and so does `help()`. For a misspelt name
+//! Python itself suggests another.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
