@@ -68,6 +68,27 @@ def test_an_instance_of_a_typed_table_knows_its_row_as_long_as_it_lives(db: pell
     assert gone() is None
 
 
+@dataclasses.dataclass
+class Flyweight:
+    n: int
+
+    def __new__(cls, *_args: Any) -> Flyweight:
+        made: Flyweight = FLYWEIGHTS.setdefault(cls, object.__new__(cls))
+        return made
+
+
+FLYWEIGHTS: dict[type, Any] = {}
+
+
+def test_an_instance_that_a_class_gives_again_is_remembered_once(db: pellucid.Database) -> None:
+    table = db.table("t", type=Flyweight, run_init=True)
+    db.table("t").update({"a": {"n": 1}, "b": {"n": 2}})
+    for key in "ab" * 50:
+        assert pellucid.key_of(table[key]) == key
+    assert table["a"] is table["b"]
+    assert weakref.getweakrefcount(table["a"]) == 1
+
+
 def test_an_instance_without_weak_references_says_so(db: pellucid.Database) -> None:
     points = db.table("points", type=Point)
     points["a"] = Point(1)

@@ -64,7 +64,7 @@ impl After {
             )))
         };
         let Ok(record) = row.cast::<Record>() else {
-            return match instance_rows::place_of(row)? {
+            return match instance_rows::place_of(row) {
                 Some(place) if is_of(&place.table) => Self::of_instance(row, place),
                 _ => wrong(),
             };

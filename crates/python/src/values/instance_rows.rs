@@ -1,14 +1,15 @@
 //! Tells of which row an object is: a record, or an instance of the class of a table.
 //!
 //! A record knows its row. An instance is an object of the user's class, so its row is remembered
-//! beside it, for as long as it lives, by a weak reference.
+//! beside it, for as long as it lives, by a weak reference. An instance that its class gives for
+//! several rows is of the one that was read last.
 
 use std::collections::HashMap;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyAny, PyList, PyWeakrefReference};
+use pyo3::types::{PyAny, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::errors;
 use crate::hot::gil::GilCell;
@@ -31,11 +32,34 @@ pub struct Place {
 /// A remembered row, with the weak reference whose end forgets it.
 struct Remembered {
     place: Place,
-    _weak: Py<PyWeakrefReference>,
+    weak: Py<PyWeakrefReference>,
 }
 
-/// By the address of the weak reference.
-static REMEMBERED: GilCell<Option<HashMap<usize, Remembered>>> = GilCell::new(None);
+impl Remembered {
+    /// Whether it is of this object. If its end was not told, another object may have its address.
+    fn is_of(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.weak.bind(object.py()).upgrade().is_some_and(|alive| alive.is(object))
+    }
+}
+
+/// What is remembered.
+#[derive(Default)]
+struct All {
+    /// By the address of the instance.
+    rows: HashMap<usize, Remembered>,
+    /// The address of the instance, by that of the weak reference.
+    addresses: HashMap<usize, usize>,
+}
+
+impl All {
+    fn forget(&mut self, weak: usize) -> Option<Remembered> {
+        let address = self.addresses.remove(&weak)?;
+        let is_its = self.rows.get(&address).is_some_and(|row| row.weak.as_ptr() as usize == weak);
+        is_its.then(|| self.rows.remove(&address))?
+    }
+}
+
+static REMEMBERED: GilCell<Option<All>> = GilCell::new(None);
 
 /// Remembers the row of an instance, whose class supports weak references.
 ///
@@ -45,15 +69,31 @@ pub fn remember(instance: &Bound<'_, PyAny>, row: &Row) -> PyResult<()> {
     static FORGET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = instance.py();
     let Some(table) = &row.table else { return Ok(()) };
-    let forget =
-        FORGET.get_or_try_init(py, || Ok::<_, PyErr>(wrap_pyfunction!(forget, py)?.into_any().unbind()))?;
     let place =
         Place { table: table.clone_ref(py), key: row.key().to_vec(), spelling: row.spelling(py).to_vec() };
+    let address = instance.as_ptr() as usize;
+    let mut place = Some(place);
+    // What is replaced is dropped outside of the cell: releasing objects may run code.
+    let before = REMEMBERED.with(py, |all| {
+        let known = all.as_mut()?.rows.get_mut(&address).filter(|known| known.is_of(instance))?;
+        Some(std::mem::replace(&mut known.place, place.take()?))
+    });
+    drop(before);
+    let Some(place) = place else { return Ok(()) };
+    let forget =
+        FORGET.get_or_try_init(py, || Ok::<_, PyErr>(wrap_pyfunction!(forget, py)?.into_any().unbind()))?;
     let weak = PyWeakrefReference::new_with(instance, forget.bind(py))?;
-    let address = weak.as_ptr() as usize;
-    let remembered = Remembered { place, _weak: weak.unbind() };
-    let before = REMEMBERED.with(py, |all| all.get_or_insert_default().insert(address, remembered));
-    // Outside of the cell: releasing objects may run code.
+    let weak_address = weak.as_ptr() as usize;
+    let remembered = Remembered { place, weak: weak.unbind() };
+    let before = REMEMBERED.with(py, |all| {
+        let all = all.get_or_insert_default();
+        all.addresses.insert(weak_address, address);
+        let before = all.rows.insert(address, remembered);
+        if let Some(before) = &before {
+            all.addresses.remove(&(before.weak.as_ptr() as usize));
+        }
+        before
+    });
     drop(before);
     Ok(())
 }
@@ -61,28 +101,17 @@ pub fn remember(instance: &Bound<'_, PyAny>, row: &Row) -> PyResult<()> {
 /// Forgets the row of an instance that is freed.
 #[pyfunction]
 fn forget(weak: &Bound<'_, PyAny>) {
-    let address = weak.as_ptr() as usize;
-    drop(REMEMBERED.with(weak.py(), |all| all.as_mut()?.remove(&address)));
+    drop(REMEMBERED.with(weak.py(), |all| all.as_mut()?.forget(weak.as_ptr() as usize)));
 }
 
 /// The row of an instance that was read from a table; None for other objects.
-///
-/// # Errors
-/// `MemoryError`.
-pub fn place_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
+pub fn place_of(object: &Bound<'_, PyAny>) -> Option<Place> {
     let py = object.py();
-    let references = py.import("weakref")?.call_method1("getweakrefs", (object,))?;
-    for weak in references.cast_into::<PyList>().map_err(PyErr::from)? {
-        let address = weak.as_ptr() as usize;
-        let place = REMEMBERED.with(py, |all| {
-            let Place { table, key, spelling } = &all.as_ref()?.get(&address)?.place;
-            Some(Place { table: table.clone_ref(py), key: key.clone(), spelling: spelling.clone() })
-        });
-        if place.is_some() {
-            return Ok(place);
-        }
-    }
-    Ok(None)
+    REMEMBERED.with(py, |all| {
+        let known = all.as_ref()?.rows.get(&(object.as_ptr() as usize))?;
+        let Place { table, key, spelling } = &known.is_of(object).then_some(known)?.place;
+        Some(Place { table: table.clone_ref(py), key: key.clone(), spelling: spelling.clone() })
+    })
 }
 
 /// The node of a record or a list; None for other objects.
@@ -147,7 +176,7 @@ pub fn key_of<'py>(row: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
             None => Err(of_no_row("key_of", row)),
         };
     }
-    match place_of(row)? {
+    match place_of(row) {
         Some(place) => keys::object_of(py, &place.key, &place.spelling),
         None => Err(of_no_row("key_of", row)),
     }
@@ -166,7 +195,7 @@ pub fn table_of<'py>(row: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = row.py();
     let table = match node_of(row) {
         Some(node) => node.row.table.as_ref().map(|table| table.clone_ref(py)),
-        None => place_of(row)?.map(|place| place.table),
+        None => place_of(row).map(|place| place.table),
     };
     match table {
         // On a server, the table of a row is what encodes its values; it knows its handle.
