@@ -361,6 +361,7 @@ WRONG = {
     "loc": r"table\[key\] is the row",
     "exists": "`key in table`",
     "sql": "DuckDB",
+    "cursor": r"cursor\(row\)",
 }
 
 

@@ -99,8 +99,12 @@ const EVERYWHERE: Words = &[
         "where().update(name=F.old) sets a field of all rows",
     ),
     (
-        "join merge sql execute executescript raw cursor",
+        "join merge sql execute executescript raw",
         "DuckDB takes to_arrow(): rows = table.to_arrow(), then duckdb.sql(\"select ... from rows join ...\")",
+    ),
+    (
+        "cursor after",
+        "where().order_by(F.age) is a query, and its cursor(row) and after(cursor) begin the next page",
     ),
     ("contains has has_key exists has_row", "`key in table` says whether there is a row"),
     ("is_empty empty any", "`if table:` says whether there is any row"),
