@@ -234,6 +234,8 @@ impl Watch {
             shared.release();
             shared.fit_log();
         }
+        // Other processes write the tree too, and this one may be idle.
+        shared.release_older();
         self.pace.look(shared.segments.tail());
         shared.free_retired();
     }

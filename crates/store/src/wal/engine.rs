@@ -476,6 +476,11 @@ impl Shared {
         self.state().release();
     }
 
+    /// The same, if it is not of the newest version.
+    pub(crate) fn release_older(&self) {
+        self.state().release_older(&*self.tree);
+    }
+
     /// Take the writer lock, and recover the log if the last owner died. `None` when the deadline
     /// passed.
     pub(crate) fn lock(

@@ -307,6 +307,14 @@ impl State {
         self.parked = None;
     }
 
+    /// Drop the cached tree if a newer version was committed, whose pages it keeps from being used
+    /// again.
+    pub(crate) fn release_older(&mut self, tree: &dyn Engine) {
+        if tree.version() != self.applied_in {
+            self.release();
+        }
+    }
+
     /// Drop the cached tree, also if a snapshot reads it.
     pub(crate) fn forget_tree(&mut self) {
         self.release();
@@ -353,8 +361,10 @@ impl State {
         const ATTEMPTS: u32 = 1_000_000;
         let mut attempts = 0;
         loop {
-            // [R3] One load tells whether there is anything to do.
-            while self.sequence() < segments.sequence() {
+            // [R3] One load tells whether there is anything to do. What is committed after it need
+            // not be seen: a reader that followed a fast writer would not come to an end.
+            let wanted = segments.sequence();
+            while self.sequence() < wanted {
                 if self.read_wal_record(segments)? || self.enter_next_segment(tree, segments)? {
                     continue;
                 }
