@@ -268,9 +268,9 @@ def a_module_says_what_it_does(name: str, text: str) -> Iterator[Finding]:
 
 # The wall clock jumps. Nothing waits by it, and nothing is old or new by it; it only makes numbers and
 # names unlike others: an identity, a salt, the name of a copy. Only a time for which changes are kept goes by
-# it, and the lease of a claim, since they outlive every process.
+# it, the lease of a claim, and the use of a cached entry, since these outlive every process.
 WALL_CLOCK_ROOMS = re.compile(
-    r"crates/(store/src/(open|admin/copy|wal/segments|wal/history)|python/src/query/claim)\.rs"
+    r"crates/(store/src/(open|admin/copy|wal/segments|wal/history)|python/src/(query/claim|uses))\.rs"
 )
 
 

@@ -47,6 +47,7 @@ from pellucid._edits_and_views import (  # parts of this stub, as are those belo
 from pellucid._look import *  # noqa: F403 - it is a part of this stub
 from pellucid._look import AskExists, Looks, UseEach, UseSigns
 from pellucid._server import *  # noqa: F403 - it is a part of this stub
+from pellucid._uses import *  # noqa: F403 - it is a part of this stub
 from pellucid.claims import Claim
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
@@ -92,7 +93,7 @@ __all__ = [
 __all__ += ["_imported", "_testing"]
 __all__ += ["_brief", "_figures", "_is_selected", "_no_attribute", "_survey", "_untyped"]  # noqa: F405
 __all__ += ["DictItems", "DictKeys", "DictValues", "DictView", "_change_claimed", "_claim_first"]
-__all__ += ["BytesMap", "CellRows", "ObjectMap", "cell_kinds"]  # noqa: F405
+__all__ += ["BytesMap", "CellRows", "NotedTable", "ObjectMap", "UseSlots", "cell_kinds"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerIndexCodes", "ServerIndexes", "ServerRows"]  # noqa: F405
 __all__ += ["ServerTable", "ServerValidity", "server_array", "server_copy_rows", "server_distribution"]  # noqa: F405
 __all__ += ["server_index_definition", "server_index_error", "server_json_key", "server_key"]  # noqa: F405

@@ -45,6 +45,7 @@ mod table_binding;
 mod testing;
 mod transaction;
 mod unclosed;
+mod uses;
 mod values;
 mod watch;
 mod work;
@@ -130,6 +131,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::edit::EditContext>()?;
     module.add_class::<watch::WatchHandle>()?;
     module.add_class::<watch::ChangeHandle>()?;
+    module.add_class::<uses::UseSlots>()?;
+    module.add_class::<uses::NotedTable>()?;
     add_server(module)?;
     module.add("view", values::functions::view_function(module)?)?;
     // Registered with the abstract classes, for isinstance() and structural pattern matching.

@@ -7,25 +7,35 @@ import threading
 import warnings
 import weakref
 from collections.abc import MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf, nextafter
 from time import perf_counter, time
 
 from pellucid import F
 from pellucid.cache.entries import (
     ABSENT,
-    ERROR,
     EXPIRE,
     TAG,
     VALUE,
     check_seconds,
     is_expired,
     is_wrapped,
+    opened,
+    with_facts,
     wrapped,
 )
-from pellucid.cache.limits import NONE, POLICIES, SIZE_LIMIT_MIN, STORED, USED, Order, log_memory
+from pellucid.cache.limits import (
+    FREQUENT,
+    NONE,
+    POLICIES,
+    SIZE_LIMIT_MIN,
+    STORED,
+    Order,
+    entry_size,
+    log_memory,
+)
 from pellucid.cache.opening import open_database, path_of, stored_limit
-from pellucid.cache.uses import Uses, slot_count
+from pellucid.cache.uses import NotedTable, Uses, slot_count
 from pellucid.digests import digest
 from pellucid.errors import CorruptRecord, DatabaseWarning, DiskFull, NoSuchIndex, UnsupportedKey
 
@@ -114,7 +124,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         # Without pickles, an object that occurs twice in a value comes back as two.
         self._table = db.table("cache", type=object, fast=is_fast)
         self._info = db.table("cache info", type=object, fast=True)
-        self._read: Callable[..., Any] = self._read_whole if self._recovers else self._table.get
+        self._look: Callable[..., Any] = _whole(self._table.get) if self._recovers else self._table.get
         limit = size_limit or stored_limit(db)
         self._side_path = None if db.path is None else f"{self._path}-uses"
         self._uses = Uses(self._side_path, slot_count(limit))
@@ -143,13 +153,17 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         settings = self._info.get("settings") or {}
         self._order.size_limit = settings.get("size_limit", 0)
         self._order.policy = settings.get("policy", STORED)
+        # What may be written is to be looked up anew.
+        self._order.left = 0
         self._counting = settings.get("counting", False)
         self._ordering = settings.get("ordering", False)
         self._noting = self._order.policy not in (STORED, NONE) and self._ordering
         self._watching = self._counting or self._noting
-        # Where the time of a use is noted: `get` does that itself.
-        self._known = self._uses.known
-        self._slots = self._uses.slots if self._order.policy == USED else None
+        notes = self._uses.notes(self._order.policy == FREQUENT)
+        self._note = notes.note
+        # A hit of `get` is a use, and that of `in` is none.
+        read = NotedTable(self._table, notes).get if self._noting else self._table.get
+        self._read = _whole(read) if self._recovers else read
 
     def _change(self, **changes: Any) -> None:
         with self._db.transaction():
@@ -158,6 +172,8 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             settings["ordering"] |= settings["size_limit"] > 0
             if settings["ordering"] and not stored["ordering"]:
                 self._order.begin()
+            if settings["size_limit"] != stored["size_limit"]:
+                self._order.look_soon()
             if settings != stored:
                 self._info["settings"] = settings
         self._uses.resize(slot_count(settings["size_limit"]))
@@ -201,55 +217,34 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             or (type(value) is dict and VALUE in value)
         ):
             return self._get(key, value, default, expire_time, tag)
-        if self._noting:
-            slot = self._known.get(key)
-            if slot is None or self._slots is None:
-                self._order.note(key)
-            else:
-                # What it does, without a call.
-                self._slots[slot] = time()
         return value
 
     def _get(self, key: Any, row: Any, default: Any, wants_time: bool, wants_tag: bool) -> Any:
         """The rest of `get`, for what is not a value alone."""
         if row is ABSENT and type(key) not in SIMPLE_KEYS:
-            key, row = self._found(key)
-        facts: Any = {}
-        if is_wrapped(row):
-            facts = row
-            row = ABSENT if is_expired(row, time()) or ERROR in row else row[VALUE]
+            # The key under which an entry may be whose key is no key of a table.
+            key = self.key(key)
+            row = self._read(key, ABSENT)
+        value, facts = opened(row, time())
         if self._watching:
-            self._seen_use(key, row is not ABSENT)
-        if row is ABSENT:
-            row, facts = default, {}
-        if not (wants_time or wants_tag):
-            return row
-        return (row, *((facts.get(EXPIRE),) if wants_time else ()), *((facts.get(TAG),) if wants_tag else ()))
+            self._count_use(value is not ABSENT)
+        return with_facts(default if value is ABSENT else value, facts, wants_time, wants_tag)
 
-    def _found(self, key: Any) -> tuple[Any, Any]:
-        """The key under which an entry may be whose key is no key of a table, and its row."""
-        key = self.key(key)
-        return key, self._read(key, ABSENT)
-
-    def _seen_use(self, key: Any, is_hit: bool) -> None:
+    def _count_use(self, is_hit: bool) -> None:
         if self._uses.changes != self._seen:
             self._refresh()
         if self._counting:
             with self._lock:
                 self._counts[not is_hit] += 1
-        if is_hit and self._noting:
-            self._order.note(key)
 
-    def _read_whole(self, key: Any, default: Any) -> Any:
-        """The row of a key, for a cache that may begin anew: what is damaged is not there."""
-        try:
-            return self._table.get(key, default)
-        except CorruptRecord:
-            return default
+    def _seen_use(self, key: Any, is_hit: bool) -> None:
+        self._count_use(is_hit)
+        if is_hit and self._noting:
+            self._note(key)
 
     def _row(self, key: Any) -> Any:
-        """The row of a key, or ABSENT."""
-        return self._read(key, ABSENT)
+        """The row of a key, or ABSENT. This counts as no use."""
+        return self._look(key, ABSENT)
 
     def key(self, key: Any, /) -> Any:
         """Return the key under which an entry is stored: `key` itself, or `("digest", digest(key))`.
@@ -262,8 +257,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             # Encodes the key, and reads one row at most.
             self._table.keys(start=key, stop=key)
         except UnsupportedKey:
-            return ("digest", digest(key))
+            return self._stand_in(key)
         return key
+
+    def _stand_in(self, key: Any) -> Any:
+        """The key under which an entry is stored whose own key is none of a table."""
+        return ("digest", digest(key))
 
     def __getitem__(self, key: Any) -> Any:
         """Return the value of a key; raises `KeyError` if there is none, or it has expired."""
@@ -277,7 +276,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         row = self._row(key)
         if row is ABSENT and type(key) not in SIMPLE_KEYS:
             try:
-                row = self._found(key)[1]
+                row = self._row(self.key(key))
             except UnsupportedKey:
                 return False
         return row is not ABSENT and not (is_wrapped(row) and is_expired(row, time()))
@@ -317,8 +316,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def _begin_facts(self, row: Any, now: float) -> None:
         """Make the index for a time or a tag at the first of them; once a second, remove what has expired."""
-        if EXPIRE in row and "expire" not in self._indexed:
-            self._index("expire", F[EXPIRE])
+        self._index_facts(row)
         if EXPIRE in row and abs(now - self._culled_at) > self._pause:
             begun = perf_counter()
             self._culled_at = now
@@ -326,8 +324,11 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             # Times that were replaced make the look longer until the next checkpoint: it is to take 1 % at
             # most.
             self._pause = max(1.0, 100 * (perf_counter() - begun))
-        if TAG in row and "tag" not in self._indexed:
-            self._index("tag", F[TAG])
+
+    def _index_facts(self, row: Any) -> None:
+        for name, field in (("expire", EXPIRE), ("tag", TAG)):
+            if field in row and name not in self._indexed:
+                self._index(name, F[field])
 
     def _index(self, name: str, part: Any) -> None:
         self._table.create_index(name, part)
@@ -341,21 +342,31 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             if not self._ordering:
                 self._table[key] = row
                 return True
+            size = entry_size(key, row)
+            if 0 < self.size_limit < size:
+                self._warn(f"a value of about {size:,} bytes is larger than the limit, and is not stored")
+                self._forget(key)
+                return False
+            self._make_room(size)
             with self._db.transaction():
                 self._table[key] = row
-                size = self._order.add(key, row)
-                is_too_large = 0 < self.size_limit < size
-                if is_too_large:
-                    self._order.delete(key)
-            if is_too_large:
-                self._warn(f"a value of about {size:,} bytes is larger than the limit, and is not stored")
-                return False
-            self._cull_if_due()
+                self._order.add(key, size)
         except DiskFull as error:
             self._warn(f"the cache goes on without storing: {error}")
             self._forget(key)
             return False
         return True
+
+    def _make_room(self, size: int = 0) -> None:
+        """Have room within the limit for a value that is about to be stored.
+
+        A transaction of the caller goes on without: no checkpoint could free what it evicts.
+        """
+        order = self._order
+        if order.left < size and order.size_limit and not self._table._is_in_transaction:
+            # On a full disk, what is stored next says so.
+            with suppress(DiskFull):
+                order.make_room(size)
 
     def _forget(self, key: Any) -> None:
         """Try to remove what a value that was not stored would have replaced."""
@@ -373,6 +384,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
     def add(self, key: Any, value: Any, expire: float | None = None, tag: Any = None) -> bool:
         """Store a value if the key has none, or an expired one. Returns whether it was stored."""
         key = self.key(key)
+        self._make_room()
         with self._db.transaction():
             if key in self:
                 return False
@@ -384,6 +396,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         With `default=None`, a missing one raises `KeyError`. Time and tag of the entry stay as they are.
         """
         key = self.key(key)
+        self._make_room()
         with self._db.transaction():
             row = self._row(key)
             is_there = row is not ABSENT and not (is_wrapped(row) and is_expired(row, time()))
@@ -411,6 +424,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
     def touch(self, key: Any, expire: float | None = None) -> bool:
         """Let an entry expire in `expire` seconds from now, or never. Returns whether there was an entry."""
         key = self.key(key)
+        self._make_room()
         with self._db.transaction():
             row = self._row(key)
             facts = row if is_wrapped(row) else {}
@@ -428,13 +442,8 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             row = self._row(key)
             if row is not ABSENT:
                 self._remove(key)
-        facts = row if is_wrapped(row) else {}
-        if row is ABSENT or is_expired(facts, time()):
-            row, facts = default, {}
-        value = facts.get(VALUE, row)
-        if not (expire_time or tag):
-            return value
-        return (value, *((facts.get(EXPIRE),) if expire_time else ()), *((facts.get(TAG),) if tag else ()))
+        value, facts = opened(row, time())
+        return with_facts(default if value is ABSENT else value, facts, expire_time, tag)
 
     def _remove(self, key: Any) -> None:
         if self._ordering:
@@ -446,7 +455,8 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         """Remove an entry. Returns whether there was one that had not expired."""
         row = self._row(key)
         if row is ABSENT and type(key) not in SIMPLE_KEYS:
-            key, row = self._found(key)
+            key = self.key(key)
+            row = self._row(key)
         if row is ABSENT:
             return False
         try:
@@ -514,24 +524,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def cull(self) -> int:
         """Remove what has expired, and evict entries down to the limit. Returns how many went."""
-        return self.expire() + self._evict_excess()
-
-    def _cull_if_due(self) -> None:
-        if self._order.is_due():
-            self._evict_excess()
-
-    def _evict_excess(self) -> int:
-        """Evict down to the limit, in transactions that let other writers in between."""
-        count, excess = 0, self._order.excess()
-        while excess > 0:
-            before = self._order.totals["size"]
-            with self._db.transaction():
-                evicted = self._order.evict(excess)
-            if not evicted:
-                break
-            count += evicted
-            excess -= before - self._order.totals["size"]
-        return count
+        return self.expire() + self._order.make_room(0, is_asked=True)
 
     # ---- results of functions
 
@@ -746,6 +739,18 @@ def _in_a_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_a_child)
+
+
+def _whole(get: Callable[..., Any]) -> Callable[..., Any]:
+    """The lookup of a cache that may begin anew: what is damaged is not there."""
+
+    def look(key: Any, default: Any) -> Any:
+        try:
+            return get(key, default)
+        except CorruptRecord:
+            return default
+
+    return look
 
 
 def _reopened(cls: type[Cache], path: str, options: dict[str, Any]) -> Cache:

@@ -23,6 +23,8 @@ __all__ = [
     "check_seconds",
     "is_expired",
     "is_wrapped",
+    "opened",
+    "with_facts",
     "wrapped",
 ]
 
@@ -61,6 +63,20 @@ def is_expired(row: Any, now: float) -> bool:
     """Say whether a wrapped row has expired."""
     expire = row.get(EXPIRE)
     return expire is not None and expire <= now
+
+
+def opened(row: Any, now: float) -> tuple[Any, Any]:
+    """Return the value of a row, and the dict of its facts. What has expired, and an error, is ABSENT."""
+    if not is_wrapped(row):
+        return row, {}
+    return (ABSENT, {}) if is_expired(row, now) or ERROR in row else (row[VALUE], row)
+
+
+def with_facts(found: Any, facts: Any, expire_time: bool, tag: bool) -> Any:
+    """Return what was found, or a tuple of it, when it expires, and its tag, as far as asked for."""
+    if not (expire_time or tag):
+        return found
+    return (found, *((facts.get(EXPIRE),) if expire_time else ()), *((facts.get(TAG),) if tag else ()))
 
 
 def wrapped(value: object, expire: float | None, tag: object, **more: object) -> Any:

@@ -276,7 +276,7 @@ def memoized(
 def _memoized_call(
     results: Results, function: Callable[..., Any], cache_key: Callable[..., Any], is_plain: bool
 ) -> Callable[..., Any]:
-    cache, of, read = results.cache, results._of, results.cache._read
+    cache, of, read = results.cache, results._of, results.cache._look
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:

@@ -12,26 +12,21 @@ import mmap
 import os
 import stat
 from time import time_ns
-from zlib import crc32
 
+from pellucid._native import NotedTable, UseSlots
 from pellucid.errors import DatabaseError
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
-__all__ = ["Uses", "slot_count"]
+__all__ = ["NotedTable", "Uses", "slot_count"]
 
 HEAD_SIZE = 4096
-MAGIC = 0x7065_6C6C_7573_6573
+MAGIC = 0x7065_6C6C_7573_6532
 # The words of the head.
 AT_MAGIC, AT_CHANGES, AT_COUNT = 0, 1, 2
-KNOWN_MAX = 1 << 16
-# An odd number, so that ints that follow each other, or are multiples of a power of two, spread over the
-# slots.
-SPREAD = 0x9E37_79B9_7F4A_7C15
-
 
 # How many slots there may be.
 COUNTS = frozenset(1 << power for power in range(14, 23))
@@ -49,9 +44,7 @@ class Uses:
     """The words that the processes of one cache share. `path` is None for a cache in memory."""
 
     def __init__(self, path: str | None, count: int) -> None:
-        self._path = path
-        # The slots of keys that were used lately: to look one up takes less than to compute it.
-        self.known: dict[Any, int] = {}
+        self.path = path
         self._open(count)
         if self.head[AT_MAGIC] == MAGIC:
             self.follow()
@@ -61,23 +54,29 @@ class Uses:
 
     def _open(self, count: int) -> None:
         self._size = HEAD_SIZE + 8 * count
-        self._map = mmap.mmap(-1, self._size) if self._path is None else self._mapped(self._path)
+        self._map = mmap.mmap(-1, self._size) if self.path is None else self._mapped(self.path)
         words = memoryview(self._map)
         self.head = words[:HEAD_SIZE].cast("Q")
         self.slots = words[HEAD_SIZE : self._size].cast("d")
-        self._mask = count - 1
-        self.known.clear()
+        # Each keeps the map that it was made of: a reader may note a use while another thread takes over a
+        # larger one.
+        self._times, self._counts = UseSlots(self.slots, False), UseSlots(self.slots, True)
+        self.slot = self._times.slot
+
+    def notes(self, counts: bool) -> UseSlots:
+        """What notes the times of uses, or counts them."""
+        return self._counts if counts else self._times
 
     def follow(self) -> None:
         """Take over the count of slots, if another process has changed it."""
         count = self.head[AT_COUNT]
-        if count != self._mask + 1 and count in COUNTS:
+        if count != len(self.slots) and count in COUNTS:
             # Another thread may be about to store into the old map, which goes with its last user.
             self._open(count)
 
     def resize(self, count: int) -> None:
         """Have more slots. What was noted in the old ones is forgotten."""
-        if self._path is not None and count > self._mask + 1:
+        if self.path is not None and count > len(self.slots):
             self.head[AT_COUNT] = count
             self.follow()
 
@@ -95,21 +94,6 @@ class Uses:
             return mmap.mmap(file, self._size)
         finally:
             os.close(file)
-
-    def slot(self, key: Any) -> int:
-        """The slot of a key: the same in every process."""
-        slot = self.known.get(key)
-        if slot is None:
-            slot = self._slot(key)
-            if len(self.known) >= KNOWN_MAX:
-                self.known.clear()
-            self.known[key] = slot
-        return slot
-
-    def _slot(self, key: Any) -> int:
-        if type(key) is int:
-            return key * SPREAD >> 24 & self._mask
-        return crc32((key if type(key) is str else repr(key)).encode("utf-8", "surrogatepass")) & self._mask
 
     @property
     def changes(self) -> int:

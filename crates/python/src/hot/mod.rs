@@ -17,6 +17,7 @@ pub mod item;
 pub mod metaclass;
 pub mod modules;
 pub mod prefetch;
+pub mod shared_numbers;
 pub mod small;
 pub mod text;
 #[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]

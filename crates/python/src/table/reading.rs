@@ -157,10 +157,20 @@ impl Table {
         slf: &Bound<'py, Self>,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Self::lookup_by(slf, key, |_| ())
+    }
+
+    /// As `lookup`; `see` is called with the key before.
+    pub fn lookup_by<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        see: impl FnOnce(&Key),
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(key) = storable(key)? else {
             slf.get().snapshot(slf.py())?;
             return Ok(None);
         };
+        see(&key);
         let value = Self::value(slf, &key);
         keys::recycle(slf.py(), key);
         value

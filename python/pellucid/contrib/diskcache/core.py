@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from time import time
 
-from pellucid.cache.entries import ABSENT, EXPIRE, TAG, VALUE, is_expired, is_wrapped
+from pellucid.cache.entries import ABSENT, opened, with_facts
 from pellucid.cache.functions import SCALARS
 from pellucid.cache.opening import path_of
 from pellucid.contrib.arrays import changeable
@@ -310,26 +310,21 @@ class Cache:
             self._put(key, value, expire, tag)
             return key
 
-    def _end(self, prefix: str | None, side: str, default: Any, removes: bool) -> tuple[Any, Any, Any]:
-        """The pair at a side of a queue, when it expires, and its tag. Expired ones before it are removed."""
+    def _end(self, prefix: str | None, side: str, removes: bool) -> tuple[Any, Any]:
+        """The pair at a side of a queue, and its facts; ABSENT for none. What has expired is removed."""
         with self._entries.transact():
-            for key in list(islice(self._keys_of_queue(prefix, side), 1000)):
-                pair = self._pair(key)
-                if pair is not None:
-                    if removes:
-                        self._entries.delete(key)
-                    return pair
-                self._entries.delete(key)
-        return default, None, None
+            return self._first(self._keys_of_queue(prefix, side), removes)
 
-    def _pair(self, key: Any) -> tuple[Any, Any, Any] | None:
-        """An entry with when it expires and its tag; None if it has expired."""
-        row = self._entries._row(key)
-        if not is_wrapped(row):
-            return None if row is ABSENT else ((self._entries.original(key), row), None, None)
-        if is_expired(row, time()):
-            return None
-        return (self._entries.original(key), row[VALUE]), row.get(EXPIRE), row.get(TAG)
+    def _first(self, keys: Iterator[Any], removes: bool = False) -> tuple[Any, Any]:
+        """The first pair of these keys that has not expired, and its facts; ABSENT for none."""
+        entries = self._entries
+        for key in list(islice(keys, 1000)):
+            value, facts = opened(entries._row(key), time())
+            if removes or value is ABSENT:
+                entries.delete(key)
+            if value is not ABSENT:
+                return (entries.original(key), value), facts
+        return ABSENT, {}
 
     def pull(
         self,
@@ -341,7 +336,8 @@ class Cache:
         retry: bool = False,
     ) -> Any:
         """Remove the pair of key and value at a side of a queue, and return it."""
-        return _facts(*self._end(prefix, side, default, removes=True), expire_time, tag)
+        pair, facts = self._end(prefix, side, removes=True)
+        return with_facts(default if pair is ABSENT else pair, facts, expire_time, tag)
 
     def peek(
         self,
@@ -353,7 +349,8 @@ class Cache:
         retry: bool = False,
     ) -> Any:
         """Return the pair of key and value at a side of a queue."""
-        return _facts(*self._end(prefix, side, default, removes=False), expire_time, tag)
+        pair, facts = self._end(prefix, side, removes=False)
+        return with_facts(default if pair is ABSENT else pair, facts, expire_time, tag)
 
     def peekitem(
         self, last: bool = True, expire_time: bool = False, tag: bool = False, retry: bool = False
@@ -361,12 +358,11 @@ class Cache:
         """Return the pair of key and value that was inserted last, or first; `KeyError` if there is none."""
         entries = self._entries
         with entries.transact():
-            for _, key in list(islice(entries._order.rows.index("number").keys(reverse=last), 1000)):
-                pair = self._pair(key)
-                if pair is not None:
-                    return _facts(*pair, expire_time, tag)
-                entries.delete(key)
-        raise KeyError("dictionary is empty")
+            keys = entries._order.rows.index("number").keys(reverse=last)
+            pair, facts = self._first(key for _, key in keys)
+        if pair is ABSENT:
+            raise KeyError("dictionary is empty")
+        return with_facts(pair, facts, expire_time, tag)
 
     # ---- the whole
 
@@ -478,10 +474,3 @@ def with_changeable(
         return call
 
     return decorator
-
-
-def _facts(pair: Any, expire: Any, tag: Any, wants_time: bool, wants_tag: bool) -> Any:
-    """A pair, with when it expires and its tag where these are wanted."""
-    if not (wants_time or wants_tag):
-        return pair
-    return (pair, *((expire,) if wants_time else ()), *((tag,) if wants_tag else ()))

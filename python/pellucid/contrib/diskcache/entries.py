@@ -5,11 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 
 import pellucid
-from pellucid import F
-from pellucid.cache.core import SIMPLE_KEYS, Cache
-from pellucid.cache.entries import EXPIRE, TAG
+from pellucid.cache.core import Cache
 from pellucid.cache.limits import Order
-from pellucid.errors import UnsupportedKey
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -29,15 +26,6 @@ class InsertionOrder(Order):
     limit = 0
     cull_limit = 10
 
-    def is_due(self) -> bool:
-        """Say whether a set is to look for what may go."""
-        return self.cull_limit > 0
-
-    def excess(self) -> int:
-        """How many bytes the entries are beyond the limit; the limit itself is not within it."""
-        self._written = 0
-        return max(0, self.totals["size"] - self.limit)
-
 
 class Entries(Cache):
     """The entries of a folder, in the order in which they were inserted."""
@@ -55,15 +43,8 @@ class Entries(Cache):
         if not self._ordering:
             self._change(size_limit=0, ordering=True)
 
-    def key(self, key: Any, /) -> Any:
-        """The key under which an entry is: `key` itself, or its packed bytes."""
-        if type(key) in SIMPLE_KEYS and key == key:
-            return key
-        try:
-            self._table.keys(start=key, stop=key)
-        except UnsupportedKey:
-            return (PACKED, pellucid.dumps(key, pickle=self._pickle))
-        return key
+    def _stand_in(self, key: Any) -> Any:
+        return (PACKED, pellucid.dumps(key, pickle=self._pickle))
 
     def original(self, key: Any) -> Any:
         """The key that was given, of one under which an entry is."""
@@ -72,12 +53,19 @@ class Entries(Cache):
         return key
 
     def _begin_facts(self, row: Any, now: float) -> None:
-        if EXPIRE in row and "expire" not in self._indexed:
-            self._index("expire", F[EXPIRE])
-        if TAG in row and "tag" not in self._indexed:
-            self._index("tag", F[TAG])
+        # `_cull_some` removes what has expired.
+        self._index_facts(row)
 
-    def _cull_if_due(self) -> None:
+    def _store(self, key: Any, row: Any) -> bool:
+        is_stored = super()._store(key, row)
+        self._cull_some()
+        return is_stored
+
+    def cull(self) -> int:
+        """Remove what has expired, and evict by the estimated sizes."""
+        return self.expire() + self._order.evict_down_to(self._order.limit)
+
+    def _cull_some(self) -> None:
         """Remove what has expired, or what the policy says, at most `cull_limit` entries at each set."""
         limit = self._order.cull_limit
         if limit <= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from pellucid.contrib.diskcache.core import Cache
 from pellucid.contrib.diskcache.persistent import Deque, Index
@@ -148,31 +149,27 @@ class FanoutCache(Cache):
 
     def cache(self, name: str, timeout: float = 60, disk: Any = None, **settings: Any) -> Cache:
         """The cache `name` in a folder inside of this one."""
-        key = ("cache", name)
-        if key not in self._parts:
-            chosen = type(self._disk) if disk is None else disk
-            folder = self._folder("cache", name)
-            self._parts[key] = Cache(folder, timeout, chosen, pickle=self._pickle, **settings)
-        return self._parts[key]  # type: ignore[no-any-return]
+        chosen = type(self._disk) if disk is None else disk
+        return self._part("cache", name, lambda made: made, timeout, chosen, **settings)  # type: ignore[no-any-return]
 
     def deque(self, name: str, maxlen: int | None = None) -> Deque:
         """The deque `name` in a folder inside of this one."""
-        key = ("deque", name)
-        if key not in self._parts:
-            cache = Cache(self._folder("deque", name), eviction_policy="none", pickle=self._pickle)
-            self._parts[key] = Deque.fromcache(cache, maxlen=maxlen)
-        return self._parts[key]  # type: ignore[no-any-return]
+        make = partial(Deque.fromcache, maxlen=maxlen)
+        return self._part("deque", name, make, eviction_policy="none")  # type: ignore[no-any-return]
 
     def index(self, name: str) -> Index:
         """The index `name` in a folder inside of this one."""
-        key = ("index", name)
-        if key not in self._parts:
-            cache = Cache(self._folder("index", name), eviction_policy="none", pickle=self._pickle)
-            self._parts[key] = Index.fromcache(cache)
-        return self._parts[key]  # type: ignore[no-any-return]
+        return self._part("index", name, Index.fromcache, eviction_policy="none")  # type: ignore[no-any-return]
 
-    def _folder(self, kind: str, name: str) -> str:
-        return os.path.join(self._directory, kind, *name.split("/"))
+    def _part(
+        self, kind: str, name: str, make: Callable[[Cache], Any], *options: Any, **settings: Any
+    ) -> Any:
+        part = self._parts.get((kind, name))
+        if part is None:
+            folder = os.path.join(self._directory, kind, *name.split("/"))
+            part = make(Cache(folder, *options, pickle=self._pickle, **settings))
+            self._parts[kind, name] = part
+        return part
 
     def close(self) -> None:
         """Close the file, and those of its caches, deques and indexes."""
