@@ -90,9 +90,8 @@ __all__ = [
     "validate",
     "view",
 ]
-__all__ += ["_imported", "_testing"]
-__all__ += ["_brief", "_figures", "_is_selected", "_no_attribute", "_survey", "_untyped"]  # noqa: F405
-__all__ += ["DictItems", "DictKeys", "DictValues", "DictView", "_change_claimed", "_claim_first"]
+__all__ += ["_brief", "_figures", "_imported", "_is_selected", "_no_attribute", "_survey", "_untyped"]  # noqa: F405
+__all__ += ["DictItems", "DictKeys", "DictValues", "DictView", "_change_claimed", "_claim_first", "_testing"]
 __all__ += ["BytesMap", "CellRows", "NotedTable", "ObjectMap", "UseSlots", "cell_kinds"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerIndexCodes", "ServerIndexes", "ServerRows"]  # noqa: F405
 __all__ += ["ServerTable", "ServerValidity", "server_array", "server_copy_rows", "server_distribution"]  # noqa: F405
