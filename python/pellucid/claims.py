@@ -12,6 +12,7 @@ which reads and writes the row once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from typing import Any
 
 from pellucid import KEY, Expression, F, Record, Table
 from pellucid._native import _change_claimed, _claim_first
-from pellucid.errors import HistoryGone, LeaseLost, TransactionError
+from pellucid.errors import Error, HistoryGone, LeaseLost, TransactionError
 
 LEASE = "_lease"
 INDEX = "_leases"
@@ -142,7 +143,10 @@ class Queue:
         """Create the index that finds leases: it has entries for the claimed rows alone."""
         table = self._table
         if not table._is_in_transaction and INDEX not in [index.name for index in table.indexes()]:
-            table.create_index(INDEX, F[LEASE].until)
+            # The claim is committed: without the index it holds as well. Another client may be at it, or this
+            # one may not be allowed to.
+            with contextlib.suppress(Error):
+                table.create_index(INDEX, F[LEASE].until)
 
     def _take(self) -> Claim | None:
         table = self._table

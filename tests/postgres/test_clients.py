@@ -584,6 +584,25 @@ def test_a_role_without_rights_is_told_which(url: str, server: str, connect: Con
         connection.execute(f"DROP ROLE {role}")
 
 
+def test_a_role_that_may_not_create_an_index_claims(url: str, server: str, connect: Connect) -> None:
+    role = f"pellucid_worker_{os.getpid()}"
+    schema = url.partition("schema=")[2].partition("&")[0]
+    with pellucid.open(url) as db:
+        db.table("jobs").extend([{"state": "new"}, {"state": "new"}])
+    connection = connect()
+    connection.execute(f"CREATE ROLE {role} LOGIN")
+    try:
+        connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+        every = f"ALL TABLES IN SCHEMA {schema}"
+        connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {every} TO {role}")
+        with pellucid.open(url.replace("user=postgres", f"user={role}")) as db:
+            claimed = [db.table("jobs").claim(F.state == "new", {"state": "taken"}) for _ in range(3)]
+            assert [claim and claim.key for claim in claimed] == [0, 1, None]
+    finally:
+        connection.execute(f"DROP OWNED BY {role}")
+        connection.execute(f"DROP ROLE {role}")
+
+
 def test_no_password_is_shown(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
     secret = "geheim%40nis"
     for url in (
