@@ -298,6 +298,15 @@ def test_run_returns_raises_and_rolls_back(db: Database) -> None:
         db.run(5)  # type: ignore[arg-type]
 
 
+def test_run_refuses_a_coroutine_that_would_run_later(db: Database) -> None:
+    async def put() -> None:
+        db["a"] = 1
+
+    with pytest.raises(TypeError, match="make it a plain `def`"):
+        db.run(put)
+    assert len(db) == 0
+
+
 def test_compare_and_set_stores_over_an_equal_value_alone(db: Database) -> None:
     assert not db.compare_and_set("a", None, 1)
     db["a"] = {"x": [1, {"y": 2}], "big": "z" * 100_000}

@@ -229,9 +229,18 @@ pub fn run<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     within(py, core, || {
         callbacks::code_may_run(py);
-        function.call0()
+        let result = function.call0()?;
+        if result.get_type().name()? == "coroutine" {
+            result.call_method0("close")?;
+            return Err(errors::type_error(NO_COROUTINE));
+        }
+        Ok(result)
     })
 }
+
+/// `pellucid.postgres.attempts` says the same.
+const NO_COROUTINE: &str = "run() takes a function that returns when its work is done, and an `async def` runs \
+                            later, outside of the transaction: make it a plain `def`";
 
 /// As `within`, for many rows: index entries are written at the end, in order.
 pub fn within_batch<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import CoroutineType
 from typing import TYPE_CHECKING, TypeVar
 
 from pellucid.errors import Busy
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from pellucid.postgres.protocols import Connection
 
 T = TypeVar("T")
+# `transaction.rs` of the native module says the same.
+NO_COROUTINE = (
+    "run() takes a function that returns when its work is done, and an `async def` runs later, outside of "
+    "the transaction: make it a plain `def`"
+)
 
 
 class Attempts:
@@ -44,7 +50,11 @@ def repeated(connection: Connection, work: Callable[[], T]) -> T:
     while True:
         try:
             with connection.transaction():
-                return work()
+                result = work()
+                if isinstance(result, CoroutineType):
+                    result.close()
+                    raise TypeError(NO_COROUTINE)
+                return result
         except Busy as error:
             if not attempts.again(error):
                 raise
