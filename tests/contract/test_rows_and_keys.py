@@ -72,7 +72,7 @@ def test_an_instance_of_a_typed_table_knows_its_row_as_long_as_it_lives(db: pell
 class Flyweight:
     n: int
 
-    def __new__(cls, *_args: Any) -> Flyweight:
+    def __new__(cls, *_args: Any, **_fields: Any) -> Flyweight:
         made: Flyweight = FLYWEIGHTS.setdefault(cls, object.__new__(cls))
         return made
 
