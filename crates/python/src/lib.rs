@@ -135,14 +135,19 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<uses::NotedTable>()?;
     add_server(module)?;
     module.add("view", values::functions::view_function(module)?)?;
-    // Registered with the abstract classes, for isinstance() and structural pattern matching.
+    register_as_collections(py)?;
+    imported::restore(py)
+}
+
+/// Registers classes with the abstract ones, for isinstance() and structural pattern matching.
+fn register_as_collections(py: Python<'_>) -> PyResult<()> {
     let abc = hot::modules::abstract_classes(py)?;
     for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {
         abc.getattr("MutableMapping")?.call_method1("register", (class,))?;
     }
     abc.getattr("Mapping")?.call_method1("register", (py.get_type::<SnapshotHandle>(),))?;
     abc.getattr("MutableSequence")?.call_method1("register", (py.get_type::<RecordList>(),))?;
-    imported::restore(py)
+    Ok(())
 }
 
 /// Prepares what a process has once, however often this module is imported: the slots of classes
