@@ -432,4 +432,4 @@ def test_import_brings_no_heavy_module() -> None:
 def test_import_takes_less_than_20_ms() -> None:
     # Time of this process: what others on the machine take is not the import's.
     program = "from time import process_time as now; begun = now(); import pellucid; print(now() - begun)"
-    assert min(float(fresh_python(program)[0]) for _ in range(5)) < 0.020
+    assert min(float(fresh_python(program)[0]) for _ in range(15)) < 0.020
