@@ -139,7 +139,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     imported::restore(py)
 }
 
-/// Registers classes with the abstract ones, for isinstance() and structural pattern matching.
+/// Registers classes with the abstract ones, for `isinstance()` and structural pattern matching.
 fn register_as_collections(py: Python<'_>) -> PyResult<()> {
     let abc = hot::modules::abstract_classes(py)?;
     for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {

@@ -144,8 +144,8 @@ fn figured<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Op
     let Outcome::Done(gathered) = over_parts(py, &of.table_ref(), source, gather)? else { return Ok(None) };
     let Some(figures) = callbacks::released(py, || gathered.figures()) else { return Ok(Some(Vec::new())) };
     let object = |number: f64, int: Option<i64>| match int {
-        Some(int) => int.into_pyobject(py).map(|int| int.into_any()),
-        None => number.into_pyobject(py).map(|float| float.into_any()),
+        Some(int) => int.into_pyobject(py).map(Bound::into_any),
+        None => number.into_pyobject(py).map(Bound::into_any),
     };
     let [least, first, second, third, greatest] = figures.quartiles;
     let quartiles = [

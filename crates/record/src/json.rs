@@ -61,7 +61,7 @@ pub fn push_float(value: f64, out: &mut Vec<u8>) {
     // 10^22 are floats exactly, so their quotient is the float that the decimal reads as. All other
     // decimals that read as it have more digits, since floats of this size lie closer.
     let millionths = (value * 1e6).round();
-    if (1e2..1e15).contains(&millionths.abs()) && millionths / 1e6 == value {
+    if (1e2..1e15).contains(&millionths.abs()) && (millionths / 1e6).to_bits() == value.to_bits() {
         return push_millionths(millionths as i64, out);
     }
     if !value.is_finite() {
@@ -119,10 +119,10 @@ pub fn push_str(text: &[u8], out: &mut Vec<u8>) -> Result<(), NotText> {
             let (words, _) = text.as_chunks();
             let mut found = 0;
             for word in words {
-                found |= specials(push_word(word, out));
+                found |= specials(push_word(*word, out));
             }
             out.truncate(start + text.len() - WORD_SIZE);
-            (found | specials(push_word(last, out))) != 0
+            (found | specials(push_word(*last, out))) != 0
         }
         _ => {
             out.extend_from_slice(text);
@@ -182,8 +182,8 @@ const WORD_SIZE: usize = size_of::<u64>();
 const SHORT_SIZE_MAX: usize = 4 * WORD_SIZE;
 
 #[inline]
-fn push_word(bytes: &[u8; WORD_SIZE], out: &mut Vec<u8>) -> u64 {
-    let word = u64::from_le_bytes(*bytes);
+fn push_word(bytes: [u8; WORD_SIZE], out: &mut Vec<u8>) -> u64 {
+    let word = u64::from_le_bytes(bytes);
     out.extend_from_slice(&word.to_le_bytes());
     word
 }

@@ -71,7 +71,9 @@ impl Distinct {
         let others = match other {
             Self::Many(registers) => registers,
             Self::Listed(hashes) => {
-                hashes.into_iter().for_each(|hash| self.add(hash, is_exact));
+                for hash in hashes {
+                    self.add(hash, is_exact);
+                }
                 return;
             }
         };

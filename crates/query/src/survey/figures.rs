@@ -78,7 +78,7 @@ impl Gathered {
         }
         let deviation = (count > 1).then(|| (spread.float() / (count - 1) as f64).sqrt());
         let quartiles = quartiles(&mut self.values);
-        let is = |int: Option<i64>, end: f64| int.filter(|int| *int as f64 == end);
+        let is = |int: Option<i64>, end: f64| int.filter(|int| (*int as f64).total_cmp(&end).is_eq());
         let [least, .., greatest] = quartiles;
         let ints = (is(self.ints.map(|ints| ints.0), least), is(self.ints.map(|ints| ints.1), greatest));
         Some(Figures { count, mean, deviation, quartiles, ints })
@@ -167,7 +167,9 @@ mod tests {
         for count in [1, 2, 3, 4, 5, 100, 1001] {
             let mut all = Gathered::default();
             let mut sorted: Vec<f64> = (0..count).map(|number| f64::from(number * 7 % count) / 4.0).collect();
-            sorted.iter().for_each(|value| all.push_float(*value));
+            for value in &sorted {
+                all.push_float(*value);
+            }
             all.push_float(f64::NAN);
             sorted.sort_by(f64::total_cmp);
             let expected = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| {

@@ -100,7 +100,7 @@ fn marked(record: &[u8], at: usize, count: u32) -> Result<(u64, u64), Corrupt> {
     };
     let is = |tag: u8| {
         let other = word ^ (ONES * u64::from(tag));
-        !((other & !TOPS) + !TOPS | other) & TOPS & (u64::MAX >> (64 - 8 * count))
+        !(((other & !TOPS) + !TOPS) | other) & TOPS & (u64::MAX >> (64 - 8 * count))
     };
     Ok((is(tag::CONTAINER), is(tag::ABSENT)))
 }
