@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import MutableMapping
 from contextlib import contextmanager, suppress
-from math import inf, nextafter
+from math import inf
 from time import perf_counter, time
 
 from pellucid import F
@@ -54,6 +54,8 @@ __all__ = ["Cache"]
 SIMPLE_KEYS = frozenset({str, int, bytes, float, bool, type(None)})
 # How many entries a set with a time removes at most that have expired, once a second.
 EXPIRE_BATCH = 1000
+# In seconds: how often it looks for what has expired of the entries of other processes.
+PAUSE_MAX = 30.0
 
 
 class Cache(MutableMapping):  # type: ignore[type-arg]
@@ -135,6 +137,8 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self._has_warned = False
         self._culled_at = 0.0
         self._pause = 1.0
+        # When the first entry expires, as far as this process knows.
+        self._due = 0.0
         self._indexed: Any = set()
         # The paths through an entry that are not the short one: hits are counted or noted, entries are
         # ordered.
@@ -315,9 +319,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self.set(key, value)
 
     def _begin_facts(self, row: Any, now: float) -> None:
-        """Make the index for a time or a tag at the first of them; once a second, remove what has expired."""
+        """Make the index for a time or a tag at the first of them; remove what has expired, if it is time."""
         self._index_facts(row)
-        if EXPIRE in row and abs(now - self._culled_at) > self._pause:
+        if EXPIRE not in row:
+            return
+        self._due = min(self._due, row[EXPIRE])
+        if abs(now - self._culled_at) > (self._pause if now >= self._due else PAUSE_MAX):
             begun = perf_counter()
             self._culled_at = now
             self.expire(count_max=EXPIRE_BATCH)
@@ -495,14 +502,14 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             return 0
         moment = time() if now is None else now
         # A set asks this from time to time, and mostly nothing has expired.
-        end = nextafter(moment, inf)
         try:
-            first = next(iter(self._table.index("expire").keys(stop=end)), None)
+            first = next(iter(self._table.index("expire").keys()), None)
         except NoSuchIndex:
             # The transaction that made it was rolled back.
             self._index("expire", F[EXPIRE])
-            first = next(iter(self._table.index("expire").keys(stop=end)), None)
-        if first is None:
+            first = next(iter(self._table.index("expire").keys()), None)
+        self._due = inf if first is None else first[0]
+        if self._due > moment:
             return 0
         query = self._table.where(F[EXPIRE] <= moment)
         return self._delete_all(query if count_max is None else query.limit(count_max))
