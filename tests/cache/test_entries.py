@@ -400,3 +400,16 @@ def test_what_expires_and_tags_are_found_by_indexes(cache: pellucid.Cache) -> No
         (pellucid.F["cache:expire"] < 1.0, "expire"),
     ):
         assert f'"{index}"' in str(table.where(condition).explain())
+
+
+def test_values_leave_out_what_goes_while_they_are_read(cache: Any) -> None:
+    cache.update(dict.fromkeys(range(4), "x"))
+    cache.set(4, None)
+    values = iter(cache.values())
+    items = iter(cache.items())
+    assert (next(values), next(items)) == ("x", (0, "x"))
+    del cache[1]
+    assert list(values) == ["x", "x", None]
+    assert list(items) == [(2, "x"), (3, "x"), (4, None)]
+    assert "x" in cache.values()
+    assert (4, None) in cache.items()

@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import ItemsView, MutableMapping, ValuesView
 from contextlib import contextmanager, suppress
 from math import inf
 from time import perf_counter, time
@@ -721,6 +721,14 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         expired = set() if self._lacks_times() else set(self._table.where(F[EXPIRE] <= time()).keys())
         return (key for key in reversed(self._table) if key not in expired)
 
+    def items(self) -> ItemsView[Any, Any]:
+        """Return a view of the keys and values. What goes while it is iterated over is left out."""
+        return Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """Return a view of the values, as `items` does."""
+        return Values(self)
+
     def __bool__(self) -> bool:
         """A cache is true, even without entries."""
         return True
@@ -732,6 +740,29 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         if self.path is None:
             raise TypeError("a cache in memory cannot be pickled; give it a path")
         return _reopened, (type(self), self._path, self._options)
+
+
+class Items(ItemsView):  # type: ignore[type-arg]
+    """The items of a cache: another process may evict one between its key and its value."""
+
+    def __init__(self, cache: Cache) -> None:
+        super().__init__(cache)
+        self._cache = cache
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        look = self._cache.get
+        return ((key, value) for key in self._cache if (value := look(key, ABSENT)) is not ABSENT)
+
+
+class Values(ValuesView):  # type: ignore[type-arg]
+    """The values of a cache, with the same rule."""
+
+    def __init__(self, cache: Cache) -> None:
+        super().__init__(cache)
+        self._cache = cache
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for _, value in Items(self._cache))
 
 
 # All caches that are not collected. A mapping has no hash.
