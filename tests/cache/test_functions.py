@@ -531,3 +531,25 @@ def test_a_class_that_has_changed_is_computed_again(cache: pellucid.Cache) -> No
     assert cache.memoize(name="thing", type=old)(lambda: old(1))() == old(1)
     assert cache.memoize(name="thing", type=new)(lambda: new(1, 2))() == new(1, 2)
     assert cache.memoize(name="thing", type=new)(lambda: new(3, 4))() == new(1, 2)
+
+
+def test_a_call_in_a_transaction_waits_for_no_other_caller(path: Path) -> None:
+    with pellucid.Cache(path) as cache:
+        has_begun, may_end = threading.Event(), threading.Event()
+
+        @cache.memoize(name="slow")
+        def slow() -> str:
+            if threading.current_thread() is threading.main_thread():
+                return "here"
+            has_begun.set()
+            may_end.wait()
+            return "there"
+
+        other = threading.Thread(target=slow)
+        other.start()
+        has_begun.wait()
+        with cache.transact():
+            assert slow() == "here"
+        may_end.set()
+        other.join()
+        assert slow() in ("here", "there")

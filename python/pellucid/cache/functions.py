@@ -94,8 +94,10 @@ class Results:
         value, is_fresh = self.look(key, counts=True)
         if is_fresh:
             return given(value)
-        claimed = self.claim(key, waits=value is ABSENT)
-        if claimed is None:
+        # In a transaction, this caller has the lock that the other one needs to store its result.
+        in_transaction = self.cache._table._is_in_transaction
+        claimed = self.claim(key, waits=value is ABSENT and not in_transaction)
+        if claimed is None and value is not ABSENT:
             return value
         try:
             found, is_fresh = self.look(key, counts=False)
@@ -108,7 +110,8 @@ class Results:
                 raise
             return self.keep(key, result)
         finally:
-            claimed.release()
+            if claimed is not None:
+                claimed.release()
 
     def claim(self, key: Any, waits: bool, in_thread: bool = True) -> Claim | None:
         """The right to compute; None if another caller has it, and this one does not wait."""
