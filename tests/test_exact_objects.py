@@ -108,7 +108,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize("value", EXACT, ids=repr)
+@pytest.mark.parametrize("value", EXACT, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize(
     "around", [lambda it: it, lambda it: [it], lambda it: {"a": it, "n": 1}, lambda it: (it,)]
 )
