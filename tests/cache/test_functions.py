@@ -344,6 +344,21 @@ def test_an_exception_that_its_args_do_not_make_again_is_not_kept(cache: pelluci
     assert message() == "1 2"
 
 
+class Unreduced(Exception):
+    def __reduce__(self) -> str:
+        raise ZeroDivisionError
+
+
+def test_an_exception_whose_reduce_fails_comes_out_itself(cache: pellucid.Cache) -> None:
+    @cache.memoize(errors=Unreduced)
+    def call() -> None:
+        raise Unreduced("what happened")
+
+    with pytest.warns(pellucid.DatabaseWarning, match="__reduce__ of Unreduced fails"):  # noqa: SIM117
+        with pytest.raises(Unreduced, match="what happened"):
+            call()
+
+
 def test_a_function_may_call_itself(cache: pellucid.Cache) -> None:
     @cache.memoize()
     def fibonacci(number: int) -> int:

@@ -184,13 +184,10 @@ class Results:
 
     def _keep_error(self, key: Any, error: BaseException) -> None:
         name = f"{type(error).__module__}.{type(error).__qualname__}"
-        # As pickle has them: a name of a file is none of the args.
-        reduced: Any = error.__reduce__()
-        cls, arguments = reduced[:2]
-        stored = {"class": name, "args": list(arguments)}
         try:
+            stored = {"class": name, "args": _arguments_of(error)}
             again = self._error(stored)
-            if cls is not type(error) or again is None or str(again) != str(error):
+            if again is None or str(again) != str(error):
                 raise UnsupportedValue(f"{name} cannot be made again from its args")
             self._put(key, None, error=stored)
         except (UnsupportedValue, RecordTooLarge) as problem:
@@ -232,6 +229,18 @@ def given(value: Any) -> Any:
     if type(value) is _Raised:
         raise value.error
     return value
+
+
+def _arguments_of(error: BaseException) -> list[Any]:
+    """The arguments with which pickle makes an exception again: `args` lack the name of a file."""
+    try:
+        reduced: Any = error.__reduce__()
+        if reduced[0] is type(error):
+            return list(reduced[1])
+    except Exception as problem:
+        # Code of its class. The caller is to get the exception itself.
+        raise UnsupportedValue(f"__reduce__ of {type(error).__qualname__} fails: {problem!r}") from None
+    raise UnsupportedValue(f"{type(error).__qualname__} cannot be made again from its args")
 
 
 def memoized(
