@@ -114,6 +114,26 @@ def test_sets_remove_what_has_expired(cache: pellucid.Cache, clock: list[float])
     assert len(cache) == 1
 
 
+def test_sets_remove_what_expires_before_all_that_they_knew(path: Path, clock: list[float]) -> None:
+    with pellucid.Cache(path) as cache, pellucid.Cache(path) as other:
+        cache.set("late", 1, expire=1000)
+        clock[0] += 2
+        cache.set("soon", 1, expire=1)
+        clock[0] += 2
+        cache.set("late", 2, expire=1000)
+        assert list(cache.database.table("cache")) == ["late"]
+        clock[0] += 2
+        # This look finds nothing, and the next one is about entries that only others know.
+        cache.set("late", 3, expire=1000)
+        other.set("of another", 1, expire=1)
+        clock[0] += 2
+        cache.set("late", 3, expire=1000)
+        assert len(cache.database.table("cache")) == 2
+        clock[0] += core.PAUSE_MAX
+        cache.set("late", 4, expire=1000)
+        assert list(cache.database.table("cache")) == ["late"]
+
+
 def test_a_clock_that_is_set_back_lets_entries_live_longer_and_loses_none(
     cache: pellucid.Cache, clock: list[float]
 ) -> None:

@@ -52,9 +52,9 @@ __all__ = ["Cache"]
 
 # Types that are keys whatever their values are. NaN is found when it is stored.
 SIMPLE_KEYS = frozenset({str, int, bytes, float, bool, type(None)})
-# How many entries a set with a time removes at most that have expired, once a second.
+# How many entries that have expired a set with a time removes at most.
 EXPIRE_BATCH = 1000
-# In seconds: how often it looks for what has expired of the entries of other processes.
+# In seconds: how often such a set looks for entries of other processes that have expired.
 PAUSE_MAX = 30.0
 
 
