@@ -5,9 +5,8 @@ A claim is a change of fields and a lease, in one commit. The lease is in the ro
 goes with the row into a copy, and holds for every process that reads the row. A lease that has run out is
 undone by the next claim that looks. Not for results of functions, which `pellucid.cache` has.
 
-It uses the verbs of tables alone, so that files, memory and servers have the same claims. What is done for
-each row, `Queue._take` and the changes of a claimed row, has a native way beside it for files and memory,
-which reads and writes the row once.
+It uses the verbs of tables, so that files, memory and servers have the same claims. In files and memory, what
+is done for each row (`Queue._take`, `Claim._change`) is native, and reads and writes the row once.
 """
 
 from __future__ import annotations
@@ -275,7 +274,10 @@ class Claim:
         self._has_ended = True
 
     def update(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Set fields of the row, and keep it. They stay when the lease runs out."""
+        """Set fields of the row, and keep it.
+
+        When the lease runs out, those that the claim has set get their former values, and the others stay.
+        """
         self._change(Fields({**(fields or {}), **more}), ends=False)
 
     def _change(self, fields: Fields, *, ends: bool) -> None:

@@ -16,11 +16,6 @@ from time import time_ns
 from pellucid._native import NotedTable, UseSlots
 from pellucid.errors import DatabaseError
 
-# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["NotedTable", "Uses", "slot_count"]
 
 HEAD_SIZE = 4096
