@@ -547,7 +547,7 @@ def of_ages(db: Any, ages: list[int]) -> Any:
 def test_first_rows_that_are_all_that_is_wanted_are_what_explain_shows(db: Any, each: int) -> None:
     # Whether they are read again, or looked up by their keys; and no index is read then.
     people = of_ages(db, [number % each for number in range(5000)])
-    query = people.where(F.age == 0).limit(3)
+    query = people.where(F.age < 1).limit(3)
     assert [row.name for row in query] == [str(number * each) for number in range(3)]
     assert [row.name for row in query.offset(2)] == [str(number * each) for number in range(2, 5)]
     assert (query.count(), query.sum("age"), list(query.keys())) == (3, 0, [0, each, 2 * each])
@@ -555,6 +555,19 @@ def test_first_rows_that_are_all_that_is_wanted_are_what_explain_shows(db: Any, 
     assert said[0] == 'scan table "people", all 5000 rows, in the order of keys'
     assert said[1] == f"all that is wanted is among the first {2 * each + 1} rows"
     assert any(line.startswith(f"met {2 * each + 1} rows: 3 passed") for line in said)
+
+
+@pytest.mark.parametrize("each", [2, 4000])
+def test_the_first_rows_of_a_value_are_read_from_the_index_without_counting_them(db: Any, each: int) -> None:
+    # A queue: most rows may have the value, and they may all lie behind the others.
+    people = of_ages(db, [0 if number % each else 1 for number in range(5000)] + [1] * 5000)
+    for age, first in ((0, [number for number in range(5000) if number % each]), (1, range(5000, 5064))):
+        query = people.where(F.age == age, KEY.between(first[0], 9999)).limit(8)
+        assert list(query.keys()) == list(first)[:8]
+        assert query.count() == 8
+    said = people.where(F.age == 0).limit(8).explain(analyze=True)
+    assert 'read keys from index "by_age" where age == 0, about 8' in said
+    assert "met 8 entries" in said, said
 
 
 def test_rows_that_lie_far_are_found_by_the_index_whatever_the_first_ones_say(db: Any) -> None:

@@ -215,15 +215,31 @@ fn a_scan_that_finds_less_than_was_expected_is_given_up() {
             passes: (100, last),
             ..RecordedStatistics::default()
         };
-        let (paths, recorded) = chosen("a == 1", 10, recorded);
+        let (paths, recorded) = chosen("a < 1", 10, recorded);
         assert!(matches!(paths[0], AccessPath::IndexRange(_)), "{paths:?}");
         assert!(recorded.read < ROWS / 5, "{}", recorded.read);
     }
     // And one that does find it is over by then.
     let recorded =
         RecordedStatistics { entries: vec![600, 0, 0], passes: (100, ALL), ..RecordedStatistics::default() };
-    let (paths, recorded) = chosen("a == 1", 10, recorded);
+    let (paths, recorded) = chosen("a < 1", 10, recorded);
     assert_eq!((&paths[0], recorded.probe.passed), (&AccessPath::TableScan, 10));
+}
+
+#[test]
+fn of_the_entries_of_a_value_no_more_are_read_than_are_wanted() {
+    for last in [0, 400, ALL] {
+        let recorded = RecordedStatistics {
+            entries: vec![4_000, 0, 0],
+            passes: (100, last),
+            ..RecordedStatistics::default()
+        };
+        let (paths, recorded) = chosen("a == 1", 10, recorded);
+        let AccessPath::IndexRange(index_range) = &paths[0] else { panic!("{paths:?}") };
+        assert!(index_range.estimate <= 10.0, "{index_range:?}");
+        // The probe of the first rows is all that is read beside them.
+        assert!(recorded.read < 1_000, "{}", recorded.read);
+    }
 }
 
 #[test]

@@ -299,12 +299,12 @@ fn the_front_of_a_queue_is_found_without_weighing_paths() {
     let caller = Caller { stop: Stop::Caller(&|| false), thread_count: 1 };
     for (conditions, order, limit, is_short) in [
         (&["state == 'new'"][..], "due", 1, true),
-        (&["state == 'new'"], "due", 64, true),
+        (&["state == 'new'"], "due", 256, true),
         (&[], "state, due", 3, true),
         // A range of values may have entries that are tested, as those of complex numbers. Many
         // rows, another order, or a condition that rows of the range may not pass.
         (&["state == 'new'", "due > 100"], "due", 1, false),
-        (&["state == 'new'"], "due", 65, false),
+        (&["state == 'new'"], "due", 257, false),
         (&["state == 'new'"], "key()", 1, false),
         (&["state == 'new'", "due + 1 > 7"], "due", 1, false),
     ] {

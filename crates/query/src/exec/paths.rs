@@ -29,9 +29,9 @@ pub(super) const LOOKUP_COST_IN_ROWS: u64 = 24;
 /// Up to this many keys are looked up in a tenth of a millisecond, before other paths are weighed.
 const KEY_COUNT_SHORT: u64 = 64;
 
-/// Up to this many rows that an index has in the order that is asked for are read at once: no path
-/// reaches them by fewer.
-const WALK_COUNT_SHORT: u64 = 64;
+/// Up to this many first rows that an index has in the order that is asked for are read at once: no
+/// path reaches them by fewer.
+const WALK_COUNT_SHORT: u64 = 256;
 
 /// All access paths to the rows of a query, the best one first.
 pub struct AccessPaths {
@@ -80,8 +80,9 @@ impl<R: Reader> Executor<'_, R> {
     }
 
     /// The path that is followed without planning, with the keys to which it leads: an index range
-    /// of an index all of whose parts equal a value, if it has one or two entries; or the keys that
-    /// a condition names, if they are few; or the first rows in the order of an index.
+    /// of an index all of whose parts equal a value, if it has one or two entries, or if its first
+    /// few are all that is wanted; or the keys that a condition names, if they are few; or the
+    /// first rows in the order of an index.
     ///
     /// # Errors
     /// Damage.
@@ -152,9 +153,9 @@ impl<R: Reader> Executor<'_, R> {
             false => u64::MAX,
         };
         let mut index_range = IndexRange { index: place, ..index_range };
-        let Some(keys) = self.read_index_range(&index_range, Reading::few_keys(wanted))? else {
-            return Ok(None);
-        };
+        let is_few = is_plain && (3..=WALK_COUNT_SHORT).contains(&wanted);
+        let reading = if is_few { Reading::keys(wanted) } else { Reading::few_keys(wanted) };
+        let Some(keys) = self.read_index_range(&index_range, reading)? else { return Ok(None) };
         index_range.estimate = f64::from(keys.len() as u32);
         let implied = index_range.implied.clone();
         Ok(Some(self.known(AccessPath::IndexRange(index_range), implied, keys)))

@@ -37,6 +37,7 @@ impl Planner<'_, '_> {
     /// and saves nothing, unless it is partial; and if there are too many keys.
     pub(super) fn by_keys(&mut self, access: AccessPath, implied: &[bool]) -> Option<CostedPath> {
         let question = self.question;
+        let access = self.with_wanted_entries(access, implied);
         let index_range = access.index_range();
         if index_range
             .is_some_and(|index_range| index_range.is_whole() && !self.is_partial(index_range.index))
@@ -68,6 +69,20 @@ impl Planner<'_, '_> {
             }
         }
         Some(CostedPath { access, implied: implied.to_vec(), is_covered, estimate: count, cost, end: None })
+    }
+
+    /// The path, expected to read no more entries than there are wanted rows, if these come first.
+    fn with_wanted_entries(&self, mut access: AccessPath, implied: &[bool]) -> AccessPath {
+        let wanted = self.question.wanted as f64;
+        if let AccessPath::IndexRange(index_range) = &mut access
+            && self.question.order.is_empty()
+            && !self.question.is_cut_by_key
+            && implied.iter().all(|is_implied| *is_implied)
+            && index_range.is_in_key_order(self.part_count(index_range))
+        {
+            index_range.estimate = index_range.estimate.min(wanted);
+        }
+        access
     }
 
     /// The path that walks along an index that has the order that is asked for. The wanted rows may
