@@ -25,6 +25,7 @@ use crate::engine::moves::{Fullness, MovesPages, TailEntry, Underfilled};
 use crate::engine::other_rows::OtherRows;
 use crate::engine::usage::{FileSize, OldestReader, Usage};
 use crate::row_key::TableId;
+use crate::sys::bell::Bell;
 use crate::sys::reclaim::Reclaimer;
 
 /// The trees of one database.
@@ -274,6 +275,9 @@ pub trait CommitFeed {
 
     /// Set the limit of the history. For an engine without a file to store it in.
     fn set_keep(&self, _keep: Keep) {}
+
+    /// The bell that each commit rings. Without one, a watch polls.
+    fn bell(&self) -> Option<Bell>;
 }
 
 /// What the log above an engine needs of the file that has the engine's trees.

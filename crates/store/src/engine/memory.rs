@@ -22,7 +22,9 @@ use crate::engine::{
     WriteTxn,
 };
 use crate::row_key;
+use crate::sys::bell::Bell;
 use crate::sys::os::thread_number;
+use crate::sys::words::Words;
 
 type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 type Trees = [Map; 3];
@@ -41,6 +43,7 @@ struct Shared {
     /// The version of `trees`, readable without the lock.
     version: AtomicU64,
     writer_left: Condvar,
+    bell: Bell,
 }
 
 struct State {
@@ -55,6 +58,11 @@ struct State {
 }
 
 impl Shared {
+    fn show_version(&self, version: u64) {
+        self.version.store(version, Ordering::Release);
+        self.bell.ring();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // No panic under the lock leaves the maps half changed: roots are replaced as a whole, and
         // a row is changed after everything for it has been computed.
@@ -143,7 +151,9 @@ impl MemoryEngine {
             spare: Vec::new(),
         };
         let (state, version) = (Mutex::new(state), AtomicU64::new(0));
-        Self { shared: Arc::new(Shared { state, version, writer_left: Condvar::new() }), key_size_max }
+        let bell = Bell::new(Arc::new(Words::in_memory(Box::new([AtomicU64::new(0)]))), 0);
+        let shared = Shared { state, version, writer_left: Condvar::new(), bell };
+        Self { shared: Arc::new(shared), key_size_max }
     }
 }
 
@@ -220,7 +230,7 @@ impl RowAccess for MemoryEngine {
         if !state.change_row(key.bytes, others, choose)? {
             return Ok(TryResult::UseTransaction);
         }
-        self.shared.version.store(state.version, Ordering::Release);
+        self.shared.show_version(state.version);
         Ok(TryResult::Done(()))
     }
 
@@ -244,6 +254,10 @@ impl CommitFeed for MemoryEngine {
             }
             Err(next) => Ok(next),
         }
+    }
+
+    fn bell(&self) -> Option<Bell> {
+        Some(self.shared.bell.clone())
     }
 
     fn known_since(&self) -> Result<u64> {
@@ -432,8 +446,8 @@ impl WriteTxn for MemoryWrite {
             if self.is_catalog_changed {
                 state.catalog = self.version;
             }
-            self.shared.version.store(self.version, Ordering::Release);
             state.past.add(self.version, std::mem::take(&mut self.ops));
+            self.shared.show_version(self.version);
         }
         Ok(())
     }

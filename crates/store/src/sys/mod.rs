@@ -1,6 +1,7 @@
 //! What the operating system is asked for: memory maps, latches, waits and memory.
 
 pub(crate) mod arena;
+pub(crate) mod bell;
 pub(crate) mod block;
 pub(crate) mod cgroup;
 pub(crate) mod file_id;

@@ -7,13 +7,17 @@
 //!
 //! Memtables are not used: a slow watcher must not keep them in memory.
 
+use std::sync::Arc;
+
 use crate::catalog::history_chunk::{CHUNK, Chunk, Kind};
 use crate::engine::history::{Commit, Next, WatchPosition};
 use crate::engine::{CommitFeed, Direction, EngineError, Tree};
+use crate::sys::bell::Bell;
 use crate::wal::engine::Shared;
 use crate::wal::history::{chunk_at, damaged, next_chunk};
 use crate::wal::record;
-use crate::wal::segments::{SegmentHead, Segments};
+use crate::wal::segments::{SegmentHead, Segments, WATCHED};
+use crate::wal::space::MEMBER_MAX;
 
 /// Return commits of up to this many bytes at once, or one commit.
 const BATCH_SIZE: usize = 256 << 10;
@@ -119,6 +123,13 @@ impl CommitFeed for Shared {
             }
             None => Next::Gone,
         })
+    }
+
+    fn bell(&self) -> Option<Bell> {
+        // Other processes do not wake an opener whose log is a copy, or is only read.
+        let (segments, space) = (&self.segments, self.segments.space());
+        let is_shared = !segments.is_copy && space.member() <= MEMBER_MAX;
+        is_shared.then(|| Bell::new(Arc::clone(space.words()), WATCHED))
     }
 
     fn known_since(&self) -> Result<u64, EngineError> {

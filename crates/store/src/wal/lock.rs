@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::sys::bell;
 use crate::wal::segments::{Segments, WRITER};
 use crate::wal::space::GONE;
 
@@ -119,7 +120,7 @@ pub(crate) fn is_held(segments: &Segments) -> bool {
     segments.writer().load(Ordering::Relaxed) == segments.space().member()
 }
 
-/// Release the lock.
+/// Release the lock, after a commit or without one.
 pub(crate) fn release(segments: &Segments) {
     let own = segments.space().member();
     segments.left_at.store(segments.sequence(), Ordering::Relaxed);
@@ -129,6 +130,7 @@ pub(crate) fn release(segments: &Segments) {
     if segments.writer().load(Ordering::Relaxed) == own {
         segments.writer().store(0, Ordering::Release);
     }
+    bell::ring(segments.watched());
     if segments.wanted().load(Ordering::Relaxed) != 0 {
         // `wanted` may name only one of several waiters. Those that are not woken look again soon.
         segments.space().wake(WRITER, CHANNEL, 1);

@@ -10,6 +10,7 @@
 //!                                     odd while that is done
 //! word 2       identity         24    writer, the member that holds the writer lock, or 0
 //!                               25    wanted, a member that waits for it
+//!                               26    watched, the bell of commits: see `sys/bell.rs`
 //!                               32    applied, the position up to which the tree has
 //!                                     everything: a hint
 //!                               40    synced, the position up to which the log is on the disk
@@ -72,6 +73,7 @@ const FOUND: usize = 18;
 pub(crate) const PUNCHED: usize = 19;
 pub(super) const WRITER: usize = 24;
 const WANTED: usize = 25;
+pub(super) const WATCHED: usize = 26;
 const APPLIED: usize = 32;
 pub(super) const ORDERED: usize = 33;
 pub(super) const SYNCED: usize = 40;
@@ -611,6 +613,11 @@ impl Segments {
     /// The word in which a waiter for the writer lock puts its number.
     pub(crate) fn wanted(&self) -> &AtomicU64 {
         self.word(WANTED)
+    }
+
+    /// The word of the bell that commits ring.
+    pub(crate) fn watched(&self) -> &AtomicU64 {
+        self.word(WATCHED)
     }
 
     /// Set the holder of the writer lock. The caller is alone with the log.

@@ -23,6 +23,7 @@ use crate::engine::{CommitFeed, EngineError, Tree};
 use crate::error::{Result, StoreError};
 use crate::row::Range;
 use crate::row_key::{TableId, is_long, split};
+use crate::sys::bell::Bell;
 
 /// What happened to a row or a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +194,14 @@ fn gone(database: &Database, since: u64) -> StoreError {
     }
 }
 
+/// The bell of the commits. It does not hold the database, which may be closed meanwhile.
+fn bell_of(store: &Store) -> Result<Option<Bell>> {
+    let database = store.database()?;
+    // Elsewhere, sleepers look every tenth of a millisecond.
+    let has_futex = cfg!(target_os = "linux");
+    Ok(database.engine.commit_feed().filter(|_| has_futex).and_then(CommitFeed::bell))
+}
+
 fn feed(database: &Database) -> Result<&dyn CommitFeed, EngineError> {
     const UNWATCHED: &str = "this database cannot be watched: no process has it open for writing";
     database.engine.commit_feed().ok_or(EngineError::Unsupported(UNWATCHED))
@@ -290,27 +299,35 @@ impl Watch {
         }
     }
 
-    /// Wait for a commit, not much longer than `patience`. Returns whether there was one. The
-    /// version is polled after a 32nd of the time waited so far, from 50 microseconds to 10
-    /// milliseconds: with a futex, every commit would have to look for waiters.
+    /// Wait for a commit, not much longer than `patience`. Returns whether there was one. After a
+    /// commit, the version is polled for some milliseconds, so that a busy writer need not wake the
+    /// watch for each commit; then it sleeps until a commit rings its bell. Without a bell, the
+    /// version is polled after a 32nd of the time waited so far.
     ///
     /// # Errors
     /// `Closed`.
     pub fn wait(&mut self, store: &Store, patience: Duration) -> Result<bool> {
         const SHORTEST: Duration = Duration::from_micros(50);
         const LONGEST: Duration = Duration::from_millis(10);
+        const POLLED: Duration = Duration::from_millis(3);
         const SHARE: u32 = 32;
         let begin = Instant::now();
         let idle_since = *self.idle_since.get_or_insert(begin);
         loop {
-            if !self.commits.is_empty() || store.version()? > self.place.version {
+            let is_there =
+                || -> Result<bool> { Ok(!self.commits.is_empty() || store.version()? > self.place.version) };
+            if is_there()? {
                 return Ok(true);
             }
             let left = patience.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return Ok(false);
             }
-            std::thread::sleep((idle_since.elapsed() / SHARE).clamp(SHORTEST, LONGEST).min(left));
+            let idle = idle_since.elapsed();
+            match bell_of(store)?.filter(|_| idle >= POLLED) {
+                Some(bell) => bell.sleep_unless(is_there, left)?,
+                None => std::thread::sleep((idle / SHARE).clamp(SHORTEST, LONGEST).min(left)),
+            }
         }
     }
 
