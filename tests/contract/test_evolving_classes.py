@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import attrs
@@ -12,6 +13,7 @@ import msgspec
 import pellucid
 import pydantic
 import pytest
+from pellucid import F
 
 
 @dataclasses.dataclass
@@ -116,6 +118,23 @@ def test_an_invalid_instance_is_refused_with_the_path(
     assert len(users) == 0
     # Without validate=, it is stored as it is.
     db.table("users", type=User)["ann"] = User("Ann", **fields)
+
+
+def test_changes_of_a_field_are_validated(db: pellucid.Database) -> None:
+    users = db.table("users", type=User, validate=True)
+    users["ann"] = ann = User("Ann", age=30)
+    changes: list[Callable[[], object]] = [
+        lambda: users.increment("ann", "age", 0.5),
+        lambda: users.where(F.name == "Ann").update(age="old"),
+        lambda: users.where(F.name == "Ann").update(tags=[1]),
+    ]
+    for change in changes:
+        with pytest.raises(pellucid.WrongClass, match="which is no"):
+            change()
+        assert users["ann"] == ann
+    assert users.increment("ann", "age") == 31
+    assert users.where(F.name == "Ann").update(age=F.age + 1) == 1
+    assert users["ann"].age == 32
 
 
 OTHER_CLASSES = [

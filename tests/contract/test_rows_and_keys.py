@@ -94,6 +94,9 @@ def test_an_instance_without_weak_references_says_so(db: pellucid.Database) -> N
     points["a"] = Point(1)
     with pytest.raises(TypeError, match="without weak references"):
         pellucid.key_of(points["a"])
+    for plain in (5, "a", None, {"n": 1}):
+        with pytest.raises(TypeError, match="is neither: it may be a key or a plain value"):
+            pellucid.key_of(plain)
     assert list(points.where().items()) == [("a", Point(1))]
 
 

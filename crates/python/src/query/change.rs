@@ -78,7 +78,7 @@ fn check_class(table: &Bound<'_, Table>, keys: &Keys, some: Range<usize>) -> PyR
         let mut signals = Signals::new();
         for key in keys.some(some) {
             signals.step(table.py())?;
-            Table::value_of(table, &Key { bytes: key.code.to_vec(), spelling: key.spelling.to_vec() })?;
+            Table::check_row(table, &Key { bytes: key.code.to_vec(), spelling: key.spelling.to_vec() })?;
         }
     }
     Ok(())

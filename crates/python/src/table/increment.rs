@@ -180,10 +180,7 @@ fn add<'py>(
     check_number(&old, place)?;
     let sum = old.add(by)?;
     holder.set_item(last, &sum)?;
-    if table.get().class.is_some() {
-        // What makes no instance of the class any more is refused.
-        Table::value_of(table, stored)?;
-    }
+    Table::check_row(table, stored)?;
     Ok(sum)
 }
 

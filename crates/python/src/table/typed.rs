@@ -15,6 +15,7 @@ use crate::table::handle::Table;
 use crate::values::bytes::{self, handle_of_row};
 use crate::values::encode::Manner;
 use crate::values::hooks::PicklePolicy;
+use crate::values::keys::{self, Key};
 use crate::values::row::Row;
 use crate::values::{hooks, instance_rows, row_errors};
 
@@ -277,6 +278,18 @@ impl Table {
                 ),
             )),
         }
+    }
+
+    /// Raises if the row under a key, which was changed, makes no instance of the table's class, or
+    /// one that could not be stored.
+    pub fn check_row(table: &Bound<'_, Self>, key: &Key) -> PyResult<()> {
+        let (py, this) = (table.py(), table.get());
+        if this.class.is_none() {
+            return Ok(());
+        }
+        let Some(value) = Self::value_of(table, key)? else { return Ok(()) };
+        let shown = keys::object_of(py, &key.bytes, &key.spelling)?.repr()?;
+        this.check_class(&value, || format!("the value for key {shown} of table {:?}", this.name(py)))
     }
 
     /// Raises if `value` is not of the table's class, or would not be read back as it is. `place`

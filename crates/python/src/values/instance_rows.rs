@@ -133,6 +133,13 @@ fn of_no_row(function: &str, object: &Bound<'_, PyAny>) -> PyErr {
                 kind.name()?
             ));
         }
+        if kind.module()? == "builtins" {
+            return Ok(format!(
+                "{function}() takes a record, or an instance of a table's class, and this {} is neither: it may be a key \
+                 or a plain value",
+                kind.name()?
+            ));
+        }
         let is_weak = kind.getattr("__weakrefoffset__")?.is_truthy()?;
         let why = if is_weak {
             "was not read from a table, or is a member of an Enum, which all its rows share; items() of a query or a table \

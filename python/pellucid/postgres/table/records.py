@@ -218,6 +218,9 @@ class Records(ServerTable):
                         holder = holder[step]
                     holder[path[-1]] = new
                     is_set = True
+            if plain is not None and is_set:
+                # As for a put: what makes no instance of the class is refused, or one that cannot be stored.
+                self.encode(key, self.handle()[key])
             done += is_set
         return done
 

@@ -186,8 +186,8 @@ class Table(collections.abc.MutableMapping[Any, Any]):
 
         def count() -> Any:
             total = plain.increment(key, path, by, default=default)
-            # What makes no instance of the class any more is refused.
-            self[key]
+            # What makes no instance of the class any more is refused, and one that could not be stored.
+            self._records.encode(key, self[key])
             return total
 
         return repeated(self._connection, count)
