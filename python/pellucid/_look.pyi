@@ -1,9 +1,12 @@
 # The part of the stub of the compiled module that shows what is in a table. There is no module of this name.
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Generic, TypeVar, type_check_only
 
-from pellucid._native import Expression, Query, Record, RecordList, Table
+from pellucid._native import Expression, Query, Record, RecordList, SortBy, Table
+from pellucid.claims import Claim
 from pellucid.look.rows import Rows
-from pellucid.typing import Path
+from pellucid.typing import Key, Path
 
 __all__ = ["_brief", "_figures", "_is_selected", "_no_attribute", "_survey", "_untyped"]
 
@@ -31,6 +34,23 @@ class Looks(Generic[_V]):
     def value_counts(self, path: Path | Expression, limit: int | None = None) -> Rows[dict[str, Any]]: ...
     def _ipython_key_completions_(self) -> list[Any]: ...
     def _repr_html_(self) -> str: ...
+
+# What holds for some time, in tables and databases.
+@type_check_only
+class Timed(Generic[_V]):
+    def claim(
+        self,
+        where: Expression,
+        set: Mapping[str, Any],  # noqa: A002
+        *,
+        order_by: Expression | SortBy | Path | Sequence[Expression | SortBy | Path] | None = None,
+        lease: float | timedelta = 60.0,
+        timeout: float | timedelta | None = 0.0,
+    ) -> Claim | None: ...
+    def put(
+        self, key: Key, value: _V | Mapping[Any, Any], *, expire: float | timedelta | None = None
+    ) -> None: ...
+    def expire(self) -> int: ...
 
 def _brief(handle: Record | RecordList, count: int) -> tuple[list[tuple[Any, Any]], int]: ...
 def _figures(

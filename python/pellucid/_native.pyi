@@ -45,10 +45,9 @@ from pellucid._edits_and_views import (  # parts of this stub, as are those belo
     _claim_first,
 )
 from pellucid._look import *  # noqa: F403 - it is a part of this stub
-from pellucid._look import AskExists, Looks, UseEach, UseSigns
+from pellucid._look import AskExists, Looks, Timed, UseEach, UseSigns
 from pellucid._server import *  # noqa: F403 - it is a part of this stub
 from pellucid._uses import *  # noqa: F403 - it is a part of this stub
-from pellucid.claims import Claim
 from pellucid.files import ValueReader, ValueWriter
 from pellucid.typing import ChangeKind, Durability, Key, Mode, Path, PicklePolicy, Target
 
@@ -165,7 +164,7 @@ class _Items(ItemsView[_K, _V]):
 
 # `update` takes any object that has keys or yields pairs, as a dict does.
 @final
-class Table(MutableMapping[Any, _V], Looks[_V]):
+class Table(MutableMapping[Any, _V], Looks[_V], Timed[_V]):
     @property
     def name(self) -> str: ...
     @classmethod
@@ -234,15 +233,6 @@ class Table(MutableMapping[Any, _V], Looks[_V]):
     def compare_and_set(self, key: Key, expected: object, value: _V) -> bool: ...
     def put_if_absent(self, key: Key, value: _V) -> bool: ...
     def get_or_create(self, key: Key, function: Callable[[], _V]) -> _V: ...
-    def claim(
-        self,
-        where: Expression,
-        set: Mapping[str, Any],  # noqa: A002
-        *,
-        order_by: Expression | SortBy | Path | Sequence[Expression | SortBy | Path] | None = None,
-        lease: float = 60.0,
-        timeout: float | None = 0.0,
-    ) -> Claim | None: ...
     def _run(self, function: Callable[[], _T]) -> _T: ...
     @property
     def _is_in_transaction(self) -> bool: ...
@@ -411,7 +401,7 @@ class Aggregate:
 def count(path: Path | Expression | None = None, /) -> Aggregate: ...
 
 @final
-class Database(MutableMapping[Any, Any], Looks[Any]):
+class Database(MutableMapping[Any, Any], Looks[Any], Timed[Any]):
     @property
     def path(self) -> str | None: ...
     @property
@@ -484,15 +474,6 @@ class Database(MutableMapping[Any, Any], Looks[Any]):
     def compare_and_set(self, key: Key, expected: object, value: Any) -> bool: ...
     def put_if_absent(self, key: Key, value: Any) -> bool: ...
     def get_or_create(self, key: Key, function: Callable[[], Any]) -> Any: ...
-    def claim(
-        self,
-        where: Expression,
-        set: Mapping[str, Any],  # noqa: A002
-        *,
-        order_by: Expression | SortBy | Path | Sequence[Expression | SortBy | Path] | None = None,
-        lease: float = 60.0,
-        timeout: float | None = 0.0,
-    ) -> Claim | None: ...
     def buffer(self, key: Key, path: Path | None = None) -> memoryview: ...
     @overload
     def open(self, key: Key, mode: Literal["rb"] = "rb", path: Path | None = None) -> ValueReader: ...

@@ -33,7 +33,7 @@ def test_a_database_and_its_snapshots_have_the_verbs_of_a_table(db: Database) ->
     verbs = public(db.table("t")) - {"name", "conform"}
     writing = {"append", "clear", "edit", "extend", "pop", "popitem", "setdefault", "update"}
     writing |= {"create_index", "drop_index", "rebuild_index"}
-    writing |= {"increment", "compare_and_set", "put_if_absent", "get_or_create", "claim"}
+    writing |= {"increment", "compare_and_set", "put_if_absent", "get_or_create", "claim", "put", "expire"}
     assert verbs - public(db) == set()
     assert verbs - public(db.snapshot()) == writing | {"watch", "stats"}
     for number, city in enumerate(["Bath", "York", "Bath"]):

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use pellucid_store::{Durability, Keep, MEMORY_MIN, Mode};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt};
 
@@ -56,6 +57,31 @@ pub fn checked_seconds(timeout: f64) -> PyResult<Duration> {
         return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
     }
     Ok(Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX)))
+}
+
+/// The argument `lease`, a number of seconds or a timedelta, in seconds.
+pub fn lease_of(lease: &Bound<'_, PyAny>) -> PyResult<f64> {
+    length_of(lease, "lease")
+}
+
+/// The argument `timeout` of a claim, in seconds; None waits without limit.
+pub fn wait_of(timeout: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    if timeout.is_none() { Ok(None) } else { length_of(timeout, "timeout").map(Some) }
+}
+
+fn length_of(length: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
+    if length.is_instance_of::<PyDelta>() {
+        return length.call_method0("total_seconds")?.extract();
+    }
+    let seconds = if length.is_instance_of::<PyBool>() {
+        Err(errors::type_error("a bool is no number of seconds"))
+    } else {
+        length.extract()
+    };
+    match seconds {
+        Err(error) if error.is_instance_of::<PyOverflowError>(length.py()) => Ok(f64::INFINITY),
+        seconds => errors::argument(length, seconds, name, "a number of seconds or a timedelta"),
+    }
 }
 
 /// The argument `keep`, a number of bytes or a time: how much history is kept.

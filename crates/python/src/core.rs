@@ -247,6 +247,26 @@ impl Core {
     /// Begins a transaction for the caller.
     pub fn begin(&self, py: Python<'_>) -> PyResult<()> {
         let transaction = self.lock(py)?;
+        self.set_running(py, transaction);
+        Ok(())
+    }
+
+    /// As `begin`, unless it would have to wait. Returns whether it has begun.
+    pub fn try_begin(&self, py: Python<'_>) -> PyResult<bool> {
+        self.check_open(py)?;
+        if self.is_own_thread_busy(py) {
+            return Ok(false);
+        }
+        let begun =
+            self.store.try_begin(Duration::ZERO).map_err(|error| store_errors::of_store(py, error))?;
+        let has_begun = begun.is_some();
+        if let Some(transaction) = begun {
+            self.set_running(py, transaction);
+        }
+        Ok(has_begun)
+    }
+
+    fn set_running(&self, py: Python<'_>, transaction: Transaction) {
         let next_uncommitted = transaction.shapes().start();
         let owner = Owner {
             next_uncommitted,
@@ -262,7 +282,6 @@ impl Core {
         let old_owner = self.owner.with(py, |slot| slot.replace(owner));
         self.is_running.set(true);
         drop((old, old_owner));
-        Ok(())
     }
 
     fn lock(&self, py: Python<'_>) -> PyResult<Transaction> {

@@ -17,7 +17,7 @@ const READS: &str = "keys values items unreadable buffer open range first last i
     to_polars to_pandas to_numpy sum min max mean count column head tail sample fields describe \
     value_counts _ipython_key_completions_";
 /// Those of databases alone.
-const WRITES: &str = "pop popitem setdefault update clear edit increment compare_and_set put_if_absent get_or_create claim \
+const WRITES: &str = "pop popitem setdefault update clear edit increment compare_and_set put_if_absent get_or_create claim put expire \
     create_index drop_index rebuild_index";
 
 /// The descriptor of one method of the default table, as an attribute of `Database` or `Snapshot`.

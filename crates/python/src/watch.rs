@@ -28,6 +28,14 @@ use crate::values::table_ref::TableRef;
 
 /// The longest wait before signals are checked.
 const SLICE: Duration = Duration::from_millis(50);
+/// The index of rows that expire (`INDEX` of `pellucid.expiry`).
+const EXPIRATIONS: &str = "_expirations";
+/// The longest interval between two looks for expired rows, and the interval after a change.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_SOON: Duration = Duration::from_millis(100);
+
+/// Errors of a deletion that a later look may be able to make. A watch goes on to give changes.
+const NOW_NOT: [&str; 3] = ["Busy", "DiskFull", "ReadOnly"];
 
 const WATCHED: &str = "this is what a commit has written, which does not change; write through the table";
 
@@ -104,6 +112,8 @@ struct State {
     pending: VecDeque<Change>,
     version: u64,
     is_over: bool,
+    /// When to look for expired rows.
+    look_at: Instant,
     /// The handles that rows are read through: of all tables, or of the one that is watched.
     tables: HashMap<TableId, Py<Table>>,
     table: Option<Py<Table>>,
@@ -131,7 +141,8 @@ impl WatchHandle {
         let watch = watch.map_err(|error| store_errors::of_store(py, error))?;
         let (pending, version, tables) = (VecDeque::new(), watch.version(), HashMap::new());
         let given = AtomicU64::new(version);
-        let state = State { watch, pending, version, is_over: false, tables, table };
+        let look_at = Instant::now();
+        let state = State { watch, pending, version, is_over: false, look_at, tables, table };
         Py::new(py, Self { core: core.clone(), timeout, given, state: Mutex::new(state) })
     }
 
@@ -150,30 +161,23 @@ impl WatchHandle {
         let state = &mut *guard;
         let begin = Instant::now();
         while state.pending.is_empty() && !state.is_over {
-            let left = self.timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
             let (watch, store) = (&mut state.watch, &*self.core.store);
-            let step = callbacks::released(py, || match watch.next(store)? {
-                WatchStep::Nothing => {
-                    watch.wait(store, left.unwrap_or(SLICE).min(SLICE))?;
-                    watch.next(store)
-                }
-                step => Ok(step),
-            });
-            match step {
+            match callbacks::released(py, || watch.next(store)) {
                 Ok(WatchStep::Changes(changes)) => {
                     state.pending = changes.changes.into();
                     state.version = changes.version;
+                    state.look_at = state.look_at.min(Instant::now() + LOOK_SOON);
                     self.given.store(changes.version - 1, Ordering::Relaxed);
                 }
                 Ok(WatchStep::Over) => state.is_over = true,
                 Ok(WatchStep::Nothing) => {
                     self.given.store(state.watch.version(), Ordering::Relaxed);
-                    callbacks::check_signals(py)?;
-                    self.core.check_open(py)?;
-                    state.is_over = self.timeout.is_some_and(|timeout| begin.elapsed() >= timeout);
+                    if !self.delete_expired(py, state)? {
+                        let left = self.timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+                        self.wait(py, state, left)?;
+                    }
                 }
-                Err(StoreError::Closed { .. }) => return self.core.check_open(py).map(|()| None),
-                Err(error) => return Err(store_errors::of_store(py, error)),
+                Err(error) => return self.failed(py, error).map(|()| None),
             }
         }
         let Some(change) = state.pending.front() else { return Ok(None) };
@@ -187,6 +191,69 @@ impl WatchHandle {
             self.given.store(version, Ordering::Relaxed);
         }
         Ok(Some(object))
+    }
+
+    /// Waits for a commit; the watch is over if no time is left for that.
+    fn wait(&self, py: Python<'_>, state: &mut State, left: Option<Duration>) -> PyResult<()> {
+        if left.is_some_and(|left| left.is_zero()) {
+            state.is_over = true;
+            return Ok(());
+        }
+        let (watch, store) = (&mut state.watch, &*self.core.store);
+        let waited = callbacks::released(py, || watch.wait(store, left.unwrap_or(SLICE).min(SLICE)));
+        waited.map(drop).or_else(|error| self.failed(py, error))?;
+        callbacks::check_signals(py)?;
+        self.core.check_open(py)
+    }
+
+    fn failed(&self, py: Python<'_>, error: StoreError) -> PyResult<()> {
+        match error {
+            StoreError::Closed { .. } => self.core.check_open(py),
+            error => Err(store_errors::of_store(py, error)),
+        }
+    }
+
+    /// Deletes expired rows of the watched tables, so that the watch gives that. Returns whether it
+    /// has deleted any.
+    fn delete_expired(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
+        let now = Instant::now();
+        if now < state.look_at || self.core.store.is_read_only() || self.core.is_mine(py) {
+            return Ok(false);
+        }
+        let tables = self.expiring(py, state)?;
+        state.look_at = now + LOOK_AGAIN;
+        if tables.is_empty() {
+            return Ok(false);
+        }
+        callbacks::code_may_run(py);
+        let module = py.import("pellucid.expiry")?;
+        let left: f64 = module.call_method1("seconds_left", (&tables,))?.extract()?;
+        state.look_at = now + Duration::from_secs_f64(left.clamp(0.0, LOOK_AGAIN.as_secs_f64()));
+        if left > 0.0 || !self.core.try_begin(py)? {
+            return Ok(false);
+        }
+        let deleted = module.call_method1("delete_some", (&tables,)).and_then(|count| count.extract::<u64>());
+        let ended = self.core.end(py, deleted.is_ok());
+        match deleted.and_then(|count| ended.map(|()| count > 0)) {
+            Err(error) if NOW_NOT.iter().any(|name| errors::is_of(py, &error, name)) => Ok(false),
+            deleted => deleted,
+        }
+    }
+
+    /// The watched tables with rows that expire.
+    fn expiring(&self, py: Python<'_>, state: &State) -> PyResult<Vec<Py<Table>>> {
+        let of_store = |error| store_errors::of_store(py, error);
+        let watched = state.table.as_ref().map(|table| table.get().name(py).to_string());
+        let snapshot = self.core.snapshot(py)?;
+        let mut tables = Vec::new();
+        for (name, id) in snapshot.tables().map_err(of_store)? {
+            if watched.as_ref().is_none_or(|watched| *watched == name)
+                && snapshot.index(id, EXPIRATIONS).map_err(of_store)?.is_some()
+            {
+                tables.push(Py::new(py, Table::by_name(self.core.clone(), &name))?);
+            }
+        }
+        Ok(tables)
     }
 
     /// The handle that the rows of a table are read through.

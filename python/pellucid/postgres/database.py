@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -201,7 +201,11 @@ class Database(DefaultTable):
         from pellucid.postgres.query.watch import Watch
 
         self._connection.check_open()
-        return Watch(self._connection, self._tables, since=since, timeout=timeout)
+
+        def tables_of() -> Iterable[Any]:
+            return map(self.table, self.tables())
+
+        return Watch(self._connection, self._tables, since=since, timeout=timeout, tables_of=tables_of)
 
     def stats(self, *, pickles: bool = False) -> dict[str, int]:
         """Return figures of the database, with the keys that a file's have; those of a file alone are 0."""

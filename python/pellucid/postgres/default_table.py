@@ -54,6 +54,8 @@ class Forwarded:
     put_if_absent = forward(Table.put_if_absent)
     get_or_create = forward(Table.get_or_create)
     claim = forward(Table.claim)
+    put = forward(Table.put)
+    expire = forward(Table.expire)
     range = forward(Table.range)
     first = forward(Table.first)
     last = forward(Table.last)

@@ -7,6 +7,7 @@ what the verbs do. Code that works with either, such as a copy, takes these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from pellucid._native import IndexInfo
@@ -99,9 +100,11 @@ class Writes(Reads, Protocol):
         set: Any,
         *,
         order_by: Any = None,
-        lease: float = 60.0,
-        timeout: float | None = 0.0,
+        lease: float | timedelta = 60.0,
+        timeout: float | timedelta | None = 0.0,
     ) -> Any: ...
+    def put(self, key: Any, value: Any, *, expire: Any = None) -> None: ...
+    def expire(self) -> int: ...
     def create_index(
         self, name: str, parts: Any, *, unique: bool = False, where: Any = None, progress: Any = None
     ) -> None: ...

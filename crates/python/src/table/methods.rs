@@ -1,5 +1,6 @@
 //! The Python methods of `Table`.
 
+use crate::arguments;
 use crate::arrow::{self, ArrowStream};
 use crate::bounds::Bounds;
 use crate::errors;
@@ -7,12 +8,11 @@ use crate::index::describe::IndexDescription;
 use crate::index::handle::Index;
 use crate::index::making;
 use crate::look;
-use crate::put::{self, write};
+use crate::put::write;
 use crate::query;
 use crate::query::group::Groups;
 use crate::query::handle::{Query, of_table};
 use crate::report;
-use crate::signals::Signals;
 use crate::table::buffer::buffer;
 use crate::table::edit::EditContext;
 use crate::table::file;
@@ -301,11 +301,31 @@ impl Table {
         r#where: &Bound<'py, PyAny>,
         set: &Bound<'py, PyAny>,
         order_by: Option<&Bound<'py, PyAny>>,
-        lease: f64,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = arguments::lease_of)] lease: f64,
+        #[pyo3(from_py_with = arguments::wait_of)] timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         slf.get().check_writable(slf.py())?;
         verbs::claim(slf, (r#where, set, order_by, lease, timeout))
+    }
+
+    /// Store a value under a key, as `table[key] = value` does. With `expire`, it is a dict that is
+    /// stored for these seconds, or for a timedelta; the time is in its field `_expires`.
+    ///
+    /// A row whose time is over is deleted by the next `put` with a time, by a watch of the table
+    /// that waits, which reports it, or by `expire()`.
+    #[pyo3(signature = (key, value, *, expire=None))]
+    fn put(
+        slf: &Bound<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        verbs::put(slf, key, value, expire)
+    }
+
+    /// Delete the rows whose time is over (see `put`), and return how many there were.
+    fn expire<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        verbs::expire(slf)
     }
 
     /// Call a function in a transaction; for `pellucid.claims`.
@@ -331,32 +351,12 @@ impl Table {
         other: Option<&Bound<'_, PyAny>>,
         more: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        slf.get().check_writable(slf.py())?;
-        transaction::within_batch(slf.py(), &slf.get().core, || {
-            if let Some(other) = other {
-                write::update_from(slf, other)?;
-            }
-            if let Some(more) = more {
-                put::keywords::check(slf, more)?;
-                write::update_from(slf, more.as_any())?;
-            }
-            Ok(())
-        })
+        verbs::update(slf, other, more)
     }
 
     /// Remove all rows in one transaction. If Ctrl-C interrupts it, all rows stay.
     fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        this.check_writable(py)?;
-        let mut signals = Signals::new();
-        this.core.write_released(
-            py,
-            |transaction| this.id_in_transaction(py, transaction),
-            |transaction, id| match id {
-                Some(id) => transaction.clear_while(id, &mut || signals.go_on()),
-                None => Ok(()),
-            },
-        )
+        verbs::clear(slf)
     }
 
     /// Read all rows, and return a list of those that cannot be read: pairs of key and exception.
@@ -769,16 +769,11 @@ impl Table {
     }
 
     fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let dict = slf.py().get_type::<PyDict>().call1((slf,))?;
-        dict.call_method1("__or__", (other,))
+        verbs::dict_of(slf)?.call_method1("__or__", (other,))
     }
 
     fn __ror__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        if other.cast::<PyDict>().is_err() {
-            return Ok(py.NotImplemented().into_bound(py));
-        }
-        other.call_method1("__or__", (py.get_type::<PyDict>().call1((slf,))?,))
+        verbs::merged_into(slf, other)
     }
 
     #[expect(clippy::unused_self, reason = "a slot")]

@@ -7,12 +7,12 @@
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::{callbacks, modules};
-use crate::put::write;
+use crate::put::{self, write};
 use crate::signals::Signals;
 use crate::table::handle::Table;
 use crate::table::reading::storable;
@@ -76,6 +76,40 @@ pub fn set_default<'py>(
         write::put(table, key, default.unwrap_or(&none))?;
         Table::lookup(table, key)?.ok_or_else(|| errors::missing(key))
     })
+}
+
+/// `table.update(other, **more)`.
+pub fn update(
+    table: &Bound<'_, Table>,
+    other: Option<&Bound<'_, PyAny>>,
+    more: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    table.get().check_writable(table.py())?;
+    transaction::within_batch(table.py(), table.get().core(), || {
+        if let Some(other) = other {
+            write::update_from(table, other)?;
+        }
+        if let Some(more) = more {
+            put::keywords::check(table, more)?;
+            write::update_from(table, more.as_any())?;
+        }
+        Ok(())
+    })
+}
+
+/// `table.clear()`.
+pub fn clear(table: &Bound<'_, Table>) -> PyResult<()> {
+    let (py, this) = (table.py(), table.get());
+    this.check_writable(py)?;
+    let mut signals = Signals::new();
+    this.core().write_released(
+        py,
+        |transaction| this.id_in_transaction(py, transaction),
+        |transaction, id| match id {
+            Some(id) => transaction.clear_while(id, &mut || signals.go_on()),
+            None => Ok(()),
+        },
+    )
 }
 
 /// `table.compare_and_set(key, expected, value)`.
@@ -145,13 +179,59 @@ pub fn claim<'py>(
     arguments: ClaimArguments<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = table.py();
-    callbacks::code_may_run(py);
-    let function = FUNCTION
-        .get_or_try_init(py, || Ok::<_, PyErr>(py.import("pellucid.claims")?.getattr("claim")?.unbind()))?;
     let (condition, set, order_by, lease, timeout) = arguments;
     let is_typed = table.get().class.is_some();
-    function.bind(py).call1((table, condition, set, order_by, lease, timeout, is_typed))
+    shared(table.py(), &FUNCTION, "pellucid.claims", "claim")?
+        .call1((table, condition, set, order_by, lease, timeout, is_typed))
+}
+
+/// `table.put(key, value, expire=...)`, which they share as well.
+pub fn put<'py>(
+    table: &Bound<'py, Table>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+    expire: Option<&Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if expire.is_none() {
+        return write::put(table, key, value);
+    }
+    let py = table.py();
+    table.get().check_writable(py)?;
+    let is_typed = table.get().class.is_some();
+    shared(py, &FUNCTION, "pellucid.expiry", "put")?.call1((table, key, value, expire, is_typed)).map(drop)
+}
+
+/// `table.expire()`.
+pub fn expire<'py>(table: &Bound<'py, Table>) -> PyResult<Bound<'py, PyAny>> {
+    static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    table.get().check_writable(table.py())?;
+    shared(table.py(), &FUNCTION, "pellucid.expiry", "expire_rows")?.call1((table,))
+}
+
+/// A function that tables of files and of servers share.
+fn shared<'py>(
+    py: Python<'py>,
+    known: &'static PyOnceLock<Py<PyAny>>,
+    module: &str,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    callbacks::code_may_run(py);
+    let import = || Ok::<_, PyErr>(py.import(module)?.getattr(name)?.unbind());
+    Ok(known.get_or_try_init(py, import)?.bind(py).clone())
+}
+
+/// The rows of a table as a dict.
+pub fn dict_of<'py>(table: &Bound<'py, Table>) -> PyResult<Bound<'py, PyAny>> {
+    table.py().get_type::<PyDict>().call1((table,))
+}
+
+/// `other | table`.
+pub fn merged_into<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if other.cast::<PyDict>().is_err() {
+        return Ok(table.py().NotImplemented().into_bound(table.py()));
+    }
+    other.call_method1("__or__", (dict_of(table)?,))
 }
 
 /// `table == other`.

@@ -28,7 +28,7 @@ type Words = &'static [(&'static str, &'static str)];
 
 const EVERYWHERE: Words = &[
     (
-        "insert insert_one add add_row put set store write create create_row new",
+        "insert insert_one add add_row set store write create create_row new",
         "table[key] = value stores a row, append(value) stores one under the next int key",
     ),
     (
@@ -130,6 +130,10 @@ const OF_TABLES: Words = &[
         "pellucid.copy(source, target, tables=[\"people\"]) copies tables, dict(table) takes the rows",
     ),
     ("flush save persist", "each write is stored when it returns, and db.sync() makes it durable"),
+    (
+        "touch ttl setex expire_at",
+        "put(key, value, expire=seconds) stores a row for some time, and its field \"_expires\" says until when",
+    ),
     ("database db", "a table has no way back; keep the database that table() was called on"),
 ];
 
@@ -153,7 +157,7 @@ const OF_DATABASES: Words = &[
 
 const OF_SNAPSHOTS: Words = &[(
     "append extend update pop popitem setdefault clear edit increment compare_and_set put_if_absent get_or_create \
-     claim create_index drop_index rebuild_index transaction run watch drop_table rename_table sync backup",
+     claim put expire create_index drop_index rebuild_index transaction run watch drop_table rename_table sync backup",
     "a snapshot does not change; write through the database",
 )];
 

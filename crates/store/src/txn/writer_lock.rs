@@ -57,8 +57,11 @@ pub(crate) fn acquire(
 /// The same, without waiting: `None` if it would have to wait.
 pub(crate) fn try_acquire(database: &Database, timeout: Duration) -> Result<Option<Acquired>> {
     let Some(turn) = database.writer_queue.try_enter() else { return Ok(None) };
-    let Some(care) = database.engine.file_care() else { return Ok(None) };
     database.mark_dirty()?;
-    let txn = care.try_begin_write(timeout).map_err(|error| database.error(error))?;
-    Ok(txn.map(|txn| (txn, turn)))
+    let txn = match database.engine.file_care() {
+        Some(care) => care.try_begin_write(timeout),
+        // Within one process, whose turn it is.
+        None => database.engine.begin_write().map(Some),
+    };
+    Ok(txn.map_err(|error| database.error(error))?.map(|txn| (txn, turn)))
 }

@@ -15,10 +15,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pellucid._native import server_key, server_keys
-from pellucid.errors import CorruptRecord, DatabaseError, HistoryGone, ReadOnly
+from pellucid.errors import Busy, CorruptRecord, DatabaseError, DiskFull, HistoryGone, ReadOnly, StaleTable
+from pellucid.expiry import INDEX, delete_some, seconds_left
 from pellucid.postgres.connection import FrozenConnection
 from pellucid.postgres.protocols import Connection, Tables
 from pellucid.postgres.query.scan import ALL, Range
@@ -34,6 +36,8 @@ from pellucid.postgres.table.records import Records
 # A notice wakes a watch; this is for commits that wait for the end of another transaction.
 POLL_SECONDS = 1.0
 SLICE_SECONDS = 0.05
+# How long after a change a watch looks for expired rows.
+LOOK_SECONDS = 0.1
 PAGE_COUNT = 500
 ATTEMPTS = 3
 
@@ -114,6 +118,7 @@ class Watch:
         within: Range = ALL,
         since: int | None = None,
         timeout: float | None = None,
+        tables_of: Callable[[], Iterable[Any]] = tuple,
     ) -> None:
         if since is not None and since < 0:
             raise ValueError(f"since={since} is no version: the version of a watch, or of a change")
@@ -133,6 +138,9 @@ class Watch:
         self._is_read = False
         self._has_ended = False
         self._is_woken = True
+        # What returns the watched tables, and when to look for expired rows of them.
+        self._tables_of = tables_of
+        self._look_at = time.monotonic()
         self._past: dict[int, Records] = {}
         # What was committed before the watch began is not given, even beyond its first horizon.
         session = self._connected()
@@ -236,13 +244,31 @@ class Watch:
                 return self._given_change()
             if self._stop is None and not self._is_read:
                 self._is_woken = False
-                if self._begin(session):
+                if self._begin(session) or self._delete_expired():
                     continue
                 if until is not None and time.monotonic() >= until:
                     break
                 self._wait(session, until)
         self.close()
         raise StopIteration
+
+    def _delete_expired(self) -> bool:
+        """Delete expired rows of what is watched, so that the watch gives that; return whether it did."""
+        now = time.monotonic()
+        if now < self._look_at or self._connection.is_read_only or self._connection.running() is not None:
+            return False
+        tables = []
+        for table in self._tables_of():
+            # The watch gives the end of a table that is dropped meanwhile.
+            with contextlib.suppress(StaleTable):
+                if INDEX in [index.name for index in table.indexes()]:
+                    tables.append(table)
+        left = seconds_left(tables)
+        self._look_at = now + left
+        # A later look may be able to. A watch goes on to give changes.
+        with contextlib.suppress(Busy, DiskFull, ReadOnly):
+            return left == 0 and delete_some(tables) > 0
+        return False
 
     def _begin(self, session: Session) -> bool:
         """Begin a batch; return whether the horizon has moved."""
@@ -290,6 +316,7 @@ class Watch:
         change = self._made(version, is_last, number, text_of(name), kind, (key, spelling, value))
         self._page.pop(0)
         self._count += 1
+        self._look_at = min(self._look_at, time.monotonic() + LOOK_SECONDS)
         if is_last:
             self._end_batch(session)
         if kind == "drop" and self._sql:
@@ -321,7 +348,7 @@ class Watch:
 
     def _wait(self, session: Session, until: float | None) -> None:
         """Wait for a notice of the server, for a second at most."""
-        end = time.monotonic() + POLL_SECONDS
+        end = min(time.monotonic() + POLL_SECONDS, self._look_at)
         end = end if until is None else min(end, until)
         while not self._is_woken and (left := end - time.monotonic()) > 0:
             self._connection.check_open()

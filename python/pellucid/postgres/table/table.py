@@ -6,6 +6,7 @@ import collections.abc
 import io
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any
 
 from pellucid._native import IndexInfo, _no_attribute, server_query, server_view
@@ -126,7 +127,7 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         if self._connection.is_snapshot:
             raise TypeError("a snapshot does not change; watch the database")
         within = range_of(self._records, start, stop, prefix)
-        return Watch(self._connection, self._tables, self._binding, within, since, timeout)
+        return Watch(self._connection, self._tables, self._binding, within, since, timeout, lambda: [self])
 
     # One row
 
@@ -216,14 +217,30 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         set: Any,
         *,
         order_by: Any = None,
-        lease: float = 60.0,
-        timeout: float | None = 0.0,
+        lease: float | timedelta = 60.0,
+        timeout: float | timedelta | None = 0.0,
     ) -> Any:
         """Claim the first row for which a condition is true; return a `Claim`, or None if there is none."""
-        from pellucid.claims import claim
+        from pellucid.claims import claim, length_of
 
         self._connection.check_writable()
-        return claim(self, where, set, order_by, lease, timeout, self._records.is_typed)
+        seconds = None if timeout is None else length_of(timeout, "timeout")
+        is_typed = self._records.is_typed
+        return claim(self, where, set, order_by, length_of(lease, "lease"), seconds, is_typed)
+
+    def put(self, key: Any, value: Any, *, expire: Any = None) -> None:
+        """Store a value under a key, for some seconds or a timedelta."""
+        from pellucid.expiry import put
+
+        self._connection.check_writable()
+        put(self, key, value, expire, self._records.is_typed)
+
+    def expire(self) -> int:
+        """Delete the rows whose time is over, and return how many there were."""
+        from pellucid.expiry import expire_rows
+
+        self._connection.check_writable()
+        return expire_rows(self)
 
     def _run(self, function: Callable[[], Any]) -> Any:
         return repeated(self._connection, function)
