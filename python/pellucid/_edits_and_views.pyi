@@ -2,20 +2,22 @@
 # There is no module of this name; `_native.pyi` takes these classes from here.
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, final
+from typing import Any, final
 
 from typing_extensions import Never, Self, disjoint_base
 
-from pellucid._native import Query, Table
+from pellucid._native import Query, Record, Table
 
 __all__ = ["DictItems", "DictKeys", "DictValues", "DictView", "EditContext"]
 __all__ += ["ArrowStream", "IndexKeys", "ListIterator", "SortBy"]
-__all__ += ["_change_claimed", "_claim_first"]
+__all__ += ["_claim_first", "_update_same"]
 
 def _claim_first(
-    query: Query[Any], fields: dict[str, Any], seconds: float, token: int
-) -> tuple[Any, dict[str, Any], float] | Literal[False] | None: ...
-def _change_claimed(table: Table[Any], key: Any, token: int, fields: dict[str, Any], ends: bool) -> bool: ...
+    query: Query[Any], fields: dict[str, Any], facts: dict[str, Any]
+) -> tuple[tuple[Any, Record] | None, bool, bool]: ...
+def _update_same(
+    table: Table[Any], row: Record, fields: dict[Any, Any], removed: tuple[str, ...]
+) -> Record | None: ...
 
 # The common part of the views from `keys()`, `values()` and `items()` of tables and records. The abstract
 # classes of `collections.abc` know the three classes below.

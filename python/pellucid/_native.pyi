@@ -41,8 +41,8 @@ from pellucid._edits_and_views import (  # parts of this stub, as are those belo
     IndexKeys,
     ListIterator,
     SortBy,
-    _change_claimed,
     _claim_first,
+    _update_same,
 )
 from pellucid._look import *  # noqa: F403 - it is a part of this stub
 from pellucid._look import AskExists, Looks, Timed, UseEach, UseSigns
@@ -90,7 +90,7 @@ __all__ = [
     "view",
 ]
 __all__ += ["_brief", "_figures", "_imported", "_is_selected", "_no_attribute", "_survey", "_untyped"]  # noqa: F405
-__all__ += ["DictItems", "DictKeys", "DictValues", "DictView", "_change_claimed", "_claim_first", "_testing"]
+__all__ += ["DictItems", "DictKeys", "DictValues", "DictView", "_claim_first", "_testing", "_update_same"]
 __all__ += ["BytesMap", "CellRows", "NotedTable", "ObjectMap", "UseSlots", "cell_kinds"]  # noqa: F405
 __all__ += ["ServerCodec", "ServerEdit", "ServerEncoded", "ServerIndexCodes", "ServerIndexes", "ServerRows"]  # noqa: F405
 __all__ += ["ServerTable", "ServerValidity", "server_array", "server_copy_rows", "server_distribution"]  # noqa: F405

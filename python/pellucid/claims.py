@@ -5,30 +5,52 @@ A claim is a change of fields and a lease, in one commit. The lease is in the ro
 goes with the row into a copy, and holds for every process that reads the row. A lease that has run out is
 undone by the next claim that looks. Not for results of functions, which `pellucid.cache` has.
 
-It uses the verbs of tables, so that files, memory and servers have the same claims. In files and memory, what
-is done for each row (`Queue._take`, `Claim._change`) is native, and reads and writes the row once.
+A row is read and decided about first, and then changed if it still is the same (`update_same`). In files and
+memory that holds the writer lock for the change alone, and callers who are after the same rows take the next
+one. On a server, all is in one transaction.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
-from math import isfinite
+from datetime import timedelta
+from math import inf, isfinite
+from numbers import Real
 from time import monotonic, time
 from types import TracebackType
 from typing import Any
 
 from pellucid import KEY, Expression, F, Record, Table
-from pellucid._native import _change_claimed, _claim_first
-from pellucid.errors import Error, HistoryGone, LeaseLost, TransactionError
+from pellucid._native import _claim_first, _update_same
+from pellucid.errors import (
+    CorruptRecord,
+    DatabaseWarning,
+    Error,
+    HistoryGone,
+    LeaseLost,
+    RecordTooLarge,
+    StaleRecord,
+    TransactionError,
+    UniqueError,
+)
+from pellucid.expiry import FIELD as EXPIRES
 
 LEASE = "_lease"
 INDEX = "_leases"
 # Leases that have run out are looked for this often, and always where there is nothing else to claim.
 LOOK_SECONDS = 0.1
 ENDED_COUNT_MAX = 100
+# In seconds since 1970: a `_lease` that ends later is another program's, and its end is not waited for.
+LATEST = 1e12
+# What is wrong with one row, and not with the others.
+OF_A_ROW = (UniqueError, RecordTooLarge, CorruptRecord)
+# Rows that an attempt reads: first 2, which takes a third of the time of 8, and then 8, because other callers
+# may have taken the first ones.
+FOUND_COUNT, MORE_COUNT = 2, 8
 # When leases were looked for, by the id of the handle: it has no hash. Another one may have its id later.
 LOOKED: dict[int, tuple[weakref.ref[Any], float]] = {}
 LOOKED_COUNT_MAX = 1000
@@ -49,7 +71,7 @@ def claim(
             f"a claim keeps its lease in the row, as the field {LEASE!r}, and the class of table "
             f"{table.name!r} has none: claim from a handle without type=, db.table({table.name!r})"
         )
-    fields = Fields(given)
+    fields = checked(given)
     check_lease(lease)
     if timeout is not None and not timeout >= 0:
         raise ValueError(f"timeout={timeout} is no number of seconds from 0 on; None waits without limit")
@@ -60,15 +82,35 @@ def claim(
         )
     query = table.where(where)
     if order_by is not None:
-        query = query.order_by(*(order_by if isinstance(order_by, tuple | list) else (order_by,)))
-    queue = Queue(table, query.limit(1), fields, lease)
-    found = queue.next()
-    if found is not None or timeout == 0:
-        return found
-    return queue.wait(None if timeout is None else monotonic() + timeout)
+        query = query.order_by(*(order_by if is_several(order_by) else (order_by,)))
+    queue = Queue(table, query.limit(FOUND_COUNT if isinstance(table, Table) else 1), fields, lease)
+    found: Claim | None = while_open(table, queue.next)
+    if found is None and timeout != 0:
+        stop = None if timeout is None else monotonic() + timeout
+        found = while_open(table, lambda: queue.wait(stop))
+    return found
 
 
-def check_lease(lease: Any) -> None:
+def is_several(order_by: Any) -> bool:
+    """Return whether these are several expressions or paths; a tuple of names is one path."""
+    if isinstance(order_by, tuple):
+        return not all(isinstance(step, str | int) for step in order_by)
+    return isinstance(order_by, list)
+
+
+def length_of(length: Any, name: str) -> float:
+    """Return a number of seconds, or a timedelta, in seconds; raise `TypeError` for anything else."""
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length
+    if isinstance(seconds, bool) or not isinstance(seconds, Real):
+        kind = type(length).__name__
+        raise TypeError(f"{name} has to be a number of seconds or a timedelta, not {kind}")
+    try:
+        return float(seconds)
+    except OverflowError:
+        return inf
+
+
+def check_lease(lease: float) -> None:
     """Raise `ValueError` for what is no time of a lease."""
     if not (lease > 0 and isfinite(lease)):
         raise ValueError(
@@ -76,37 +118,63 @@ def check_lease(lease: Any) -> None:
         )
 
 
-class Fields:
-    """Fields to set: constants, and expressions that are computed from the row."""
+def checked(given: Any, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the fields to set: constants, and expressions that are computed from the row."""
+    if given is None and more is not None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"the fields to set are a dict, such as {{'state': 'running'}}, not {given!r}")
+    fields: dict[str, Any] = {**given, **(more or {})}
+    for name in fields:
+        if not is_settable(name):
+            raise ValueError(
+                f"{name!r} cannot be set here: a name is a str without dots, {LEASE!r} is for claims, and "
+                f"{EXPIRES!r} for rows that expire"
+            )
+    return fields
 
-    def __init__(self, given: Any) -> None:
-        if not isinstance(given, Mapping):
-            raise TypeError(f"the fields to set are a dict, such as {{'state': 'running'}}, not {given!r}")
-        self.given = dict(given)
-        self.constants: dict[str, Any] = {}
-        self.computed: dict[Any, Any] = {}
-        for name, value in given.items():
-            if not isinstance(name, str) or "." in name or name == LEASE:
-                raise ValueError(
-                    f"{name!r} is not the name of a field that can be set here: a str without dots"
-                )
-            (self.computed if isinstance(value, Expression) else self.constants)[name] = value
 
-    def set(self, table: Any, key: Any, more: Mapping[str, Any]) -> Any:
-        """Set them and more constants in a row, and return the row."""
-        if self.computed:
-            # All are computed from the row as it was.
-            computed = {(name,): value for name, value in self.computed.items()}
-            table.where(KEY == key).update(computed)  # noqa: SIM300 - `KEY` is no constant
+def is_settable(name: object) -> bool:
+    """Return whether a claim may set a field of this name."""
+    return isinstance(name, str) and "." not in name and name not in (LEASE, EXPIRES)
+
+
+def update_same(
+    table: Any, key: Any, row: Any, fields: Mapping[str, Any], removed: tuple[str, ...] = ()
+) -> Any:
+    """Set fields of a row and remove others, and return it; None if it is not as it was read any more."""
+    if isinstance(table, Table):
+        return _update_same(table, row, {(name,): value for name, value in fields.items()}, removed)
+    # The transaction that has read the row sees no changes of others.
+    computed = {(name,): value for name, value in fields.items() if isinstance(value, Expression)}
+    if computed:
+        # All are computed from the row as it was.
+        table.where(KEY == key).update(computed)  # noqa: SIM300 - `KEY` is no constant
         row = table[key]
-        row.update({**self.constants, **more})
-        return row
+    row.update({name: value for name, value in fields.items() if (name,) not in computed})
+    for name in removed:
+        del row[name]
+    return row
+
+
+def run(table: Any, function: Callable[[], Any]) -> Any:
+    """Call a function that ends with `update_same`: on a server in a transaction."""
+    return while_open(table, function) if isinstance(table, Table) else table._run(function)
+
+
+def while_open(table: Any, function: Callable[[], Any]) -> Any:
+    """Call a function that reads rows; raise `Closed` if another thread closes the database meanwhile."""
+    try:
+        return function()
+    except StaleRecord:
+        len(table)
+        raise
 
 
 class Queue:
     """The rows of a table that can be claimed, in order."""
 
-    def __init__(self, table: Any, first: Any, fields: Fields, lease: float) -> None:
+    def __init__(self, table: Any, first: Any, fields: dict[str, Any], lease: float) -> None:
         self._table = table
         self._first = first
         self._fields = fields
@@ -133,10 +201,27 @@ class Queue:
         table, now, until = self._table, time(), F[LEASE].until
         keys = list(table.where(until <= now).limit(ENDED_COUNT_MAX).keys())
 
-        def end() -> int:
-            return sum(undo(table, key, lambda lease: has_run_out(lease, now)) for key in keys)
+        def end(key: Any) -> bool:
+            return undo(table, key, lambda lease: has_run_out(lease, now))
 
-        return table._run(end) if keys else 0
+        try:
+            return table._run(lambda: sum(map(end, keys))) if keys else 0
+        except OF_A_ROW:
+            return sum(self._end_alone(key, end) for key in keys)
+
+    def _end_alone(self, key: Any, end: Callable[[Any], bool]) -> bool:
+        """Undo one lease; a row that refuses its former values does not keep others from being claimed."""
+        try:
+            done: bool = self._table._run(lambda: end(key))
+        except OF_A_ROW as error:
+            warnings.warn(
+                f"the lease of row {key!r} of table {self._table.name!r} has run out, and the row does not "
+                f"take its former values back, so that it cannot be claimed: {error}",
+                DatabaseWarning,
+                stacklevel=2,
+            )
+            return False
+        return done
 
     def _index(self) -> None:
         """Create the index that finds leases: it has entries for the claimed rows alone."""
@@ -148,46 +233,68 @@ class Queue:
                 table.create_index(INDEX, F[LEASE].until)
 
     def _take(self) -> Claim | None:
-        table = self._table
-        if not isinstance(table, Table):
-            claimed: Claim | None = table._run(self._take_by_verbs)
-            return claimed
-        token = new_token()
-        found = _claim_first(self._first, self._fields.given, self._lease, token)
-        if found is False:
-            # The condition is true of claimed rows, too.
-            free = self._first.where(~F[LEASE].exists())
-            found = _claim_first(free, self._fields.given, self._lease, token)
-        if not found:
-            return None
-        key, value, until = found
-        return Claim(table, key, value, (token, self._lease, until))
+        take = self._take_natively if isinstance(self._table, Table) else self._take_by_verbs
+        query, is_of_free = self._first, False
+        while True:
+            found, is_lost, has_claimed = take(query)
+            if found is not None:
+                return found
+            if has_claimed and not is_of_free:
+                # The condition is true of claimed rows, too.
+                query, is_of_free = query.where(~F[LEASE].exists()), True
+            elif not is_lost:
+                return None
+            query = query.limit(MORE_COUNT)
 
-    def _take_by_verbs(self) -> Claim | None:
-        table, lease = self._table, self._lease
-        found = next(iter(self._first.items()), None)
-        if found is not None and isinstance(found[1], Record) and LEASE in found[1]:
-            # The condition is true of claimed rows, too.
-            found = next(iter(self._first.where(~F[LEASE].exists()).items()), None)
+    def _take_natively(self, query: Any) -> tuple[Claim | None, bool, bool]:
+        token, until = new_token(), time() + self._lease
+        found, is_lost, has_claimed = _claim_first(query, self._fields, {"until": until, "token": token})
         if found is None:
-            return None
-        key, row = found
-        if not isinstance(row, Record):
-            raise TypeError(
-                f"claim() sets fields of records, and row {key!r} of table {table.name!r} is of type "
-                f"{type(row).__name__}: let the condition be about a field"
-            )
-        constants = self._fields.constants
-        # Plain values: a record would read its large values when they are gone.
-        before = row.to_dict()
-        former = {name: before[name] for name in constants if name in before}
-        token, until = new_token(), time() + lease
-        facts = {"until": until, "token": token, "former": former}
-        if len(former) < len(constants):
-            facts["missing"] = [name for name in constants if name not in former]
-        value = self._fields.set(table, key, {LEASE: facts}).to_dict()
-        del value[LEASE]
-        return Claim(table, key, value, (token, lease, until))
+            return None, is_lost, has_claimed
+        claimed = self._claim(*found, token, until)
+        return claimed, is_lost or claimed is None, has_claimed
+
+    def _take_by_verbs(self, query: Any) -> tuple[Claim | None, bool, bool]:
+        claimed: tuple[Claim | None, bool, bool] = self._table._run(lambda: self._take_first(query))
+        return claimed
+
+    def _take_first(self, query: Any) -> tuple[Claim | None, bool, bool]:
+        """Claim a row on a server, in a transaction."""
+        table, has_claimed = self._table, False
+        for key, row in query.items():
+            if not isinstance(row, Record):
+                raise TypeError(
+                    f"claim() sets fields of records, and row {key!r} of table {table.name!r} is of type "
+                    f"{type(row).__name__}: let the condition be about a field"
+                )
+            if LEASE in row:
+                has_claimed = True
+                continue
+            # The row is changed in several steps, and a record would read large values when they are gone.
+            before = row.to_dict()
+            constants = [name for name, value in self._fields.items() if not isinstance(value, Expression)]
+            former = {name: before[name] for name in constants if name in before}
+            token, until = new_token(), time() + self._lease
+            facts = {"until": until, "token": token, "former": former}
+            if len(former) < len(constants):
+                facts["missing"] = [name for name in constants if name not in former]
+            changed = update_same(table, key, row, {**self._fields, LEASE: facts})
+            return self._claim(key, changed, token, until), False, False
+        return None, False, has_claimed
+
+    def _claim(self, key: Any, row: Any, token: int, until: float) -> Claim | None:
+        """Return the claim of a row; None if another program has taken the row from it already."""
+        while True:
+            try:
+                value = row.to_dict()
+            except StaleRecord:
+                # A large value was replaced by a program that did not claim the row.
+                row = self._table.get(key)
+                if held_by(row, token):
+                    continue
+                return None
+            del value[LEASE]
+            return Claim(self._table, key, value, (token, self._lease, until))
 
     def wait(self, stop: float | None) -> Claim | None:
         """Claim the first row as soon as there is one; None if there is none until a moment."""
@@ -200,8 +307,9 @@ class Queue:
             if found is not None or (left is not None and left <= 0):
                 return found
             until = F[LEASE].until
-            for row in table.where(until > 0).order_by(until).limit(1):
-                next_end = max(0.0, row[LEASE].until - time())
+            for row in table.where(until > 0, until < LATEST).order_by(until).limit(1):
+                # A lease that cannot be undone has run out long ago.
+                next_end = max(LOOK_SECONDS, float(row[LEASE].until) - time())
                 left = next_end if left is None else min(left, next_end)
             try:
                 next(table.watch(since=version, timeout=left), None)
@@ -215,25 +323,33 @@ def new_token() -> int:
     return int.from_bytes(os.urandom(8), "little") >> 1
 
 
+def held_by(row: Any, token: int) -> bool:
+    """Return whether a row has the lease with this token."""
+    lease = row.get(LEASE) if isinstance(row, Record) else None
+    return isinstance(lease, Record) and bool(lease.get("token") == token)
+
+
 def has_run_out(lease: Any, now: float) -> bool:
-    """Return whether a lease has run out, unless another program has put what is none."""
+    """Return whether a lease has run out; False for a `_lease` that is no lease."""
     until = lease.get("until")
     return isinstance(until, int | float) and until <= now
 
 
 def undo(table: Any, key: Any, is_meant: Callable[[Any], bool]) -> bool:
     """Give the fields that a claim has set their former values; False if the row has no such lease."""
-    row = table.get(key)
-    lease = row.get(LEASE) if isinstance(row, Record) else None
-    if not isinstance(lease, Record) or not is_meant(lease):
-        return False
-    former = lease.to_dict()
-    for name in former.get("missing", ()):
-        if name in row:
-            del row[name]
-    row.update(former.get("former", {}))
-    del row[LEASE]
-    return True
+    while True:
+        row = table.get(key)
+        lease = row.get(LEASE) if isinstance(row, Record) else None
+        if not isinstance(lease, Record) or not is_meant(lease):
+            return False
+        try:
+            facts = lease.to_dict()
+        except StaleRecord:
+            # Another caller has replaced a large value.
+            continue
+        missing = [name for name in facts.get("missing", ()) if name in row]
+        if update_same(table, key, row, facts.get("former", {}), (*missing, LEASE)) is not None:
+            return True
 
 
 class Claim:
@@ -270,85 +386,93 @@ class Claim:
 
     def finish(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set fields of the row, and end the lease, in one commit."""
-        self._change(Fields({**(fields or {}), **more}), ends=True)
-        self._has_ended = True
+        self._change(checked(fields, more), (LEASE,))
+        self._end()
 
     def update(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set fields of the row, and keep it.
 
         When the lease runs out, those that the claim has set get their former values, and the others stay.
         """
-        self._change(Fields({**(fields or {}), **more}), ends=False)
+        self._change(checked(fields, more))
 
-    def _change(self, fields: Fields, *, ends: bool) -> None:
-        """Set fields of the row, and perhaps end the lease."""
-        table, key = self._table, self.key
-
+    def _change(self, fields: dict[str, Any], removed: tuple[str, ...] = ()) -> None:
         def change() -> None:
-            self._check()
-            row = fields.set(table, key, {})
-            if ends:
-                del row[LEASE]
+            is_done = False
+            while not is_done:
+                # Another caller may change a field of the row meanwhile.
+                is_done = update_same(self._table, self.key, self._row(), fields, removed) is not None
 
-        is_native = isinstance(table, Table) and not self._has_ended
-        if not (is_native and _change_claimed(table, key, self._token, fields.given, ends)):
-            table._run(change)
+        run(self._table, change)
 
     def delete(self) -> None:
         """Delete the row."""
 
         def delete() -> None:
-            self._check()
+            self._row()
             del self._table[self.key]
 
         self._table._run(delete)
-        self._has_ended = True
+        self._end()
 
     def give_back(self) -> None:
         """End the lease, and give the fields that the claim has set their former values."""
 
         def give_back() -> None:
-            self._check()
+            self._row()
             undo(self._table, self.key, self._is_own)
 
-        self._table._run(give_back)
-        self._has_ended = True
+        run(self._table, give_back)
+        self._end()
 
-    def renew(self, lease: float | None = None) -> None:
+    def renew(self, lease: float | timedelta | None = None) -> None:
         """Let the lease hold from now for as long as at first, or for `lease` seconds."""
-        if lease is not None:
-            check_lease(lease)
-        until = time() + (lease or self._lease)
+        seconds = self._lease if lease is None else length_of(lease, "lease")
+        check_lease(seconds)
+        until = time() + seconds
 
         def renew() -> None:
-            self._check()
-            self._table[self.key][LEASE]["until"] = until
+            while True:
+                row = self._row()
+                facts = {**row[LEASE].to_dict(), "until": until}
+                if update_same(self._table, self.key, row, {LEASE: facts}) is not None:
+                    return
 
-        self._table._run(renew)
-        self.until = until
+        run(self._table, renew)
+        # A transaction may be rolled back, and an early end is the safe side.
+        if not self._table._is_in_transaction:
+            self.until = until
 
     def _is_own(self, lease: Any) -> bool:
         return bool(lease.get("token") == self._token)
 
-    def _check(self) -> None:
-        """Raise `LeaseLost` where the row is not the caller's any more."""
+    def _row(self) -> Any:
+        """Return the row; raise `LeaseLost` where it is not the caller's any more."""
         where = f"row {self.key!r} of table {self._table.name!r}"
+        again = "nothing was written; claim again"
         if self._has_ended:
             raise LeaseLost(
-                f"the claim of {where} has ended: it was finished, deleted or given back; claim again"
+                f"the claim of {where} has ended: it was finished, deleted or given back; {again}"
             )
         row = self._table.get(self.key)
-        lease = row.get(LEASE) if isinstance(row, Record) else None
-        if not isinstance(lease, Record) or not self._is_own(lease):
+        if row is None:
+            raise LeaseLost(f"{where} was deleted while it was claimed; {again}")
+        if not held_by(row, self._token):
             raise LeaseLost(
-                f"the lease of {where} has run out, and the row was taken back; nothing was written"
+                f"{where} has no lease of this claim any more: it was finished or given back, or the lease "
+                f"ran out and the row was taken back, or another program has put the row anew; {again}"
             )
         now = time()
-        if has_run_out(lease, now):
+        if has_run_out(row[LEASE], now):
             raise LeaseLost(
-                f"the lease of {where} ran out {now - lease['until']:.1f} s ago; nothing was written: "
+                f"the lease of {where} ran out {now - row[LEASE]['until']:.1f} s ago; nothing was written: "
                 "claim with a longer lease=, or renew() it meanwhile"
             )
+        return row
+
+    def _end(self) -> None:
+        # A transaction may be rolled back, and the row is claimed again then: its lease says that.
+        self._has_ended = not self._table._is_in_transaction
 
     def __enter__(self) -> Claim:
         return self

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pellucid
@@ -50,6 +52,14 @@ def test_jobs_come_in_the_order_of_keys_or_in_the_order_asked_for(db: Database) 
     assert jobs.claim(NEW, RUNNING, order_by="n").key == 0
     assert jobs.claim(NEW & (F.n > 0), RUNNING).key == 1
     assert jobs.claim(NEW, RUNNING) is None
+
+
+def test_a_tuple_of_names_is_one_path_to_order_by(db: Database) -> None:
+    jobs = db.table("jobs")
+    jobs.extend({"state": "new", "stats": {"n": n}, "n": -n} for n in (3, 1, 2))
+    assert jobs.claim(NEW, RUNNING, order_by=("stats", "n")).key == 1
+    assert jobs.claim(NEW, RUNNING, order_by=["state", F.n]).key == 0
+    assert jobs.claim(NEW, RUNNING, order_by=(F.state, F.n)).key == 2
 
 
 def test_a_block_that_does_not_finish_gives_the_row_back_as_it_was(db: Database) -> None:
@@ -105,7 +115,7 @@ def test_a_row_that_was_put_or_deleted_meanwhile_is_no_longer_claimed(db: Databa
     jobs[0] = {"state": "new"}
     del jobs[1]
     for claim in (first, second):
-        with pytest.raises(pellucid.LeaseLost):
+        with pytest.raises(pellucid.LeaseLost, match=r"was deleted|has put the row anew"):
             claim.finish(state="done")
     assert dict(jobs) == {0: {"state": "new"}}
 
@@ -194,6 +204,81 @@ def test_a_claim_and_its_end_are_part_of_the_transaction_around_them(db: Databas
         jobs.claim(NEW, RUNNING, timeout=1)
 
 
+def test_an_end_that_is_rolled_back_leaves_the_row_claimed(db: Database) -> None:
+    jobs = queue(db, 4)
+    ends: list[Callable[[Any], None]] = [
+        lambda claim: claim.finish(state="done"),
+        lambda claim: claim.delete(),
+        lambda claim: claim.give_back(),
+    ]
+    for number, end in enumerate(ends):
+        claim = jobs.claim(NEW, RUNNING)
+        with undone(db):
+            end(claim)
+        assert jobs[number].state == "running"
+        claim.finish(state="finished")
+        assert (jobs[number].state, "_lease" in jobs[number]) == ("finished", False)
+        with pytest.raises(pellucid.LeaseLost, match="has ended"):
+            claim.finish(state="again")
+    with jobs.claim(NEW, RUNNING) as claim:
+        until = claim.until
+        with undone(db):
+            claim.renew(1000)
+            claim.finish(state="done")
+        assert claim.until == until
+    # The block gives the row back.
+    assert (jobs[3].state, "_lease" in jobs[3]) == ("new", False)
+    claim = jobs.claim(NEW, RUNNING)
+    with db.transaction():
+        claim.finish(state="done")
+        with pytest.raises(pellucid.LeaseLost, match="no lease of this claim any more"):
+            claim.finish(state="again")
+
+
+def test_a_lease_that_cannot_be_undone_keeps_no_other_row_from_being_claimed(db: Database) -> None:
+    jobs = db.table("jobs")
+    jobs.create_index("slots", F.slot, unique=True)
+    jobs.update({name: {"state": "new", "slot": number} for number, name in enumerate("abc")})
+    for number in (100, 101):
+        jobs.claim(NEW, {"state": "running", "slot": number}, lease=0.01)
+    # The former value of one of them is another's by now.
+    jobs["x"] = {"state": "done", "slot": 0}
+    time.sleep(0.2)
+    with pytest.warns(pellucid.DatabaseWarning, match="row 'a' of table 'jobs' has run out.*not take"):
+        claimed = [jobs.claim(NEW, RUNNING).key for _ in range(2)]
+    assert claimed == ["b", "c"]
+    assert jobs["b"].slot == 1
+    # Nor does a worker that waits look again and again.
+    begin = time.process_time()
+    with pytest.warns(pellucid.DatabaseWarning, match="has run out"):
+        assert jobs.claim(NEW, RUNNING, timeout=0.5) is None
+    assert time.process_time() - begin < 0.4
+
+
+def test_a_row_whose_large_value_others_replace_is_claimed_or_not(db: Database) -> None:
+    jobs = db.table("jobs")
+    jobs[0] = {"state": "new", "blob": b"0" * 40_000}
+    is_over = threading.Event()
+
+    def replace() -> None:
+        number = 0
+        while not is_over.wait(0.0005):
+            number += 1
+            jobs.where(KEY == 0).update(blob=b"%d" % (number % 10) * 40_000)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for fields in (RUNNING, {"state": "running", "blob": None}):
+            for _ in range(50):
+                with jobs.claim(NEW, fields, timeout=20) as claim:
+                    assert claim.value["state"] == "running"
+    finally:
+        is_over.set()
+        thread.join()
+    assert jobs[0].keys() == {"state", "blob"}
+
+
 def test_claims_say_what_is_wrong_with_their_arguments(db: Database) -> None:
     jobs = queue(db, 1)
     for lease in (0, -1, float("nan"), float("inf")):
@@ -201,17 +286,30 @@ def test_claims_say_what_is_wrong_with_their_arguments(db: Database) -> None:
             jobs.claim(NEW, RUNNING, lease=lease)
     with pytest.raises(ValueError, match="timeout="):
         jobs.claim(NEW, RUNNING, timeout=-1)
-    for name in ("a.b", 3, "_lease"):
-        with pytest.raises(ValueError, match="name of a field"):
+    for name in ("a.b", 3, "_lease", "_expires"):
+        with pytest.raises(ValueError, match="cannot be set here"):
             jobs.claim(NEW, {name: 1})
     with pytest.raises(TypeError, match="dict"):
         jobs.claim(NEW, "running")
+    for wrong in (True, "5", None):
+        with pytest.raises(TypeError, match="lease has to be a number of seconds or a timedelta"):
+            jobs.claim(NEW, RUNNING, lease=wrong)
+    with pytest.raises(TypeError, match="timeout has to be a number of seconds"):
+        jobs.claim(NEW, RUNNING, timeout="5")
+    with pytest.raises(ValueError, match="lease="):
+        jobs.claim(NEW, RUNNING, lease=10**400)
+    with jobs.claim(
+        NEW, RUNNING, lease=datetime.timedelta(seconds=100), timeout=datetime.timedelta(0)
+    ) as claim:
+        assert 90 < claim.until - time.time() <= 100
+        with pytest.raises(TypeError, match="the fields to set are a dict"):
+            claim.finish("done")
     with pytest.raises(TypeError):
         jobs.claim("new", RUNNING)
     with pytest.raises(pellucid.UnsupportedValue):
         jobs.claim(NEW, {"state": object()})
     claim = jobs.claim(NEW, RUNNING)
-    with pytest.raises(ValueError, match="name of a field"):
+    with pytest.raises(ValueError, match="cannot be set here"):
         claim.finish({"a.b": 1})
     with pytest.raises(ValueError, match="lease="):
         claim.renew(0)

@@ -160,6 +160,10 @@ impl Keys {
         self.ends.len()
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = KeyOf<'_>> {
+        self.some(0..self.len())
+    }
+
     pub(super) fn some(&self, some: Range<usize>) -> impl Iterator<Item = KeyOf<'_>> {
         let before = some.start.checked_sub(1).and_then(|last| self.ends.get(last));
         let mut start = before.map_or(0, |(_, end)| *end);
@@ -184,5 +188,29 @@ impl Work for CollectKeys {
             ControlFlow::Continue(())
         })?;
         Ok(keys)
+    }
+}
+
+/// The keys of rows, and their records.
+#[derive(Default)]
+pub(super) struct Copies {
+    pub(super) keys: Keys,
+    pub(super) records: Vec<Vec<u8>>,
+}
+
+/// Copies rows that are few.
+pub(super) struct CopyRows;
+
+impl Work for CopyRows {
+    type Result = Copies;
+
+    fn run<S: Shapes>(self, rows: &mut impl Walk, _shapes: &S, stop: Stop<'_>) -> WorkResult<Self> {
+        let mut copies = Copies::default();
+        for_each::<()>(rows, stop.check(), |row| {
+            copies.keys.push(&row);
+            copies.records.push(row.record.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        Ok(copies)
     }
 }

@@ -3,10 +3,12 @@
 //! New values are computed from the row as it was. A scalar that fits its slot is written over the
 //! old one; any other change of a row is one write of it, too.
 
+use std::borrow::Cow;
+
 use pellucid_query::Column;
 use pellucid_query::expression::{self, Expression as Node_};
 use pellucid_record::layout::tag;
-use pellucid_record::patch::{self, Change, PatchError};
+use pellucid_record::patch::{self, Change, PatchError, ShapeBook};
 use pellucid_record::path::{OwnedStep, Step};
 use pellucid_record::payload::Overflow;
 use pellucid_record::value::{NoShapes, ndarray_payload};
@@ -305,6 +307,12 @@ impl<'a> Edits<'a> {
         Self { owned: paths, paths: borrowed, values, record: Vec::new(), before: Vec::new(), failed: 0 }
     }
 
+    /// Gives the last field its value, in place of the one that it may have.
+    pub(super) fn set_last(&mut self, value: NewValue) {
+        self.values.truncate(self.paths.len().saturating_sub(1));
+        self.values.push(value);
+    }
+
     /// Why the row cannot be changed that was tried last.
     pub(super) fn unfit(&self, py: Python<'_>, error: &PatchError) -> Unfit {
         match error {
@@ -371,6 +379,45 @@ impl<'a> Edits<'a> {
         }
         let patched = self.patch_row(who, transaction, id, key, &[])?;
         Ok(patched.map(|record| record.is_some()))
+    }
+
+    /// The record after the change, with more changes `beside`. None if making it needs a
+    /// transaction, or if it cannot be made.
+    pub(super) fn patched(
+        &mut self,
+        code: &[u8],
+        record: &[u8],
+        book: &mut dyn ShapeBook,
+        beside: &[PathChange<'_>],
+    ) -> Option<Vec<u8>> {
+        // Only a row whose key has no spelling is written without a transaction.
+        let row = Row { key: code, spelling: &[], record };
+        let mut values = Vec::with_capacity(self.values.len());
+        for value in &mut self.values {
+            values.push(match value {
+                NewValue::Constant(constant) => {
+                    let Encoded { encoder, pending, overflow, .. } = &constant.encoded;
+                    let is_whole = pending.is_empty() && overflow.is_empty();
+                    Some(is_whole.then(|| Cow::Borrowed(encoder.bytes()))?)
+                }
+                NewValue::Column(column) => match column.value(&row, &Beside(&*book)).ok()? {
+                    Some(value) => {
+                        let value = encode_value(&value, &mut NoShapes).ok()?;
+                        Some(Cow::Owned((value.len() < OVERFLOW_SIZE_MIN).then_some(value)?))
+                    }
+                    None => None,
+                },
+            });
+        }
+        let set = self.paths.iter().zip(&values);
+        let set = set.filter_map(|(path, value)| Some((&path[..], Change::Set(value.as_deref()?))));
+        let mut record = record.to_vec();
+        for (path, change) in set.chain(beside.iter().copied()) {
+            if !patch::overwrite_by(&mut record, book, path, change).ok()? {
+                record = patch::apply(&record, path, change, book).ok()?.record;
+            }
+        }
+        Some(record)
     }
 
     /// Changes a row whose new values may not fit where the old ones stand; `beside` are more

@@ -22,5 +22,6 @@ pub mod source;
 pub mod spec;
 pub mod target;
 pub mod terminals;
+pub mod update_same;
 pub mod whole_table;
 pub mod words;

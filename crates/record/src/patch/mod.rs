@@ -25,7 +25,7 @@ use std::fmt;
 
 pub use apply::apply;
 pub use moved::{moved, moved_from};
-pub use overwrite::overwrite;
+pub use overwrite::{overwrite, overwrite_by};
 pub(crate) use write::as_only_element;
 
 use crate::error::{Corrupt, EncodeError};

@@ -1,12 +1,33 @@
 //! Overwrites a value in place, if the new one fits.
 
 use super::extent::heap_extent;
-use super::{PatchError, check_mutable, descend_past, existing_slot};
+use super::{Change, PatchError, check_mutable, descend_past, existing_slot};
 use crate::error::{Corrupt, Damage, Result};
 use crate::layout::{Kind, ROOT_WIDTH_LOG2, push_varint, tag};
 use crate::path::{Step, slot_index};
 use crate::shape::Shapes;
-use crate::view::{Container, Slot};
+use crate::view::{Container, Root, Slot, root};
+
+/// Makes a change by [`overwrite`], if it is a delete, or a scalar that fits. Returns whether it
+/// did.
+///
+/// # Errors
+/// As `overwrite`.
+pub fn overwrite_by<S: Shapes + ?Sized>(
+    record: &mut [u8],
+    shapes: &S,
+    path: &[Step<'_>],
+    change: Change<'_>,
+) -> Result<bool, PatchError> {
+    match change {
+        Change::Delete => overwrite(record, shapes, path, &Slot::Absent),
+        Change::Set(value) => match root(value, shapes)? {
+            Root::Scalar(slot) => overwrite(record, shapes, path, &slot),
+            Root::Container(_) => Ok(false),
+        },
+        _ => Ok(false),
+    }
+}
 
 /// Writes a value over the one at `path`, if it fits there, and returns whether it did. If not,
 /// nothing has changed, and [`apply`](super::apply) can make the change.

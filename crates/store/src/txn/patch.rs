@@ -11,7 +11,6 @@ use pellucid_record::error::Damage;
 use pellucid_record::large_ids::large_ids;
 use pellucid_record::patch::{self, Change, PatchError, Patched, ShapeBook};
 use pellucid_record::path::Step;
-use pellucid_record::view::{self, Root, Slot};
 use pellucid_record::{Admission, Corrupt, Dictionary, Shape, ShapeDecision, Shapes};
 
 use crate::catalog::cell::{CHECK_SIZE, Cell, Packed, check_of, write_head};
@@ -231,7 +230,7 @@ impl Transaction {
     ) -> Result<Option<PatchResult>> {
         let (mut encoded, mut spliced, mut is_overwritten) = (0, 0, true);
         for (number, (path, change)) in path_changes.iter().enumerate() {
-            match overwrite(&mut record, self.shapes(), path, *change) {
+            match patch::overwrite_by(&mut record, &**self.shapes(), path, *change) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => return Ok(Some(Err((number, error)))),
@@ -339,23 +338,5 @@ impl Transaction {
         let patched = patch::apply(record, path, change, &mut book);
         self.note_admitted(table, book.admitted)?;
         Ok(patched)
-    }
-}
-
-/// Write the change over the record if it is a delete, or a value that fits into the slot.
-#[inline]
-fn overwrite(
-    record: &mut [u8],
-    shapes: &TransactionShapes,
-    path: &[Step<'_>],
-    change: Change<'_>,
-) -> Result<bool, PatchError> {
-    match change {
-        Change::Delete => patch::overwrite(record, shapes, path, &Slot::Absent),
-        Change::Set(value) => match view::root(value, shapes)? {
-            Root::Scalar(slot) => patch::overwrite(record, shapes, path, &slot),
-            Root::Container(_) => Ok(false),
-        },
-        _ => Ok(false),
     }
 }
