@@ -141,6 +141,8 @@ class Session:
             for cursor in cursors:
                 results.append(cursor.fetchall() if cursor.description is not None else [])
         except psycopg().Error as error:
+            # What a failed pipeline has skipped may count as prepared, and would be looked for by its name.
+            self.connection._prepared.clear()
             # The first one says why.
             error = failed if isinstance(failed, psycopg().Error) else error
             raise self.failure(error) from error
