@@ -429,7 +429,12 @@ def test_import_brings_no_heavy_module() -> None:
     }
 
 
-def test_import_takes_less_than_20_ms() -> None:
-    # Time of this process: what others on the machine take is not the import's.
-    program = "from time import process_time as now; begun = now(); import pellucid; print(now() - begun)"
-    assert min(float(fresh_python(program)[0]) for _ in range(15)) < 0.020
+def test_import_takes_less_than_half_of_the_time_of_asyncio() -> None:
+    # Time of these processes, in turns: what others on the machine take is not the import's, and a slow
+    # machine is slow for both. On one where asyncio takes 40 ms, this is the limit of 20 ms.
+    program = "from time import process_time as now; begun = now(); import {}; print(now() - begun)"
+    times = [
+        [float(fresh_python(program.format(name))[0]) for name in ("pellucid", "asyncio")] for _ in range(10)
+    ]
+    ours, theirs = map(min, zip(*times, strict=True))
+    assert ours < theirs / 2
