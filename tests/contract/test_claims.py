@@ -6,6 +6,7 @@ import datetime
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pellucid
@@ -277,6 +278,31 @@ def test_a_row_whose_large_value_others_replace_is_claimed_or_not(db: Database) 
         is_over.set()
         thread.join()
     assert jobs[0].keys() == {"state", "blob"}
+
+
+def work(jobs: Any, errors: list[BaseException]) -> None:
+    """Put jobs and claim them, until an error comes."""
+    try:
+        while True:
+            jobs.append({"state": "new"})
+            jobs.claim(NEW, RUNNING, timeout=None).finish(state="done")
+    except BaseException as error:
+        errors.append(error)
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_a_worker_learns_that_another_thread_has_closed_the_database(path: Path, where: str) -> None:
+    for _ in range(10):
+        database = pellucid.open(path if where == "file" else ":memory:")
+        errors: list[BaseException] = []
+        workers = [threading.Thread(target=work, args=(database.table("jobs"), errors)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        time.sleep(0.02)
+        database.close()
+        for worker in workers:
+            worker.join(60)
+        assert [type(error) for error in errors] == [pellucid.Closed] * 2, errors
 
 
 def test_claims_say_what_is_wrong_with_their_arguments(db: Database) -> None:
