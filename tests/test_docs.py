@@ -430,8 +430,8 @@ def test_import_brings_no_heavy_module() -> None:
 
 
 def test_import_takes_less_than_half_of_the_time_of_asyncio() -> None:
-    # Time of these processes, in turns: what others on the machine take is not the import's, and a slow
-    # machine is slow for both. On one where asyncio takes 40 ms, this is the limit of 20 ms.
+    # The processor time of a Python process that imports pellucid, and of one that imports asyncio, in turns.
+    # Other processes do not count, and a slow machine slows both. Where asyncio takes 40 ms, the limit is 20.
     program = "from time import process_time as now; begun = now(); import {}; print(now() - begun)"
     times = [
         [float(fresh_python(program.format(name))[0]) for name in ("pellucid", "asyncio")] for _ in range(10)

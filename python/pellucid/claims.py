@@ -15,11 +15,9 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-import weakref
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from math import inf, isfinite
-from numbers import Real
+from math import isfinite
 from time import monotonic, time
 from types import TracebackType
 from typing import Any
@@ -38,6 +36,8 @@ from pellucid.errors import (
     UniqueError,
 )
 from pellucid.expiry import FIELD as EXPIRES
+from pellucid.expiry import seconds_of
+from pellucid.recent import Recent
 
 LEASE = "_lease"
 INDEX = "_leases"
@@ -51,9 +51,7 @@ OF_A_ROW = (UniqueError, RecordTooLarge, CorruptRecord)
 # Rows that an attempt reads: first 2, which takes a third of the time of 8, and then 8, because other callers
 # may have taken the first ones.
 FOUND_COUNT, MORE_COUNT = 2, 8
-# When leases were looked for, by the id of the handle: it has no hash. Another one may have its id later.
-LOOKED: dict[int, tuple[weakref.ref[Any], float]] = {}
-LOOKED_COUNT_MAX = 1000
+LOOKED = Recent(LOOK_SECONDS)
 
 
 def claim(
@@ -96,18 +94,6 @@ def is_several(order_by: Any) -> bool:
     if isinstance(order_by, tuple):
         return not all(isinstance(step, str | int) for step in order_by)
     return isinstance(order_by, list)
-
-
-def length_of(length: Any, name: str) -> float:
-    """Return a number of seconds, or a timedelta, in seconds; raise `TypeError` for anything else."""
-    seconds = length.total_seconds() if isinstance(length, timedelta) else length
-    if isinstance(seconds, bool) or not isinstance(seconds, Real):
-        kind = type(length).__name__
-        raise TypeError(f"{name} has to be a number of seconds or a timedelta, not {kind}")
-    try:
-        return float(seconds)
-    except OverflowError:
-        return inf
 
 
 def check_lease(lease: float) -> None:
@@ -182,8 +168,7 @@ class Queue:
 
     def next(self) -> Claim | None:
         """Claim the first row; None if there is none now."""
-        handle, looked = LOOKED.get(id(self._table), (None, 0.0))
-        is_due = handle is None or handle() is not self._table or monotonic() - looked >= LOOK_SECONDS
+        is_due = self._table not in LOOKED
         if is_due:
             self._look()
         found = self._take()
@@ -195,9 +180,7 @@ class Queue:
 
     def _look(self) -> Any:
         """Undo leases that have run out; return how many there were."""
-        if len(LOOKED) >= LOOKED_COUNT_MAX:
-            LOOKED.clear()
-        LOOKED[id(self._table)] = (weakref.ref(self._table), monotonic())
+        LOOKED.add(self._table)
         table, now, until = self._table, time(), F[LEASE].until
         keys = list(table.where(until <= now).limit(ENDED_COUNT_MAX).keys())
 
@@ -427,7 +410,7 @@ class Claim:
 
     def renew(self, lease: float | timedelta | None = None) -> None:
         """Let the lease hold from now for as long as at first, or for `lease` seconds."""
-        seconds = self._lease if lease is None else length_of(lease, "lease")
+        seconds = self._lease if lease is None else seconds_of(lease, "lease")
         check_lease(seconds)
         until = time() + seconds
 
@@ -448,27 +431,27 @@ class Claim:
 
     def _row(self) -> Any:
         """Return the row; raise `LeaseLost` where it is not the caller's any more."""
-        where = f"row {self.key!r} of table {self._table.name!r}"
-        again = "nothing was written; claim again"
         if self._has_ended:
-            raise LeaseLost(
-                f"the claim of {where} has ended: it was finished, deleted or given back; {again}"
+            raise self._lost(
+                "was claimed, and the claim has ended: finish(), delete() or give_back() was called"
             )
         row = self._table.get(self.key)
         if row is None:
-            raise LeaseLost(f"{where} was deleted while it was claimed; {again}")
+            raise self._lost("was deleted while it was claimed")
         if not held_by(row, self._token):
-            raise LeaseLost(
-                f"{where} has no lease of this claim any more: it was finished or given back, or the lease "
-                f"ran out and the row was taken back, or another program has put the row anew; {again}"
+            raise self._lost(
+                "has no lease of this claim any more: it was finished or given back, or the lease ran out "
+                "and the row was taken back, or another program has put the row anew"
             )
         now = time()
         if has_run_out(row[LEASE], now):
-            raise LeaseLost(
-                f"the lease of {where} ran out {now - row[LEASE]['until']:.1f} s ago; nothing was written: "
-                "claim with a longer lease=, or renew() it meanwhile"
-            )
+            late = now - row[LEASE]["until"]
+            raise self._lost(f"was claimed, and the lease ran out {late:.1f} s ago, before a renew()")
         return row
+
+    def _lost(self, why: str) -> LeaseLost:
+        where = f"row {self.key!r} of table {self._table.name!r}"
+        return LeaseLost(f"{where} {why}; nothing was written: claim again, with a longer lease= if need be")
 
     def _end(self) -> None:
         # A transaction may be rolled back, and the row is claimed again then: its lease says that.

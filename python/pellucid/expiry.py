@@ -8,17 +8,17 @@ that waits, and by `expire()`: no process runs for it alone. A `pellucid.Cache` 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from math import isfinite
+from math import inf, isfinite
 from numbers import Real
-from time import monotonic, time
+from time import time
 from typing import Any
 
 from pellucid import F, Record
 from pellucid.errors import Busy, DiskFull, StaleTable
+from pellucid.recent import Recent
 
 FIELD = "_expires"
 INDEX = "_expirations"
@@ -26,10 +26,8 @@ INDEX = "_expirations"
 WATCH_SECONDS = 1.0
 # A put and a look of a watch delete this many rows at most, so that no other writer waits for long.
 COUNT_MAX = 100
-# When a handle was last known to have the index, by its id: it has no hash, and the id may be given again.
-INDEXED: dict[int, tuple[weakref.ref[Any], float]] = {}
-INDEXED_SECONDS = 1.0
-INDEXED_COUNT_MAX = 1000
+# Handles whose table had the index a moment ago.
+INDEXED = Recent(seconds=1.0)
 
 
 def put(table: Any, key: Any, value: Any, expire: Any, is_typed: bool) -> None:
@@ -37,7 +35,9 @@ def put(table: Any, key: Any, value: Any, expire: Any, is_typed: bool) -> None:
     if expire is None:
         table[key] = value
         return
-    seconds = seconds_of(expire)
+    seconds = seconds_of(expire, "expire")
+    if not (seconds >= 0 and isfinite(seconds)):
+        raise ValueError(f"expire={expire!r:.40} is no time from 0 seconds on")
     if is_typed:
         raise TypeError(
             f"a row that expires has its time in the field {FIELD!r}, and the class of table {table.name!r} "
@@ -56,30 +56,27 @@ def put(table: Any, key: Any, value: Any, expire: Any, is_typed: bool) -> None:
         delete_some([table])
 
 
-def seconds_of(expire: Any) -> float:
-    """Return how long a row is to be stored; raise `TypeError` or `ValueError` for what is no such time."""
-    seconds = expire.total_seconds() if isinstance(expire, timedelta) else expire
+def seconds_of(length: Any, name: str) -> float:
+    """Return a number of seconds, or a timedelta, in seconds; raise `TypeError` for anything else."""
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length
     if isinstance(seconds, bool) or not isinstance(seconds, Real):
-        raise TypeError(f"expire= is a number of seconds or a timedelta, not {expire!r:.40}")
-    with suppress(OverflowError):
-        seconds = float(seconds)
-        if seconds >= 0 and isfinite(seconds):
-            return seconds
-    raise ValueError(f"expire={expire!r:.40} is no time from 0 seconds on")
+        kind = type(length).__name__
+        raise TypeError(f"{name} has to be a number of seconds or a timedelta, not {kind}")
+    try:
+        return float(seconds)
+    except OverflowError:
+        return inf
 
 
 def make_index(table: Any) -> None:
-    """Create the index, unless the table has had it a moment ago."""
-    handle, known = INDEXED.get(id(table), (None, 0.0))
-    if handle is not None and handle() is table and monotonic() - known < INDEXED_SECONDS:
+    """Create the index, unless this process has found it in the table within the last second."""
+    if table in INDEXED:
         return
     if INDEX not in [index.name for index in table.indexes()]:
         table.create_index(INDEX, F[FIELD])
-    if len(INDEXED) >= INDEXED_COUNT_MAX:
-        INDEXED.clear()
-    # In a transaction the index may be gone again.
+    # A transaction that creates the index may be rolled back.
     if not table._is_in_transaction:
-        INDEXED[id(table)] = (weakref.ref(table), monotonic())
+        INDEXED.add(table)
 
 
 def expire_rows(table: Any, count_max: int | None = None) -> int:

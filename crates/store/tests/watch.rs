@@ -444,6 +444,30 @@ fn no_more_is_kept_than_was_wished_and_nothing_is_left_out_in_silence() {
 }
 
 #[test]
+fn a_commit_wakes_a_watch_that_sleeps() {
+    // Without a bell, the watch would sleep for as long as it may.
+    const LONG: Duration = Duration::from_secs(30);
+    let scratch = Scratch::new();
+    for store in &stores(&scratch, None) {
+        let mut table = None;
+        write(store, |transaction| table = Some(transaction.create_table("t").unwrap()));
+        let mut watch = store.watch(None, Watched::All).unwrap();
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| watch.wait(store, LONG).unwrap());
+            // Long enough for it to fall asleep.
+            std::thread::sleep(Duration::from_millis(100));
+            let begin = std::time::Instant::now();
+            while !sleeper.is_finished() {
+                write(store, |transaction| put(transaction, table.unwrap(), "a", "1"));
+                std::thread::sleep(Duration::from_millis(100));
+                assert!(begin.elapsed() < WAIT, "it sleeps on");
+            }
+            assert!(sleeper.join().unwrap());
+        });
+    }
+}
+
+#[test]
 fn other_processes_are_watched_and_what_they_left_when_they_were_killed() {
     let scratch = Scratch::new();
     let store = open(&scratch, MUCH);

@@ -221,12 +221,13 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         timeout: float | timedelta | None = 0.0,
     ) -> Any:
         """Claim the first row for which a condition is true; return a `Claim`, or None if there is none."""
-        from pellucid.claims import claim, length_of
+        from pellucid.claims import claim
+        from pellucid.expiry import seconds_of
 
         self._connection.check_writable()
-        seconds = None if timeout is None else length_of(timeout, "timeout")
+        seconds = None if timeout is None else seconds_of(timeout, "timeout")
         is_typed = self._records.is_typed
-        return claim(self, where, set, order_by, length_of(lease, "lease"), seconds, is_typed)
+        return claim(self, where, set, order_by, seconds_of(lease, "lease"), seconds, is_typed)
 
     def put(self, key: Any, value: Any, *, expire: Any = None) -> None:
         """Store a value under a key, for some seconds or a timedelta."""

@@ -1,0 +1,37 @@
+"""Table handles for which something was done a moment ago, so that it need not be done again."""
+
+from __future__ import annotations
+
+import weakref
+from time import monotonic
+from typing import Any
+
+COUNT_MAX = 1000
+
+
+class Recent:
+    """Handles of this process, each noted for `seconds`; it keeps no handle alive.
+
+    >>> import pellucid
+    >>> from pellucid.recent import Recent
+    >>> jobs, recent = pellucid.open(":memory:").table("jobs"), Recent(seconds=60)
+    >>> recent.add(jobs)
+    >>> jobs in recent
+    True
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        # By id, since a handle has no hash. The id of a handle that is gone may be given to another one.
+        self._noted: dict[int, tuple[weakref.ref[Any], float]] = {}
+
+    def add(self, handle: Any) -> None:
+        """Note a handle from now on."""
+        if len(self._noted) >= COUNT_MAX:
+            self._noted.clear()
+        self._noted[id(handle)] = (weakref.ref(handle), monotonic())
+
+    def __contains__(self, handle: Any) -> bool:
+        """Return whether a handle was noted within the last seconds."""
+        found, since = self._noted.get(id(handle), (None, 0.0))
+        return found is not None and found() is handle and monotonic() - since < self._seconds
