@@ -36,8 +36,8 @@ from pellucid.errors import (
     UniqueError,
 )
 from pellucid.expiry import FIELD as EXPIRES
-from pellucid.expiry import seconds_of
 from pellucid.recent import Recent
+from pellucid.seconds import seconds_of
 
 LEASE = "_lease"
 INDEX = "_leases"

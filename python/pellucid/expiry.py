@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import timedelta
-from math import inf, isfinite
-from numbers import Real
+from math import isfinite
 from time import time
 from typing import Any
 
 from pellucid import F, Record
 from pellucid.errors import Busy, DiskFull, StaleTable
 from pellucid.recent import Recent
+from pellucid.seconds import seconds_of
 
 FIELD = "_expires"
 INDEX = "_expirations"
@@ -54,18 +53,6 @@ def put(table: Any, key: Any, value: Any, expire: Any, is_typed: bool) -> None:
     # The row is stored, whatever is in the way of this.
     with suppress(Busy, DiskFull):
         delete_some([table])
-
-
-def seconds_of(length: Any, name: str) -> float:
-    """Return a number of seconds, or a timedelta, in seconds; raise `TypeError` for anything else."""
-    seconds = length.total_seconds() if isinstance(length, timedelta) else length
-    if isinstance(seconds, bool) or not isinstance(seconds, Real):
-        kind = type(length).__name__
-        raise TypeError(f"{name} has to be a number of seconds or a timedelta, not {kind}")
-    try:
-        return float(seconds)
-    except OverflowError:
-        return inf
 
 
 def make_index(table: Any) -> None:

@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -363,15 +364,30 @@ def test_a_fork_while_a_thread_counts_does_not_block_the_child(path: Path) -> No
         assert cache.stats() == (1, 0)
 
 
+def test_times_may_be_timedeltas(cache: pellucid.Cache, clock: list[float]) -> None:
+    begin, minute = clock[0], timedelta(minutes=1)
+    cache.set("a", 1, expire=minute)
+    cache.add("b", 2, expire=minute)
+    cache.set("c", 3)
+    assert cache.touch("c", expire=minute)
+    assert cache.get_or_create("d", lambda: 4, expire=minute, stale=minute) == 4
+    ends = [cache.get(key, expire_time=True)[1] for key in "abc"]
+    assert ends == [begin + 60] * 3
+    clock[0] += 60
+    assert [cache.get(key) for key in "abc"] == [None] * 3
+    assert cache.set("e", 5, expire=-minute)
+    assert "e" not in cache
+
+
 def test_wrong_arguments_are_refused_and_nothing_is_stored(cache: pellucid.Cache) -> None:
     for expire in ("60", True, [1]):
-        with pytest.raises(TypeError, match="expire must be a number of seconds"):
+        with pytest.raises(TypeError, match="expire has to be a number of seconds or a timedelta"):
             cache.set("a", 1, expire=expire)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="NaN"):
         cache.set("a", 1, expire=float("nan"))
-    with pytest.raises(TypeError, match="expire must"):
+    with pytest.raises(TypeError, match="expire has"):
         cache.memoize(expire="60")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="stale must"):
+    with pytest.raises(TypeError, match="stale has"):
         cache.memoize(expire=60, stale="60")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="class of exceptions"):
         cache.memoize(errors=KeyError("a"))  # type: ignore[arg-type]

@@ -96,7 +96,7 @@ def test_rows_expire_in_a_transaction_that_ends_well(db: Any, people: Any) -> No
         ({}, "soon", TypeError, "expire has to be a number of seconds or a timedelta, not str"),
         ({}, True, TypeError, "expire has to be a number of seconds"),
         ({}, -1, ValueError, "expire=-1 is no time from 0 seconds on"),
-        ({}, float("nan"), ValueError, "expire=nan is no time"),
+        ({}, float("nan"), ValueError, "expire has to be a number of seconds or a timedelta, not NaN"),
         ({}, 10**400, ValueError, "is no time"),
         ({}, float("inf"), ValueError, "expire=inf is no time"),
         ([1], 10, TypeError, "the value for key 'ann' is of type list: put it into a dict"),

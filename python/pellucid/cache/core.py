@@ -17,7 +17,6 @@ from pellucid.cache.entries import (
     EXPIRE,
     TAG,
     VALUE,
-    check_seconds,
     is_expired,
     is_wrapped,
     opened,
@@ -38,11 +37,13 @@ from pellucid.cache.opening import open_database, path_of, stored_limit
 from pellucid.cache.uses import NotedTable, Uses, slot_count
 from pellucid.digests import digest
 from pellucid.errors import CorruptRecord, DatabaseWarning, DiskFull, NoSuchIndex, UnsupportedKey
+from pellucid.seconds import seconds_of
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+    from datetime import timedelta
     from os import PathLike
     from typing import Any
 
@@ -287,7 +288,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     # ---- storing
 
-    def set(self, key: Any, value: Any, expire: float | None = None, tag: Any = None) -> bool:
+    def set(self, key: Any, value: Any, expire: float | timedelta | None = None, tag: Any = None) -> bool:
         """Store a value for `expire` seconds, or until it is replaced. Returns whether it is stored.
 
         `tag` is a value that `evict` finds. It is not stored on a full disk, or if it is larger than the
@@ -307,8 +308,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             return True
         now = time()
         if expire is not None:
-            check_seconds(expire, "expire")
-            expire += now
+            expire = now + seconds_of(expire, "expire")
         row = wrapped(value, expire, tag)
         if row is not value:
             self._begin_facts(row, now)
@@ -388,7 +388,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             self._has_warned = True
             warnings.warn(message, DatabaseWarning, stacklevel=4)
 
-    def add(self, key: Any, value: Any, expire: float | None = None, tag: Any = None) -> bool:
+    def add(self, key: Any, value: Any, expire: float | timedelta | None = None, tag: Any = None) -> bool:
         """Store a value if the key has none, or an expired one. Returns whether it was stored."""
         key = self.key(key)
         self._make_room()
@@ -428,7 +428,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         """Subtract `delta` from a number, as `incr` adds it."""
         return self.incr(key, -delta, default)
 
-    def touch(self, key: Any, expire: float | None = None) -> bool:
+    def touch(self, key: Any, expire: float | timedelta | None = None) -> bool:
         """Let an entry expire in `expire` seconds from now, or never. Returns whether there was an entry."""
         key = self.key(key)
         self._make_room()
@@ -539,12 +539,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self,
         name: str | None = None,
         typed: bool = False,
-        expire: float | None = None,
+        expire: float | timedelta | None = None,
         tag: Any = None,
         ignore: Collection[int | str] = (),
         *,
         version: object = None,
-        stale: float = 0,
+        stale: float | timedelta = 0,
         type: Any = None,  # noqa: A002  the name that `table` has for it
         errors: type[BaseException] | tuple[type[BaseException], ...] = (),
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -587,9 +587,9 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self,
         key: Any,
         function: Callable[[], Any],
-        expire: float | None = None,
+        expire: float | timedelta | None = None,
         tag: Any = None,
-        stale: float = 0,
+        stale: float | timedelta = 0,
     ) -> Any:
         """Return the value of a key; if there is none, one caller calls `function`, and the result is stored.
 
@@ -612,7 +612,9 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         """Do `get` in a task. It waits for nothing, so it runs at once."""
         return self.get(key, default, expire_time, tag)
 
-    async def aset(self, key: Any, value: Any, expire: float | None = None, tag: Any = None) -> bool:
+    async def aset(
+        self, key: Any, value: Any, expire: float | timedelta | None = None, tag: Any = None
+    ) -> bool:
         """Do `set` in a thread, so that the loop does not wait for other writers.
 
         If the task is cancelled, the value is stored nonetheless.

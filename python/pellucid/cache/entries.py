@@ -20,7 +20,6 @@ __all__ = [
     "TAG",
     "TYPED",
     "VALUE",
-    "check_seconds",
     "is_expired",
     "is_wrapped",
     "opened",
@@ -44,14 +43,6 @@ INDEXED = frozenset({VALUE, EXPIRE, TAG})
 
 ABSENT: Any = object()
 """What a lookup gives that finds nothing: no value is this object."""
-
-
-def check_seconds(seconds: Any, name: str) -> None:
-    """Raise for what is no number of seconds: `TypeError`, and `ValueError` for NaN."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"{name} must be a number of seconds, not {seconds!r:.40}")
-    if seconds != seconds:
-        raise ValueError(f"{name} must be a number of seconds, not NaN")
 
 
 def is_wrapped(row: Any) -> bool:

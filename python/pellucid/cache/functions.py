@@ -7,16 +7,18 @@ import warnings
 from hashlib import blake2b
 from time import time
 
-from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, FRESH, TYPED, VALUE, check_seconds, is_wrapped
+from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, FRESH, TYPED, VALUE, is_wrapped
 from pellucid.cache.flights import Claim, claim
 from pellucid.cache.names import function_name, without_ignored
 from pellucid.digests import digest
 from pellucid.errors import DatabaseWarning, RecordTooLarge, UnsupportedKey, UnsupportedValue, WrongClass
+from pellucid.seconds import seconds_of
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from datetime import timedelta
     from typing import Any
 
     from pellucid.cache.core import Cache
@@ -34,21 +36,18 @@ class Kept:
 
     def __init__(
         self,
-        expire: float | None = None,
+        expire: float | timedelta | None = None,
         tag: object = None,
-        stale: float = 0,
+        stale: float | timedelta = 0,
         errors: type[BaseException] | tuple[type[BaseException], ...] = (),
     ) -> None:
-        for seconds, name in ((expire, "expire"), (stale, "stale")):
-            if seconds is not None:
-                check_seconds(seconds, name)
+        self.expire = None if expire is None else seconds_of(expire, "expire")
+        self.stale = seconds_of(stale, "stale")
         if stale and expire is None:
             raise ValueError(
                 "stale= says how long a result is served after it has expired; pass expire= as well"
             )
-        self.expire = expire
         self.tag = tag
-        self.stale = stale
         given: tuple[Any, ...] = errors if isinstance(errors, tuple) else (errors,)
         self.errors: tuple[type[BaseException], ...] = given
         if not all(isinstance(each, type) and issubclass(each, BaseException) for each in given):

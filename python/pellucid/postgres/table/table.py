@@ -222,7 +222,7 @@ class Table(collections.abc.MutableMapping[Any, Any]):
     ) -> Any:
         """Claim the first row for which a condition is true; return a `Claim`, or None if there is none."""
         from pellucid.claims import claim
-        from pellucid.expiry import seconds_of
+        from pellucid.seconds import seconds_of
 
         self._connection.check_writable()
         seconds = None if timeout is None else seconds_of(timeout, "timeout")
