@@ -18,7 +18,7 @@ import pellucid.errors
 import pellucid.typing
 import pytest
 import servers
-from pellucid import _native, claims, recent
+from pellucid import _native, claims, handles
 from pellucid.claims import Claim
 
 ROOT = Path(__file__).parent.parent
@@ -266,7 +266,7 @@ def test_the_examples_of_the_docstrings_run(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     examples = {
         name: doc
-        for name, thing in (PUBLIC_THINGS | {"Claim": claims.Claim, "Recent": recent.Recent}).items()
+        for name, thing in (PUBLIC_THINGS | {"Claim": claims.Claim, "Recent": handles.Recent}).items()
         if ">>> " in (doc := inspect.getdoc(thing) or "")
     }
     assert {"Claim", "Recent"} < examples.keys()

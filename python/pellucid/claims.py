@@ -24,6 +24,7 @@ from typing import Any
 
 from pellucid import KEY, Expression, F, Record, Table
 from pellucid._native import _claim_first, _update_same
+from pellucid.classes import EXPIRES, LEASE
 from pellucid.errors import (
     CorruptRecord,
     DatabaseWarning,
@@ -35,11 +36,9 @@ from pellucid.errors import (
     TransactionError,
     UniqueError,
 )
-from pellucid.expiry import FIELD as EXPIRES
-from pellucid.recent import Recent
+from pellucid.handles import Recent, untyped
 from pellucid.seconds import seconds_of
 
-LEASE = "_lease"
 INDEX = "_leases"
 # Leases that have run out are looked for this often, and always where there is nothing else to claim.
 LOOK_SECONDS = 0.1
@@ -64,11 +63,6 @@ def claim(
     is_typed: bool,
 ) -> Claim | None:
     """Do `table.claim`; `given` are the fields to set."""
-    if is_typed:
-        raise TypeError(
-            f"a claim keeps its lease in the row, as the field {LEASE!r}, and the class of table "
-            f"{table.name!r} has none: claim from a handle without type=, db.table({table.name!r})"
-        )
     fields = checked(given)
     check_lease(lease)
     if timeout is not None and not timeout >= 0:
@@ -78,10 +72,13 @@ def claim(
             "claim() in a transaction sees no row that another caller puts meanwhile, and does not wait: "
             "leave out timeout=, or claim outside of the transaction"
         )
-    query = table.where(where)
+    # What the fields of a typed table may be, its class says; all else is done with records.
+    rows = untyped(table) if is_typed else table
+    query = (table if isinstance(table, Table) else rows).where(where)
     if order_by is not None:
         query = query.order_by(*(order_by if is_several(order_by) else (order_by,)))
-    queue = Queue(table, query.limit(FOUND_COUNT if isinstance(table, Table) else 1), fields, lease)
+    query = query.limit(FOUND_COUNT if isinstance(table, Table) else 1)
+    queue = Queue(table, rows, query, fields, lease)
     found: Claim | None = while_open(table, queue.next)
     if found is None and timeout != 0:
         stop = None if timeout is None else monotonic() + timeout
@@ -126,18 +123,25 @@ def is_settable(name: object) -> bool:
 
 
 def update_same(
-    table: Any, key: Any, row: Any, fields: Mapping[str, Any], removed: tuple[str, ...] = ()
+    table: Any, rows: Any, key: Any, row: Any, fields: Mapping[str, Any], removed: tuple[str, ...] = ()
 ) -> Any:
-    """Set fields of a row and remove others, and return it; None if it is not as it was read any more."""
+    """Set fields of a row and remove others, and return it; None if it is not as it was read any more.
+
+    `rows` is `table` without its class, and `row` a record. Raises `WrongClass` for what the class refuses.
+    """
     if isinstance(table, Table):
         return _update_same(table, row, {(name,): value for name, value in fields.items()}, removed)
     # The transaction that has read the row sees no changes of others.
-    computed = {(name,): value for name, value in fields.items() if isinstance(value, Expression)}
-    if computed:
-        # All are computed from the row as it was.
-        table.where(KEY == key).update(computed)  # noqa: SIM300 - `KEY` is no constant
-        row = table[key]
-    row.update({name: value for name, value in fields.items() if (name,) not in computed})
+    by_query = {
+        (name,): value
+        for name, value in fields.items()
+        if isinstance(value, Expression) or (table is not rows and name != LEASE)
+    }
+    if by_query:
+        # What is computed is computed from the row as it was.
+        table.where(KEY == key).update(by_query)  # noqa: SIM300 - `KEY` is no constant
+        row = rows[key]
+    row.update({name: value for name, value in fields.items() if (name,) not in by_query})
     for name in removed:
         del row[name]
     return row
@@ -160,8 +164,9 @@ def while_open(table: Any, function: Callable[[], Any]) -> Any:
 class Queue:
     """The rows of a table that can be claimed, in order."""
 
-    def __init__(self, table: Any, first: Any, fields: dict[str, Any], lease: float) -> None:
+    def __init__(self, table: Any, rows: Any, first: Any, fields: dict[str, Any], lease: float) -> None:
         self._table = table
+        self._rows = rows
         self._first = first
         self._fields = fields
         self._lease = lease
@@ -181,7 +186,7 @@ class Queue:
     def _look(self) -> Any:
         """Undo leases that have run out; return how many there were."""
         LOOKED.add(self._table)
-        table, now, until = self._table, time(), F[LEASE].until
+        table, now, until = self._rows, time(), F[LEASE].until
         keys = list(table.where(until <= now).limit(ENDED_COUNT_MAX).keys())
 
         def end(key: Any) -> bool:
@@ -195,7 +200,7 @@ class Queue:
     def _end_alone(self, key: Any, end: Callable[[Any], bool]) -> bool:
         """Undo one lease; a row that refuses its former values does not keep others from being claimed."""
         try:
-            done: bool = self._table._run(lambda: end(key))
+            done: bool = self._rows._run(lambda: end(key))
         except OF_A_ROW as error:
             warnings.warn(
                 f"the lease of row {key!r} of table {self._table.name!r} has run out, and the row does not "
@@ -208,7 +213,7 @@ class Queue:
 
     def _index(self) -> None:
         """Create the index that finds leases: it has entries for the claimed rows alone."""
-        table = self._table
+        table = self._rows
         if not table._is_in_transaction and INDEX not in [index.name for index in table.indexes()]:
             # The claim is committed: without the index it holds as well. Another client may be at it, or this
             # one may not be allowed to.
@@ -243,7 +248,7 @@ class Queue:
 
     def _take_first(self, query: Any) -> tuple[Claim | None, bool, bool]:
         """Claim a row on a server, in a transaction."""
-        table, has_claimed = self._table, False
+        table, rows, has_claimed = self._table, self._rows, False
         for key, row in query.items():
             if not isinstance(row, Record):
                 raise TypeError(
@@ -261,27 +266,33 @@ class Queue:
             facts = {"until": until, "token": token, "former": former}
             if len(former) < len(constants):
                 facts["missing"] = [name for name in constants if name not in former]
-            changed = update_same(table, key, row, {**self._fields, LEASE: facts})
+            changed = update_same(table, rows, key, row, {**self._fields, LEASE: facts})
             return self._claim(key, changed, token, until), False, False
         return None, False, has_claimed
 
     def _claim(self, key: Any, row: Any, token: int, until: float) -> Claim | None:
         """Return the claim of a row; None if another program has taken the row from it already."""
+        table, rows, held = self._table, self._rows, (token, self._lease, until)
+        if table is not rows:
+            instance = table.get(key)
+            if isinstance(instance, dict):
+                instance.pop(LEASE, None)
+            return Claim(table, rows, key, instance, held) if held_by(rows.get(key), token) else None
         while True:
             try:
                 value = row.to_dict()
             except StaleRecord:
                 # A large value was replaced by a program that did not claim the row.
-                row = self._table.get(key)
+                row = table.get(key)
                 if held_by(row, token):
                     continue
                 return None
             del value[LEASE]
-            return Claim(self._table, key, value, (token, self._lease, until))
+            return Claim(table, rows, key, value, held)
 
     def wait(self, stop: float | None) -> Claim | None:
         """Claim the first row as soon as there is one; None if there is none until a moment."""
-        table = self._table
+        table = self._rows
         while True:
             # From here on, no commit is missed.
             version = table.watch(timeout=0).version
@@ -318,10 +329,10 @@ def has_run_out(lease: Any, now: float) -> bool:
     return isinstance(until, int | float) and until <= now
 
 
-def undo(table: Any, key: Any, is_meant: Callable[[Any], bool]) -> bool:
+def undo(rows: Any, key: Any, is_meant: Callable[[Any], bool]) -> bool:
     """Give the fields that a claim has set their former values; False if the row has no such lease."""
     while True:
-        row = table.get(key)
+        row = rows.get(key)
         lease = row.get(LEASE) if isinstance(row, Record) else None
         if not isinstance(lease, Record) or not is_meant(lease):
             return False
@@ -331,7 +342,7 @@ def undo(table: Any, key: Any, is_meant: Callable[[Any], bool]) -> bool:
             # Another caller has replaced a large value.
             continue
         missing = [name for name in facts.get("missing", ()) if name in row]
-        if update_same(table, key, row, facts.get("former", {}), (*missing, LEASE)) is not None:
+        if update_same(rows, rows, key, row, facts.get("former", {}), (*missing, LEASE)) is not None:
             return True
 
 
@@ -353,10 +364,11 @@ class Claim:
     {'state': 'done', 'n': 6, 'result': 42}
     """
 
-    __slots__ = ("_has_ended", "_lease", "_process", "_table", "_token", "key", "until", "value")
+    __slots__ = ("_has_ended", "_lease", "_process", "_rows", "_table", "_token", "key", "until", "value")
 
-    def __init__(self, table: Any, key: Any, value: dict[str, Any], held: tuple[int, float, float]) -> None:
+    def __init__(self, table: Any, rows: Any, key: Any, value: Any, held: tuple[int, float, float]) -> None:
         self._table = table
+        self._rows = rows
         self._token, self._lease, self.until = held
         self._has_ended = False
         self._process = os.getpid()
@@ -384,7 +396,8 @@ class Claim:
             is_done = False
             while not is_done:
                 # Another caller may change a field of the row meanwhile.
-                is_done = update_same(self._table, self.key, self._row(), fields, removed) is not None
+                changed = update_same(self._table, self._rows, self.key, self._row(), fields, removed)
+                is_done = changed is not None
 
         run(self._table, change)
 
@@ -393,7 +406,7 @@ class Claim:
 
         def delete() -> None:
             self._row()
-            del self._table[self.key]
+            del self._rows[self.key]
 
         self._table._run(delete)
         self._end()
@@ -403,7 +416,7 @@ class Claim:
 
         def give_back() -> None:
             self._row()
-            undo(self._table, self.key, self._is_own)
+            undo(self._rows, self.key, self._is_own)
 
         run(self._table, give_back)
         self._end()
@@ -418,7 +431,7 @@ class Claim:
             while True:
                 row = self._row()
                 facts = {**row[LEASE].to_dict(), "until": until}
-                if update_same(self._table, self.key, row, {LEASE: facts}) is not None:
+                if update_same(self._rows, self._rows, self.key, row, {LEASE: facts}) is not None:
                     return
 
         run(self._table, renew)
@@ -435,7 +448,7 @@ class Claim:
             raise self._lost(
                 "was claimed, and the claim has ended: finish(), delete() or give_back() was called"
             )
-        row = self._table.get(self.key)
+        row = self._rows.get(self.key)
         if row is None:
             raise self._lost("was deleted while it was claimed")
         if not held_by(row, self._token):

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 # No value: None may be one.
 MISSING = object()
 
+# Fields of a row that are its table's, and not of its class: the lease of a claim, and when the row expires.
+LEASE, EXPIRES = "_lease", "_expires"
+
 __all__ = [
+    "EXPIRES",
+    "LEASE",
     "MISSING",
     "Field",
     "admits",
@@ -88,7 +93,7 @@ def foreign_field(cls: Any, names: list[str]) -> str | None:
         return None
     known = fields(cls, kind)
     for name in names:
-        if name not in known:
+        if name not in known and name not in (LEASE, EXPIRES):
             listed = ", ".join(map(repr, known)) or "none"
             return f"{cls.__qualname__} has no field {name!r}; its fields are {listed}"
     return None

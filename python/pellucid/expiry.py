@@ -15,11 +15,11 @@ from time import time
 from typing import Any
 
 from pellucid import F, Record
+from pellucid.classes import EXPIRES
 from pellucid.errors import Busy, DiskFull, StaleTable
-from pellucid.recent import Recent
+from pellucid.handles import Recent, untyped
 from pellucid.seconds import seconds_of
 
-FIELD = "_expires"
 INDEX = "_expirations"
 # A watch looks this often whether there is a row that expires.
 WATCH_SECONDS = 1.0
@@ -37,22 +37,34 @@ def put(table: Any, key: Any, value: Any, expire: Any, is_typed: bool) -> None:
     seconds = seconds_of(expire, "expire")
     if not (seconds >= 0 and isfinite(seconds)):
         raise ValueError(f"expire={expire!r:.40} is no time from 0 seconds on")
-    if is_typed:
-        raise TypeError(
-            f"a row that expires has its time in the field {FIELD!r}, and the class of table {table.name!r} "
-            f"has none: put it through a handle without type=, db.table({table.name!r}); a handle with "
-            "ignore_extra=True reads it"
-        )
-    if not isinstance(value, Mapping | Record):
-        raise TypeError(
-            f"a row that expires is a dict, which keeps its time in the field {FIELD!r}, and the value for "
-            f"key {key!r:.40} is of type {type(value).__name__}: put it into a dict"
-        )
+    if not is_typed and not isinstance(value, Mapping | Record):
+        raise no_dict(table, key, value)
     make_index(table)
-    table[key] = {**value, FIELD: time() + seconds}
+    if is_typed:
+        table._run(lambda: put_instance(table, key, value, time() + seconds))
+    else:
+        table[key] = {**value, EXPIRES: time() + seconds}
     # The row is stored, whatever is in the way of this.
     with suppress(Busy, DiskFull):
         delete_some([table])
+
+
+def put_instance(table: Any, key: Any, value: Any, until: float) -> None:
+    """Store an instance of the table's class, and beside its fields when the row expires."""
+    table[key] = value
+    row = untyped(table)[key]
+    if not isinstance(row, Record):
+        raise no_dict(table, key, value)
+    row[EXPIRES] = until
+
+
+def no_dict(table: Any, key: Any, value: Any) -> TypeError:
+    """Return the exception for a value that has no room for a time."""
+    return TypeError(
+        f"a row that expires is a dict, or an instance with fields, and keeps its time in the field "
+        f"{EXPIRES!r}; the value for key {key!r:.40} of table {table.name!r} is of type "
+        f"{type(value).__name__}: put it into a dict"
+    )
 
 
 def make_index(table: Any) -> None:
@@ -60,7 +72,7 @@ def make_index(table: Any) -> None:
     if table in INDEXED:
         return
     if INDEX not in [index.name for index in table.indexes()]:
-        table.create_index(INDEX, F[FIELD])
+        table.create_index(INDEX, F[EXPIRES])
     # A transaction that creates the index may be rolled back.
     if not table._is_in_transaction:
         INDEXED.add(table)
@@ -68,7 +80,7 @@ def make_index(table: Any) -> None:
 
 def expire_rows(table: Any, count_max: int | None = None) -> int:
     """Do `table.expire`; delete at most `count_max` rows."""
-    expired = table.where(F[FIELD] <= time())
+    expired = table.where(F[EXPIRES] <= time())
     # Mostly there is none, and then no transaction is needed.
     if not expired.limit(1).count():
         return 0
@@ -87,12 +99,12 @@ def delete_some(tables: Iterable[Any]) -> int:
 
 def seconds_left(tables: Iterable[Any]) -> float:
     """Return after how many seconds the first row expires; `WATCH_SECONDS` at most."""
-    left, now, field = WATCH_SECONDS, time(), F[FIELD]
+    left, now, field = WATCH_SECONDS, time(), F[EXPIRES]
     for table in tables:
         # A table that is dropped meanwhile has none.
         with suppress(StaleTable):
             if table.where(field <= now).limit(1).count():
                 return 0.0
             for row in table.where(field < now + left).order_by(field).limit(1):
-                left = min(left, max(0.0, float(row[FIELD]) - now))
+                left = min(left, max(0.0, float(row[EXPIRES]) - now))
     return left

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 
-from pellucid.classes import MISSING, Field, as_plain, fields, is_enum, kind_of
+from pellucid.classes import EXPIRES, LEASE, MISSING, Field, as_plain, fields, is_enum, kind_of
 from pellucid.errors import WrongClass
 from pellucid.objects import is_registered
 from pellucid.restore import restorer
@@ -40,6 +40,8 @@ def build(cls: type, value: object, run_init: bool, ignores: bool = False) -> ob
     maker = _MAKERS[run_init, ignores].get(cls)
     if maker is None:
         maker = _maker_of_class(cls, _Scope({}, run_init, ignores, {}), cls)
+    if type(value) is dict and (LEASE in value or EXPIRES in value):
+        value = maker.without_fields_of_table(value)
     try:
         return maker.make(value)
     except _Misfit as misfit:
@@ -102,6 +104,10 @@ class _Maker:
     def check(self, value: Any) -> None:
         """Raise `_Misfit` if `make` would raise for the stored `value`, or make something else of it."""
 
+    def without_fields_of_table(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a row that are for its class."""
+        return row
+
 
 class _PlainClass(_Maker):
     """The class of a table, if it has no fields: int, list, a registered class."""
@@ -155,6 +161,10 @@ class _Instance(_Maker):
 
     def fits_exactly(self, value: object) -> bool:
         return isinstance(value, dict) and value.keys() == self.fields.keys()
+
+    def without_fields_of_table(self, row: dict[str, Any]) -> dict[str, Any]:
+        left_out = {LEASE, EXPIRES} - self.fields.keys()
+        return {name: part for name, part in row.items() if name not in left_out}
 
     def make(self, value: Any) -> Any:
         if not isinstance(value, dict):

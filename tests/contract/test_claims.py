@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import enum
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from typing import Any
 
 import pellucid
 import pytest
-from pellucid import KEY, F
+from pellucid import KEY, F, WrongClass
 from undone import undone
 
 Database = pellucid.Database
@@ -308,7 +310,7 @@ def test_a_worker_learns_that_another_thread_has_closed_the_database(path: Path,
 def test_claims_say_what_is_wrong_with_their_arguments(db: Database) -> None:
     jobs = queue(db, 1)
     for lease in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="lease="):
+        with pytest.raises(ValueError, match=r"^lease"):
             jobs.claim(NEW, RUNNING, lease=lease)
     with pytest.raises(ValueError, match="timeout="):
         jobs.claim(NEW, RUNNING, timeout=-1)
@@ -345,21 +347,89 @@ def test_claims_say_what_is_wrong_with_their_arguments(db: Database) -> None:
         jobs.claim(KEY == "number", {})
 
 
-def test_a_table_with_a_class_says_how_its_rows_are_claimed(db: Database) -> None:
-    import dataclasses
+class State(enum.Enum):
+    NEW = "new"
+    RUNNING = "running"
+    DONE = "done"
 
-    @dataclasses.dataclass
-    class Job:
-        state: str
-        n: int = 0
 
-    jobs = db.table("jobs", type=Job)
-    jobs["a"] = Job("new")
-    with pytest.raises(TypeError, match=r"without type=, db.table\('jobs'\)"):
-        jobs.claim(NEW, RUNNING)
-    with db.table("jobs").claim(NEW, RUNNING) as claim:
-        claim.finish(state="done")
-    assert jobs["a"] == Job("done")
+@dataclasses.dataclass
+class Job:
+    state: State
+    n: int = 0
+    tries: int = 0
+
+
+def test_a_table_with_a_class_gives_instances(db: Database) -> None:
+    jobs, rows = db.table("jobs", type=Job), db.table("jobs")
+    jobs["a"] = Job(State.NEW, 6)
+    fields = {"state": State.RUNNING, "tries": F.tries + 1}
+    with jobs.claim(F.state == State.NEW, fields) as claim:
+        assert claim.value == jobs["a"] == Job(State.RUNNING, 6, 1)
+        assert jobs.conform() == []
+        claim.renew()
+        claim.update(n=7)
+    assert jobs["a"] == Job(State.NEW, 7, 1)
+    with jobs.claim(F.state == "new", fields, lease=0.05):
+        time.sleep(0.06)
+    while (claim := jobs.claim(F.state == State.NEW, fields)) is None:
+        time.sleep(0.01)
+    claim.finish(state=State.DONE)
+    assert jobs["a"] == Job(State.DONE, 7, 3)
+    assert rows["a"] == {"state": "done", "n": 7, "tries": 3}
+
+
+def test_a_claim_stores_nothing_that_the_class_of_the_table_refuses(db: Database) -> None:
+    jobs, rows = db.table("jobs", type=Job), db.table("jobs")
+    jobs["a"] = Job(State.NEW, 6)
+    before = rows["a"].to_dict()
+    for fields in ({"state": "no state"}, {"nosuch": 5}):
+        with pytest.raises(WrongClass):
+            jobs.claim(NEW, fields)
+    assert rows["a"] == before
+    claim = jobs.claim(NEW, {"state": State.RUNNING})
+    claimed = rows["a"].to_dict()
+    for fields in ({"state": "no state"}, {"nosuch": 5}):
+        with pytest.raises(WrongClass):
+            claim.update(fields)
+        with pytest.raises(WrongClass):
+            claim.finish(fields)
+    assert rows["a"] == claimed
+    claim.give_back()
+    assert rows["a"] == before
+
+
+def test_the_dicts_of_a_table_of_any_objects_come_without_the_lease(db: Database) -> None:
+    jobs = db.table("jobs", type=object)
+    jobs["a"] = {"state": "new", "n": (1, 2)}
+    claim = jobs.claim(NEW, RUNNING)
+    assert claim.value == {"state": "running", "n": (1, 2)}
+    claim.finish(state="done")
+    assert jobs["a"] == {"state": "done", "n": (1, 2)}
+
+
+def test_a_validated_table_refuses_fields_of_the_wrong_type(db: Database) -> None:
+    jobs = db.table("jobs", type=Job, validate=True)
+    jobs["a"] = Job(State.NEW)
+    with pytest.raises(WrongClass):
+        jobs.claim(NEW, {"n": "seven"})
+    with jobs.claim(NEW, {"state": State.RUNNING}) as claim:
+        with pytest.raises(WrongClass):
+            claim.finish(n="seven")
+        claim.delete()
+    assert len(jobs) == 0
+
+
+def test_a_lease_of_a_row_that_makes_no_instance_runs_out(db: Database) -> None:
+    jobs, rows = db.table("jobs", type=Job), db.table("jobs")
+    rows["a"] = {"state": "new", "other": 1}
+    with pytest.raises(WrongClass, match="has a field 'other'"):
+        jobs.claim(NEW, {"state": State.RUNNING})
+    rows.claim(NEW, RUNNING, lease=0.01)
+    jobs["b"] = Job(State.NEW)
+    time.sleep(0.2)
+    assert jobs.claim(KEY == "b", {}).value == Job(State.NEW)
+    assert rows["a"] == {"state": "new", "other": 1}
 
 
 def test_a_claim_leaves_the_other_fields_as_they_are_and_restores_those_it_sets(db: Database) -> None:

@@ -99,7 +99,7 @@ def test_rows_expire_in_a_transaction_that_ends_well(db: Any, people: Any) -> No
         ({}, float("nan"), ValueError, "expire has to be a number of seconds or a timedelta, not NaN"),
         ({}, 10**400, ValueError, "is no time"),
         ({}, float("inf"), ValueError, "expire=inf is no time"),
-        ([1], 10, TypeError, "the value for key 'ann' is of type list: put it into a dict"),
+        ([1], 10, TypeError, "the value for key 'ann' of table 'people' is of type list: put it into a dict"),
     ],
 )
 def test_what_cannot_expire_is_refused(
@@ -117,13 +117,25 @@ class Person:
     age: int
 
 
-def test_a_table_with_a_class_and_a_snapshot_are_refused(db: Any, people: Any) -> None:
+def test_an_instance_expires(db: Any, people: Any) -> None:
     typed = db.table("people", type=Person)
-    with pytest.raises(TypeError, match="through a handle without type="):
-        typed.put("ann", Person(30), expire=100)
-    typed.put("bob", Person(40))
-    people.put("ann", {"age": 30}, expire=100)
-    assert db.table("people", type=Person, ignore_extra=True)["ann"] == Person(30)
+    typed.put("ann", Person(30), expire=100)
+    people["bob"] = {"age": 40, "_expires": 1.0}
+    assert typed.to_dicts() == [Person(30), Person(40)]
+    assert typed.conform() == []
+    assert 90 < people["ann"]["_expires"] - time.time() <= 100
+    assert typed.expire() == 1
+    with pytest.raises(pellucid.WrongClass):
+        typed.put("ann", {"age": 31}, expire=100)
+    typed.put("ann", Person(31))
+    assert people.to_dicts() == [{"age": 31}]
+    numbers = db.table("numbers", type=int)
+    with pytest.raises(TypeError, match="of table 'numbers' is of type int: put it into a dict"):
+        numbers.put("one", 1, expire=100)
+    assert len(numbers) == 0
+
+
+def test_a_snapshot_is_refused(db: Any, people: Any) -> None:
     with (
         db.snapshot() as before,
         pytest.raises((AttributeError, pellucid.ReadOnly), match="write through the database"),

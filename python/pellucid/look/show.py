@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from pellucid import handles
 from pellucid._native import (
     Database,
     Groups,
@@ -16,7 +17,6 @@ from pellucid._native import (
     Snapshot,
     Table,
     _is_selected,
-    _untyped,
     count,
 )
 from pellucid.look import text
@@ -123,10 +123,7 @@ def untyped(table: Any) -> Any:
     if isinstance(table, Table):
         # By its name: raises where the handle does, as of a table that was dropped.
         len(table)
-        return _untyped(table)
-    if isinstance(table, (Database, Snapshot)):
-        return table
-    return table._untyped()  # one on a server
+    return table if isinstance(table, (Database, Snapshot)) else handles.untyped(table)
 
 
 def text_of_rows(rows: Sequence[Any], keys: Sequence[Any] | None, note: str = "") -> str:

@@ -19,6 +19,7 @@ use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::bytes::handle_of_row;
 use crate::values::handles::Record;
+use crate::values::keys::Key;
 use crate::values::names::Names;
 use crate::values::row::Row;
 
@@ -64,7 +65,7 @@ pub(super) fn copied<'py>(
 }
 
 /// Changes the row under a key, with more changes `beside`, if its record is the one that was seen.
-/// Returns the changed record.
+/// Returns the changed record. In a table with a class, the row has to make an instance of it then.
 pub(super) fn store_if_same(
     table: &Bound<'_, Table>,
     (key, seen): (&[u8], &[u8]),
@@ -74,8 +75,9 @@ pub(super) fn store_if_same(
     let (py, this) = (table.py(), table.get());
     let core = this.core();
     let mut known = Known { names: &core.names, lacks_one: false };
-    let record = edits.patched(key, seen, &mut known, beside).filter(|_| !known.lacks_one);
-    if let Some(record) = record {
+    // What the class says of a row is said of a stored one.
+    let record = if this.class.is_none() { edits.patched(key, seen, &mut known, beside) } else { None };
+    if let Some(record) = record.filter(|_| !known.lacks_one) {
         let mut is_same = true;
         let done = this.try_row(py, |cached, known| {
             cached.change(known, key, |stored, out| {
@@ -102,8 +104,12 @@ pub(super) fn store_if_same(
             edits.patch_row((py, core), transaction, id, KeyOf { code: key, spelling: &spelling }, beside)
         })?;
         core.learn_uncommitted(py);
-        let key = KeyOf { code: key, spelling: &spelling };
-        changed.map_err(|error| edits.unfit(py, &error).raised(table, key))
+        let of = KeyOf { code: key, spelling: &spelling };
+        let changed = changed.map_err(|error| edits.unfit(py, &error).raised(table, of))?;
+        if changed.is_some() {
+            Table::check_row(table, &Key { bytes: key.to_vec(), spelling })?;
+        }
+        Ok(changed)
     })
 }
 

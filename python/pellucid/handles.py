@@ -1,10 +1,15 @@
-"""Table handles for which something was done a moment ago, so that it need not be done again."""
+"""Handles of tables: those for which something was done a moment ago, and the same ones without a class."""
 
 from __future__ import annotations
 
 import weakref
 from time import monotonic
 from typing import Any
+
+from pellucid import Table
+from pellucid._native import _untyped
+
+__all__ = ["Recent", "untyped"]
 
 COUNT_MAX = 1000
 
@@ -13,7 +18,7 @@ class Recent:
     """Handles of this process, each noted for `seconds`; it keeps no handle alive.
 
     >>> import pellucid
-    >>> from pellucid.recent import Recent
+    >>> from pellucid.handles import Recent
     >>> jobs, recent = pellucid.open(":memory:").table("jobs"), Recent(seconds=60)
     >>> recent.add(jobs)
     >>> jobs in recent
@@ -35,3 +40,8 @@ class Recent:
         """Return whether a handle was noted within the last seconds."""
         found, since = self._noted.get(id(handle), (None, 0.0))
         return found is not None and found() is handle and monotonic() - since < self._seconds
+
+
+def untyped(table: Any) -> Any:
+    """Return the table without the class of its rows: they are records, whatever the class says of them."""
+    return _untyped(table) if isinstance(table, Table) else table._untyped()
