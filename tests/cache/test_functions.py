@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,32 @@ def test_a_result_that_cannot_be_stored_is_returned_with_one_warning(cache: pell
         assert list(call(3)) == list(call(3)) == [0, 1, 2]
     assert len(caught) == 1
     assert calls == [3, 3]
+
+
+@pytest.mark.filterwarnings("ignore:a result of")
+def test_callers_do_not_wait_for_a_result_that_cannot_be_stored(cache: pellucid.Cache) -> None:
+    many = 5
+    all_at_once, begun, first = threading.Barrier(many - 1), threading.Barrier(many), iter([True])
+
+    def compute() -> Any:
+        if next(first, False):
+            # Time for the others to wait for this one.
+            time.sleep(0.2)
+        else:
+            all_at_once.wait(60)
+        return iter(range(3))
+
+    memoized = cache.memoize()(compute)
+
+    def call(by_key: bool) -> list[int]:
+        begun.wait(60)
+        return list(cache.get_or_create("key", compute) if by_key else memoized())
+
+    with ThreadPoolExecutor(many) as pool:
+        for by_key in (False, True):
+            assert list(pool.map(call, [by_key] * many)) == [[0, 1, 2]] * many
+            first = iter([True])
+            assert ("key" in cache, len(cache)) == (False, 0)
 
 
 @pytest.mark.parametrize("pickle", ["deny", "allow"])

@@ -55,6 +55,25 @@ def test_one_of_many_tasks_computes(cache: pellucid.Cache) -> None:
     assert cache[slow.__cache_key__(1)] == [1]
 
 
+@pytest.mark.filterwarnings("ignore:a result of")
+def test_tasks_do_not_wait_for_a_result_that_cannot_be_stored(cache: pellucid.Cache) -> None:
+    calls = []
+
+    @cache.memoize()
+    async def call() -> Any:
+        calls.append(1)
+        all_others = 5
+        while 1 < len(calls) < all_others:
+            await asyncio.sleep(0.001)
+        return iter(range(3))
+
+    async def work() -> None:
+        results = await asyncio.gather(*(call() for _ in range(5)))
+        assert list(map(list, results)) == [[0, 1, 2]] * 5
+
+    run(work())
+
+
 def test_many_tasks_compute_at_once_with_few_open_files(cache: pellucid.Cache) -> None:
     counts = []
 

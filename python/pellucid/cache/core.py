@@ -136,6 +136,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self._lock = threading.Lock()
         _caches[id(self)] = self
         self._has_warned = False
+        self._unkept: set[str] = set()  # functions whose last result could not be stored
         self._culled_at = 0.0
         self._pause = 1.0
         # When the first entry expires, as far as this process knows.

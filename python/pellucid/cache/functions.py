@@ -27,6 +27,8 @@ __all__ = ["Kept", "Results", "memoized"]
 
 # Arguments that are longer are in the key by their digest.
 ARGUMENT_SIZE_MAX = 256
+# How many functions are remembered whose results cannot be stored.
+UNKEPT_MAX = 1000
 # Results that come back as themselves.
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -95,9 +97,12 @@ class Results:
             return given(value)
         # In a transaction, this caller has the lock that the other one needs to store its result.
         in_transaction = self.cache._table._is_in_transaction
-        claimed = self.claim(key, waits=value is ABSENT and not in_transaction)
+        claimed = self.claim(key, waits=value is ABSENT and self.keeps and not in_transaction)
         if claimed is None and value is not ABSENT:
             return value
+        if claimed is not None and not self.keeps:
+            claimed.release()
+            claimed = None
         try:
             found, is_fresh = self.look(key, counts=False)
             if is_fresh:
@@ -112,6 +117,11 @@ class Results:
             if claimed is not None:
                 claimed.release()
 
+    @property
+    def keeps(self) -> bool:
+        """Whether callers wait for the one that computes: each computes what cannot be stored."""
+        return self._of not in self.cache._unkept
+
     def claim(self, key: Any, waits: bool, in_thread: bool = True) -> Claim | None:
         """The right to compute; None if another caller has it, and this one does not wait."""
         # Not a digest: keys of some libraries have none. Equal names of two keys cost a wait, and nothing
@@ -125,8 +135,12 @@ class Results:
             self._put(key, result)
         except (UnsupportedValue, RecordTooLarge, RecursionError) as problem:
             if not self._keep_typed(key, result):
+                if len(self.cache._unkept) >= UNKEPT_MAX:
+                    self.cache._unkept.clear()
+                self.cache._unkept.add(self._of)
                 self._warn(problem)
                 return result
+        self.cache._unkept.discard(self._of)
         if type(result) in SCALARS:
             return result
         # Arrays of the file cannot be changed, and an object of a pickle is another one.

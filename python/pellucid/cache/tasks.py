@@ -52,10 +52,26 @@ def memoized_task(
         while not is_fresh and here in running:
             if value is not ABSENT:
                 return value
+            if not results.keeps:
+                break
             await running[here].wait()
             value, is_fresh = results.look(key, counts=False)
         if is_fresh:
             return given(value)
+
+        async def compute() -> Any:
+            token = _computing.set(computing | {mine})
+            try:
+                result = await function(*arguments, **keywords)
+            except results._kept.errors as error:
+                await in_thread(results._keep_error, key, error)
+                raise
+            finally:
+                _computing.reset(token)
+            return await in_thread(results.keep, key, result)
+
+        if value is ABSENT and not results.keeps:
+            return await compute()
         running[here] = done = asyncio.Event()
         try:
             claimed = await _claimed(results, key, waits=value is ABSENT)
@@ -65,15 +81,7 @@ def memoized_task(
                 found, is_fresh = results.look(key, counts=False)
                 if is_fresh:
                     return given(found)
-                token = _computing.set(computing | {mine})
-                try:
-                    result = await function(*arguments, **keywords)
-                except results._kept.errors as error:
-                    await in_thread(results._keep_error, key, error)
-                    raise
-                finally:
-                    _computing.reset(token)
-                return await in_thread(results.keep, key, result)
+                return await compute()
             finally:
                 claimed.release()
         finally:
