@@ -255,6 +255,16 @@ def test_a_limit_is_stored_and_holds_for_processes_that_had_the_cache_open(path:
         assert cache.size_limit == 0
 
 
+@pytest.mark.usefixtures("clock")
+def test_a_process_that_had_the_cache_open_notes_its_uses_from_its_next_miss_on(path: Path) -> None:
+    with pellucid.Cache(path) as first:
+        first.update(dict.fromkeys(range(3), b"x"))
+        with opened(path, "least-recently-used") as second:
+            assert first.get("none") is None
+            assert first.get(0) == b"x"
+            assert evicted(second, 2) == [1, 2]
+
+
 def test_a_larger_limit_gives_more_slots_to_all_processes(path: Path) -> None:
     with pellucid.Cache(path) as first:
         first.update(dict.fromkeys(range(4), b"x"))

@@ -232,8 +232,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             key = self.key(key)
             row = self._read(key, ABSENT)
         value, facts = opened(row, time())
-        if self._watching:
-            self._count_use(value is not ABSENT)
+        self._count_use(value is not ABSENT)
         return with_facts(default if value is ABSENT else value, facts, wants_time, wants_tag)
 
     def _count_use(self, is_hit: bool) -> None:
