@@ -12,6 +12,8 @@ import ipaddress
 import json
 import math
 import pathlib
+import subprocess
+import sys
 import uuid
 from typing import Any
 
@@ -171,6 +173,28 @@ def test_a_dict_that_contains_itself_is_refused() -> None:
     loop["loop"] = loop
     with pytest.raises(pellucid.UnsupportedValue, match="contains itself"):
         pellucid.json_bytes(loop)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_what_nests_as_deeply_as_it_may_needs_no_large_stack() -> None:
+    in_small_thread = (
+        "import threading, pellucid\n"
+        "value = 1\n"
+        "for _ in range(250): value = [value]\n"
+        "threading.stack_size(256 << 10)\n"
+        "thread = threading.Thread(target=lambda: print(pellucid.json_bytes(value).decode()))\n"
+        "thread.start(), thread.join()"
+    )
+    done = subprocess.run([sys.executable, "-c", in_small_thread], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == nested(250)
+    with pytest.raises(pellucid.UnsupportedValue, match="nested more than 250 deep"):
+        pellucid.json_bytes(nested(252))
 
 
 def test_other_encoders_take_what_stands_for_a_value(db: pellucid.Database) -> None:

@@ -22,8 +22,9 @@ use crate::values::node::Node;
 use crate::values::reading::Reading;
 use crate::values::{row_errors, scalars};
 
-/// How deep containers may nest: as deep as Python's own encoder goes.
-const NESTED_MAX: u32 = 1000;
+/// How deep containers may nest. A level takes up to 800 bytes, so a thread of 256 KiB has room for
+/// this many. Other native encoders stop at about the same depth.
+const NESTED_MAX: u32 = 250;
 /// How many elements of a list are written between two checks for signals.
 const WRITTEN_BETWEEN_SIGNALS: usize = 1024;
 /// The largest buffer that is kept for the next call.
@@ -170,7 +171,7 @@ impl<'py> Writer<'py> {
 
     fn container_object(&mut self, object: &Bound<'py, PyAny>, depth: u32) -> Outcome<()> {
         if depth > NESTED_MAX {
-            return refused("a value is nested more than 1,000 deep, or contains itself");
+            return refused("a value is nested more than 250 deep, or contains itself");
         }
         if let Ok(dict) = object.cast_exact::<PyDict>() {
             return self.dict(dict, depth);
