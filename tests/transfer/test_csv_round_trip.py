@@ -114,6 +114,14 @@ def test_text_that_looks_like_another_value_has_quotes() -> None:
     assert cells == ['"1.10"', '"true"', "x", "5", "true", "1.10", '"1234"', "1.5", "", '""']
 
 
+def test_an_apostrophe_at_the_beginning_is_not_taken_for_a_quote() -> None:
+    rows = [{"1": 0, "'0": 0, "'": "y'"}, {"1": 0, "'0": 1, "'": "'x"}]
+    assert there_and_back(rows)[1] == rows
+    # Quotes that are needed for that do not say that all cells have them.
+    rows = [{"'": "", "0": "1"}]
+    assert there_and_back(rows)[1] == rows
+
+
 def test_half_of_a_surrogate_pair_is_replaced_and_reported() -> None:
     file = io.BytesIO()
     rows = [{"s": "x"}] * 150 + [{"s": "cut \ud83d"}, {"s": "\udc00,\udc01"}]

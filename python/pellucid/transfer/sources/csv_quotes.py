@@ -68,6 +68,8 @@ class Quotes:
         return (
             cell[:1] == self.quote
             and inner.strip() == inner != ""
+            # Some take it for a quote.
+            and inner[:1] != "'"
             and self.special.isdisjoint(inner)
             and LOOKS_TYPED.match(inner) is None
         )

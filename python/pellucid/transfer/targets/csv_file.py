@@ -18,10 +18,10 @@ __all__ = ["columns", "write"]
 # With what a formula begins, in one spreadsheet or another. A spreadsheet may take away spaces before it.
 FORMULA = frozenset("=+-@\t\r\n|%\uff0b\uff0d\uff1d\uff20")
 SPACES = " \u00a0\u3000"
-# What `csv` puts no quotes around, or not in all versions: what another dialect has between cells or rows, an
-# empty text, and one that looks like another value.
-HAS_DELIMITER = re.compile(r"[^,;\t|\r\n]*[,;\t|\r\n]")
-NEEDS_QUOTES = re.compile(rf"\Z|{LOOKS_TYPED.pattern}|{HAS_DELIMITER.pattern}")
+# What `csv` puts no quotes around, or not in all versions: what another dialect has between cells or rows, or
+# around a cell, an empty text, and one that looks like another value.
+HAS_MARK = re.compile(r"'|[^,;\t|\r\n]*[,;\t|\r\n]")
+NEEDS_QUOTES = re.compile(rf"\Z|{LOOKS_TYPED.pattern}|{HAS_MARK.pattern}")
 # What is not text, though its cell is a `str`.
 NO_TEXTS = (bool, int, Decimal)
 
@@ -43,7 +43,7 @@ def write(export: Export, target: BinaryIO) -> int:
     names = columns(export)
     lines = _Lines(target, "\t" if export.format == "tsv" else ",")
     heads = list(map(_no_formula, names)) if export.is_for_spreadsheets else names
-    lines.add("the line of names", [_Quoted(name) if HAS_DELIMITER.match(name) else name for name in heads])
+    lines.add("the line of names", [_Quoted(name) if HAS_MARK.match(name) else name for name in heads])
     count = number = 0
     for chunk in export.values():
         for row in chunk:
@@ -120,8 +120,7 @@ class _Lines:
 def _no_formula(cell: Any) -> Any:
     """A cell that no spreadsheet takes for a formula. A number is one already, also with a minus."""
     if isinstance(cell, str) and cell.lstrip(SPACES)[:1] in FORMULA:
-        # With an apostrophe, it looks like no number any more.
-        return type(cell)(f"'{cell}")
+        return _Quoted(f"'{cell}")
     return cell
 
 
