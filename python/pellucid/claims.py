@@ -60,9 +60,15 @@ def claim(
     order_by: Any,
     lease: float,
     timeout: float | None,
-    is_typed: bool,
+    cls: type | None,
 ) -> Claim | None:
     """Do `table.claim`; `given` are the fields to set."""
+    if cls is object:
+        raise TypeError(
+            f"a claim sets fields of a record, and table {table.name!r} was opened with type=object, whose "
+            f"values are whole objects: if they are dicts of plain values, claim from a handle without it, "
+            f"db.table({table.name!r})"
+        )
     fields = checked(given)
     check_lease(lease)
     if timeout is not None and not timeout >= 0:
@@ -73,7 +79,7 @@ def claim(
             "leave out timeout=, or claim outside of the transaction"
         )
     # What the fields of a typed table may be, its class says; all else is done with records.
-    rows = untyped(table) if is_typed else table
+    rows = table if cls is None else untyped(table)
     query = (table if isinstance(table, Table) else rows).where(where)
     if order_by is not None:
         query = query.order_by(*(order_by if is_several(order_by) else (order_by,)))

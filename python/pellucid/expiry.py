@@ -29,7 +29,7 @@ COUNT_MAX = 100
 INDEXED = Recent(seconds=1.0)
 
 
-def put(table: Any, key: Any, value: Any, expire: Any, is_typed: bool) -> None:
+def put(table: Any, key: Any, value: Any, expire: Any, cls: type | None) -> None:
     """Do `table.put`."""
     if expire is None:
         table[key] = value
@@ -37,10 +37,11 @@ def put(table: Any, key: Any, value: Any, expire: Any, is_typed: bool) -> None:
     seconds = seconds_of(expire, "expire")
     if not (seconds >= 0 and isfinite(seconds)):
         raise ValueError(f"expire={expire!r:.40} is no time from 0 seconds on")
-    if not is_typed and not isinstance(value, Mapping | Record):
+    has_instances = cls not in (None, object)
+    if not has_instances and not isinstance(value, Mapping | Record):
         raise no_dict(table, key, value)
     make_index(table)
-    if is_typed:
+    if has_instances:
         table._run(lambda: put_instance(table, key, value, time() + seconds))
     else:
         table[key] = {**value, EXPIRES: time() + seconds}
@@ -105,6 +106,6 @@ def seconds_left(tables: Iterable[Any]) -> float:
         with suppress(StaleTable):
             if table.where(field <= now).limit(1).count():
                 return 0.0
-            for row in table.where(field < now + left).order_by(field).limit(1):
+            for row in untyped(table).where(field < now + left).order_by(field).limit(1):
                 left = min(left, max(0.0, float(row[EXPIRES]) - now))
     return left

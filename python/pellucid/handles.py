@@ -6,10 +6,11 @@ import weakref
 from time import monotonic
 from typing import Any
 
-from pellucid import Table
+from pellucid import Record, Table
 from pellucid._native import _untyped
+from pellucid.classes import EXPIRES, LEASE
 
-__all__ = ["Recent", "untyped"]
+__all__ = ["Recent", "put_again", "untyped"]
 
 COUNT_MAX = 1000
 
@@ -45,3 +46,15 @@ class Recent:
 def untyped(table: Any) -> Any:
     """Return the table without the class of its rows: they are records, whatever the class says of them."""
     return _untyped(table) if isinstance(table, Table) else table._untyped()
+
+
+def put_again(table: Any, key: Any, value: Any) -> None:
+    """Store an instance that was read and changed, and leave the fields that are the table's as they are."""
+    rows = untyped(table)
+    row = rows.get(key)
+    kept = {name: row[name] for name in (LEASE, EXPIRES) if name in row} if isinstance(row, Record) else {}
+    # The old row is gone when its fields are stored again.
+    kept = {name: part.to_dict() if isinstance(part, Record) else part for name, part in kept.items()}
+    table[key] = value
+    if kept:
+        rows[key].update(kept)

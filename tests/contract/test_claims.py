@@ -399,13 +399,66 @@ def test_a_claim_stores_nothing_that_the_class_of_the_table_refuses(db: Database
     assert rows["a"] == before
 
 
-def test_the_dicts_of_a_table_of_any_objects_come_without_the_lease(db: Database) -> None:
+def test_a_table_of_any_objects_says_how_its_rows_are_claimed(db: Database) -> None:
     jobs = db.table("jobs", type=object)
-    jobs["a"] = {"state": "new", "n": (1, 2)}
+    jobs["a"] = {"state": "new"}
+    with pytest.raises(TypeError, match=r"type=object.*without it, db.table\('jobs'\)"):
+        jobs.claim(NEW, RUNNING)
+    jobs.put("b", {"state": "old"}, expire=100)
+    assert jobs.expire() == 0
+
+
+@pytest.mark.parametrize("cls", [None, Job])
+def test_a_claim_follows_its_table_to_another_name(db: Database, cls: Any) -> None:
+    jobs = db.table("jobs", type=cls)
+    jobs.extend(Job(State.NEW, n) if cls else {"state": "new", "n": n} for n in range(3))
+    first = jobs.claim(NEW, RUNNING)
+    db.rename_table("jobs", "old")
+    db.table("jobs")[0] = {"state": "new", "n": 100}
+    first.update(n=7)
+    first.finish(state="done")
+    second = jobs.claim(NEW, RUNNING)
+    assert (first.key, second.key) == (0, 1)
+    second.give_back()
+    assert [(row.state, row.n) for row in db.table("old").values()] == [("done", 7), ("new", 1), ("new", 2)]
+    assert db.table("jobs")[0] == {"state": "new", "n": 100}
+
+
+@pytest.mark.parametrize("fields", [{}, {"tries": F.tries + 1}])
+def test_an_update_that_changes_nothing_returns(db: Database, fields: dict[str, Any]) -> None:
+    jobs = db.table("jobs")
+    jobs["a"] = {"state": "new"}
     claim = jobs.claim(NEW, RUNNING)
-    assert claim.value == {"state": "running", "n": (1, 2)}
-    claim.finish(state="done")
-    assert jobs["a"] == {"state": "done", "n": (1, 2)}
+    claim.update(fields)
+    with db.transaction():
+        claim.update(fields)
+    claim.finish()
+    assert jobs["a"] == {"state": "running"}
+
+
+def test_an_edit_of_an_instance_keeps_its_lease_and_its_time(db: Database) -> None:
+    jobs, rows = db.table("jobs", type=Job), db.table("jobs")
+    jobs.put("a", Job(State.NEW), expire=100)
+    claim = jobs.claim(NEW, RUNNING)
+    before = rows["a"].to_dict()
+    with jobs.edit("a") as job:
+        job.n = 5
+    assert rows["a"].to_dict() == {**before, "n": 5}
+    claim.give_back()
+    assert (jobs["a"], "_expires" in rows["a"]) == (Job(State.NEW, 5), True)
+
+
+@pytest.mark.parametrize("more", [{}, {"ignore_extra": True}])
+def test_a_field_that_the_class_lacks_is_refused(db: Database, more: dict[str, Any]) -> None:
+    jobs = db.table("jobs", type=Job, **more)
+    jobs["a"] = Job(State.NEW)
+    with pytest.raises(WrongClass, match="no field 'statee'"):
+        jobs.where(NEW).update(statee=5)
+    claim = jobs.claim(NEW, RUNNING)
+    with pytest.raises(WrongClass, match="no field 'statee'"):
+        claim.finish(statee="done")
+    claim.give_back()
+    assert db.table("jobs")["a"] == {"state": "new", "n": 0, "tries": 0}
 
 
 def test_a_validated_table_refuses_fields_of_the_wrong_type(db: Database) -> None:

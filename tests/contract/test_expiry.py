@@ -135,6 +135,15 @@ def test_an_instance_expires(db: Any, people: Any) -> None:
     assert len(numbers) == 0
 
 
+def test_a_watch_of_instances_reports_what_has_expired(db: Any) -> None:
+    typed = db.table("people", type=Person)
+    typed["ann"] = Person(30)
+    watch = typed.watch(timeout=30)
+    typed.put("ann", Person(30), expire=0.2)
+    changes = [next(watch), next(watch)]
+    assert [(change.kind, change.key) for change in changes] == [("put", "ann"), ("delete", "ann")]
+
+
 def test_a_snapshot_is_refused(db: Any, people: Any) -> None:
     with (
         db.snapshot() as before,

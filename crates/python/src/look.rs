@@ -66,7 +66,7 @@ pub fn shown(table: &Bound<'_, Table>, head: String) -> PyResult<String> {
 #[pyfunction]
 #[pyo3(name = "_untyped")]
 pub fn untyped(table: &Bound<'_, Table>) -> Table {
-    table.get().untyped(table.py())
+    table.get().untyped()
 }
 
 /// Whether a query gives the dicts that `select` makes, and no rows of its table.

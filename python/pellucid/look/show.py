@@ -120,9 +120,6 @@ def text_of_pairs(pairs: list[tuple[Any, Any]], head: str) -> str:
 
 def untyped(table: Any) -> Any:
     """The table without a class, so that no instance is made and each row can be shown."""
-    if isinstance(table, Table):
-        # By its name: raises where the handle does, as of a table that was dropped.
-        len(table)
     return table if isinstance(table, (Database, Snapshot)) else handles.untyped(table)
 
 

@@ -101,7 +101,10 @@ pub(super) fn store_if_same(
                 Some(cell) if *cell.record == *seen => spelling.extend_from_slice(cell.spelling),
                 _ => return Ok(Ok(None)),
             }
-            edits.patch_row((py, core), transaction, id, KeyOf { code: key, spelling: &spelling }, beside)
+            let of = KeyOf { code: key, spelling: &spelling };
+            let changed = edits.patch_row((py, core), transaction, id, of, beside)?;
+            // Where nothing is to be set, the row is as it was.
+            Ok(changed.map(|record| Some(record.unwrap_or_else(|| seen.to_vec()))))
         })?;
         core.learn_uncommitted(py);
         let of = KeyOf { code: key, spelling: &spelling };

@@ -13,7 +13,7 @@ use pellucid_record::pickles::pickle_count;
 use pellucid_record::shape::ShapeDecision;
 use pellucid_record::validate::validate_record;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyBytesMethods, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyBytesMethods, PyList, PyTuple, PyType};
 
 use crate::bounds::Bounds;
 use crate::errors;
@@ -243,10 +243,10 @@ impl ServerTable {
         self.number.set(number);
     }
 
-    /// Whether the table was opened with a class.
+    /// The class that the table was opened with.
     #[getter]
-    fn is_typed(&self) -> bool {
-        self.class.is_some()
+    fn row_class(&self, py: Python<'_>) -> Option<Py<PyType>> {
+        self.class.as_ref().map(|class| class.python.clone_ref(py))
     }
 
     /// Raises `WrongClass` if a write would refuse an instance that was read under this key.

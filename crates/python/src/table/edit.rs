@@ -44,10 +44,13 @@ impl EditContext {
 
     /// Stores a plain object again; a record has saved its changes itself.
     fn save(&self, py: Python<'_>) -> PyResult<()> {
-        match self.made.with(py, Option::take) {
-            Some(value) => crate::put::write::put(self.table.bind(py), self.key.bind(py), value.bind(py)),
-            None => Ok(()),
+        let Some(value) = self.made.with(py, Option::take) else { return Ok(()) };
+        let (table, key) = (self.table.bind(py), self.key.bind(py));
+        if table.get().class.as_ref().is_some_and(|class| !class.is_any) {
+            let function = py.import("pellucid.handles")?.getattr("put_again")?;
+            return function.call1((table, key, value)).map(drop);
         }
+        crate::put::write::put(table, key, value.bind(py))
     }
 }
 

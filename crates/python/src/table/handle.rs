@@ -135,9 +135,8 @@ impl Table {
     }
 
     /// The same table without the class of its rows.
-    pub fn untyped(&self, py: Python<'_>) -> Self {
-        let identity = Identity::new(self.name(py).to_string(), true);
-        Self::over(self.core.clone(), identity, None, self.frozen.clone())
+    pub fn untyped(&self) -> Self {
+        Self::over(self.core.clone(), self.identity.again(), None, self.frozen.clone())
     }
 
     fn over(core: Arc<Core>, identity: Identity, class: Option<RowClass>, frozen: Option<Frozen>) -> Self {

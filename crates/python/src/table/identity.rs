@@ -40,8 +40,17 @@ impl Identity {
         let given = Arc::from(name);
         let binding =
             TableBinding { name: GilCell::new(Arc::clone(&given)), given, table: GilCell::new(None) };
+        Self::bound(GilRc::new(binding), stays_with_name)
+    }
+
+    /// The identity of another handle for the same table, which follows it as this one does.
+    pub fn again(&self) -> Self {
+        Self::bound(self.binding.clone(), self.stays_with_name)
+    }
+
+    fn bound(binding: GilRc<TableBinding>, stays_with_name: bool) -> Self {
         Self {
-            binding: GilRc::new(binding),
+            binding,
             stays_with_name,
             seen: GilValue::new(None),
             next_key: GilValue::new(None),

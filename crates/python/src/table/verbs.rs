@@ -180,9 +180,9 @@ pub fn claim<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let (condition, set, order_by, lease, timeout) = arguments;
-    let is_typed = table.get().class.is_some();
+    let class = table.get().class.as_ref().map(|class| &class.python);
     shared(table.py(), &FUNCTION, "pellucid.claims", "claim")?
-        .call1((table, condition, set, order_by, lease, timeout, is_typed))
+        .call1((table, condition, set, order_by, lease, timeout, class))
 }
 
 /// `table.put(key, value, expire=...)`, which they share as well.
@@ -198,8 +198,8 @@ pub fn put<'py>(
     }
     let py = table.py();
     table.get().check_writable(py)?;
-    let is_typed = table.get().class.is_some();
-    shared(py, &FUNCTION, "pellucid.expiry", "put")?.call1((table, key, value, expire, is_typed)).map(drop)
+    let class = table.get().class.as_ref().map(|class| &class.python);
+    shared(py, &FUNCTION, "pellucid.expiry", "put")?.call1((table, key, value, expire, class)).map(drop)
 }
 
 /// `table.expire()`.

@@ -81,6 +81,14 @@ class TableBinding:
         is_uncommitted = running is not None and layout.id in running.layouts
         self._made_in = (running, running.epoch) if running is not None and is_uncommitted else None
 
+    def follow(self, other: TableBinding) -> None:
+        """Bind the handle to the table to which another one of the same client is bound."""
+        other.statements()
+        if other.table_id is not None and other.table_id != self.table_id:
+            layout = self._tables.layout(other.table_id)
+            if layout is not None:
+                self.bind(layout)
+
     def _check_made(self) -> bool:
         """Forget a table whose creation was rolled back; return whether the caller sees the table."""
         if self._made_in is None:

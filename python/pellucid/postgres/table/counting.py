@@ -186,7 +186,7 @@ class Increment:
 
 def is_simple(records: Records, sql: Statements) -> bool:
     """Return whether all of a row is its record, on one server."""
-    return not (sql.layout.has_derived or sql.layout.is_distributed or records.is_typed)
+    return not (sql.layout.has_derived or sql.layout.is_distributed or records.row_class)
 
 
 def is_small(number: Any) -> bool:

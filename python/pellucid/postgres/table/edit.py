@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from operator import setitem
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pellucid._native import Record, RecordList
 from pellucid.errors import Busy
+from pellucid.handles import put_again
 from pellucid.postgres.schema import keys
 from pellucid.postgres.table.records import code_of
 
@@ -39,7 +41,7 @@ class EditContext:
                 if not attempts.again(error):
                     raise
         # A record saves its own changes, and what is immutable has none.
-        if not isinstance(value, Record | RecordList) and (self._records.is_typed or not is_hashable(value)):
+        if not isinstance(value, Record | RecordList) and (self._records.row_class or not is_hashable(value)):
             self._made = [value]
         return value
 
@@ -67,7 +69,7 @@ class EditContext:
         made, self._made = self._made, []
         if kind is None and made:
             try:
-                self._table[self._key] = made[0]
+                (put_again if self._records.row_class else setitem)(self._table, self._key, made[0])
             except BaseException as raised:
                 self._transaction.__exit__(type(raised), raised, None)
                 raise

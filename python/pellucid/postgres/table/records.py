@@ -19,7 +19,8 @@ from pellucid._native import (
     server_key_code,
     server_survey,
 )
-from pellucid.errors import StaleTable
+from pellucid.classes import foreign_field
+from pellucid.errors import StaleTable, WrongClass
 from pellucid.postgres.attempts import Attempts
 from pellucid.postgres.protocols import Connection, Reader, RowStore, Tables
 from pellucid.postgres.query.reader import ServerReader
@@ -205,7 +206,9 @@ class Records(ServerTable):
         self.connection.check_writable()
         done = 0
         # An instance of the table's class knows of no row that it would change.
-        plain = self.handle()._untyped() if self.is_typed else None
+        plain = None if self.row_class is None else self.handle()._untyped()
+        if plain is not None:
+            check_fields(self, [path[0] for path in paths])
         for (key, row), values in zip(list(items), computed, strict=True):
             record = row if plain is None else plain[key]
             rest, is_set = iter(values), False
@@ -228,6 +231,16 @@ class Records(ServerTable):
         """Delete the rows under these keys, in the transaction that runs; return how many there were."""
         self.connection.check_writable()
         return self.rows.delete_many([keys.stored(self.encode_key(key)[0]) for key in found])
+
+
+def check_fields(records: Records, names: Sequence[Any]) -> None:
+    """Raise `WrongClass` if the class of the rows lacks one of these fields, which would not come back."""
+    why = foreign_field(records.row_class, [name for name in names if isinstance(name, str)])
+    if why is not None:
+        raise WrongClass(
+            f"update() of table {records.name!r}, which was opened with type="
+            f"{getattr(records.row_class, '__name__', None)}: {why}; nothing was written"
+        )
 
 
 def code_of(connection: Connection, key: Any) -> bytes | None:

@@ -66,6 +66,7 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         self._sequence = sequence
         self._loader = Loader(connection, records, rows, entries, sequence)
         self._indexes = Indexes(tables, records, entries)
+        self._plain: Table | None = None
 
     @property
     def name(self) -> str:
@@ -90,7 +91,13 @@ class Table(collections.abc.MutableMapping[Any, Any]):
 
     def _untyped(self) -> Table:
         """Return the same table without the class of its rows."""
-        return Table(self._connection, self._tables, self.name, stays_with_name=True)
+        binding = self._binding
+        if self._plain is None:
+            self._plain = Table(
+                self._connection, self._tables, self.name, stays_with_name=binding.stays_with_name
+            )
+        self._plain._binding.follow(binding)
+        return self._plain
 
     def __reduce__(self) -> Any:
         raise TypeError("a table on a server is not pickled; open its database in the other process")
@@ -181,12 +188,11 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         A missing row or field raises `KeyError`, unless `default` says what it counts as.
         """
         self._connection.check_writable()
-        if not self._records.is_typed:
+        if self._records.row_class is None:
             return Increment(self._records, self._rows, key, path, by).run(default)
-        plain = Table(self._connection, self._tables, self.name, stays_with_name=True)
 
         def count() -> Any:
-            total = plain.increment(key, path, by, default=default)
+            total = self._untyped().increment(key, path, by, default=default)
             # What makes no instance of the class any more is refused, and one that could not be stored.
             self._records.encode(key, self[key])
             return total
@@ -226,15 +232,15 @@ class Table(collections.abc.MutableMapping[Any, Any]):
 
         self._connection.check_writable()
         seconds = None if timeout is None else seconds_of(timeout, "timeout")
-        is_typed = self._records.is_typed
-        return claim(self, where, set, order_by, seconds_of(lease, "lease"), seconds, is_typed)
+        cls = self._records.row_class
+        return claim(self, where, set, order_by, seconds_of(lease, "lease"), seconds, cls)
 
     def put(self, key: Any, value: Any, *, expire: Any = None) -> None:
         """Store a value under a key, for some seconds or a timedelta."""
         from pellucid.expiry import put
 
         self._connection.check_writable()
-        put(self, key, value, expire, self._records.is_typed)
+        put(self, key, value, expire, self._records.row_class)
 
     def expire(self) -> int:
         """Delete the rows whose time is over, and return how many there were."""
@@ -264,7 +270,7 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         Raises `KeyError` if there is none, and `TypeError` for what has no bytes.
         """
         table = self
-        if self._records.is_typed:
+        if self._records.row_class:
             table = self._untyped()
         return buffer_of(table[key], key, path)
 
@@ -382,7 +388,7 @@ class Table(collections.abc.MutableMapping[Any, Any]):
 
     def conform(self) -> list[tuple[Any, Exception]]:
         """Return the keys of the rows that do not fit the class of the table, each with the exception."""
-        if not self._records.is_typed:
+        if self._records.row_class is None:
             raise TypeError(
                 f"conform() compares the rows with a class, and table {self.name!r} was opened without "
                 "type=; open it with the class"
