@@ -7,10 +7,12 @@ import io
 import os
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pellucid
 import processes
 import pytest
@@ -379,12 +381,33 @@ def test_times_may_be_timedeltas(cache: pellucid.Cache, clock: list[float]) -> N
     assert "e" not in cache
 
 
+def test_one_caller_of_many_sets_a_default_and_one_gets_an_item(cache: pellucid.Cache) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for key in range(50):
+            assert len(set(pool.map(lambda value, key=key: cache.setdefault(key, value), range(4)))) == 1
+        got = list(pool.map(lambda _: cache.popitem()[0], range(50)))
+    assert sorted(got) == list(range(50))
+    with pytest.raises(KeyError):
+        cache.popitem()
+
+
 def test_wrong_arguments_are_refused_and_nothing_is_stored(cache: pellucid.Cache) -> None:
     for expire in ("60", True, [1]):
         with pytest.raises(TypeError, match="expire has to be a number of seconds or a timedelta"):
             cache.set("a", 1, expire=expire)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="NaN"):
         cache.set("a", 1, expire=float("nan"))
+    with pytest.raises(TypeError, match="timedelta64"):
+        cache.set("a", 1, expire=numpy.timedelta64(1, "s"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expire has"):
+        cache.touch("a", expire="60")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="now has"):
+        cache.expire(timedelta(1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="stale=-1 is no time"):
+        cache.memoize(expire=60, stale=-1)
+    assert cache.set("gone", 1, expire=-(10**400))
+    assert "gone" not in cache
+    cache.clear()
     with pytest.raises(TypeError, match="expire has"):
         cache.memoize(expire="60")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="stale has"):

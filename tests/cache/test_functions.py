@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import numpy
@@ -22,7 +23,9 @@ import pandas
 import pellucid
 import processes
 import pytest
-from pellucid.cache import core, functions
+from pellucid.cache import core, flights, functions
+
+LIMIT = 32 << 20
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -296,6 +299,69 @@ def test_callers_do_not_wait_for_a_result_that_cannot_be_stored(cache: pellucid.
             assert ("key" in cache, len(cache)) == (False, 0)
 
 
+@pytest.mark.filterwarnings("ignore:a result of", "ignore:a value of")
+@pytest.mark.parametrize("how", ["other key", "too large"])
+def test_one_of_many_callers_computes_what_can_be_stored_beside_what_cannot(path: Path, how: str) -> None:
+    calls, many = [], 4
+    all_at_once = threading.Barrier(many)
+
+    def compute(number: int) -> Any:
+        calls.append(number)
+        if number == 2:
+            time.sleep(0.1)
+        elif len(calls) > 1:
+            all_at_once.wait(60)
+        return number if number == 2 else iter([]) if how == "other key" else b"x" * (40 << 20)
+
+    with pellucid.Cache(path, size_limit=None if how == "other key" else LIMIT) as cache:
+        memoized = cache.memoize()(compute)
+        memoized(1)
+        with ThreadPoolExecutor(many) as pool:
+            list(pool.map(memoized, [1] * many))
+            assert list(pool.map(memoized, [2] * many)) == [2] * many
+    assert calls.count(2) == 1
+
+
+class Unpickled:
+    def __setstate__(self, state: Any) -> None:
+        raise RuntimeError("it needs a connection")
+
+    def __init__(self) -> None:
+        self.state = 1
+
+
+class Unpicklable:
+    def __reduce__(self) -> Any:
+        raise NotImplementedError("it has no pickle")
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("pickle", "hint", "make", "why"),
+    [
+        ("allow", None, Unpicklable, "it has no pickle"),
+        ("allow", None, Unpickled, "it needs a connection"),
+        (["decimal.Decimal"], None, lambda: range(3), "not among the allowed globals"),
+        ("deny", set[Point], lambda: {Point(1)}, r"of type \S*Point"),
+        ("deny", None, Mock, r"of type \S*Mock"),
+    ],
+)
+def test_what_its_class_does_not_let_be_stored_is_returned(
+    path: Path, pickle: Any, hint: Any, make: Callable[[], Any], why: str
+) -> None:
+    with pellucid.Cache(path, pickle=pickle, size_limit=LIMIT) as cache:
+        call = cache.memoize(name="call", type=hint)(make)
+        with pytest.warns(pellucid.DatabaseWarning, match=why) as caught:
+            # A mock is of a class of its own.
+            assert {type(made).__name__ for made in (call(), call())} == {type(make()).__name__}
+        assert len(caught) == 1
+        assert len(cache) == 0
+
+
 @pytest.mark.parametrize("pickle", ["deny", "allow"])
 def test_a_result_that_nests_too_deeply_is_returned_with_a_warning(pickle: Any) -> None:
     with pellucid.Cache(":memory:", pickle=pickle) as cache:
@@ -374,6 +440,41 @@ def test_an_exception_that_its_args_do_not_make_again_is_not_kept(cache: pelluci
 class Unreduced(Exception):
     def __reduce__(self) -> str:
         raise ZeroDivisionError
+
+
+def test_an_exception_that_would_lose_attributes_is_not_kept(cache: pellucid.Cache) -> None:
+    @cache.memoize(errors=subprocess.CalledProcessError)
+    def call() -> None:
+        subprocess.run(["sh", "-c", "echo why >&2; exit 3"], check=True, capture_output=True)
+
+    def error() -> Any:
+        with pytest.raises(subprocess.CalledProcessError) as raised:
+            call()
+        return raised.value.stderr
+
+    with pytest.warns(pellucid.DatabaseWarning, match="cannot be made again from its args"):
+        assert error() == b"why\n"
+    assert error() == b"why\n"
+
+
+def test_touch_leaves_a_result_what_it_is(cache: pellucid.Cache) -> None:
+    pets = cache.memoize("pets", type=list[Pet])(lambda: [Pet("Rex", 4)])
+    calls = []
+
+    @cache.memoize(errors=KeyError)
+    def fails() -> None:
+        calls.append(1)
+        raise KeyError("x")
+
+    for _ in range(2):
+        assert pets() == [Pet("Rex", 4)]
+        with pytest.raises(KeyError):
+            fails()
+        assert cache.touch(pets.__cache_key__(), 60)
+        assert cache.touch(fails.__cache_key__(), 60)
+    assert calls == [1]
+    # An error is no value of its key.
+    assert fails.__cache_key__() not in cache
 
 
 def test_an_exception_whose_reduce_fails_comes_out_itself(cache: pellucid.Cache) -> None:
@@ -498,6 +599,50 @@ def test_when_the_process_that_computes_is_killed_another_one_takes_over(path: P
     first.communicate()
     output, _ = second.communicate(timeout=60)
     assert output.split()[0] == "computing"
+
+
+def test_a_fork_while_a_claim_ends_keeps_nothing_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pellucid.Cache(path).close()
+    children, close = [], os.close
+
+    def close_beside_a_fork(descriptor: int) -> None:
+        child = processes.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        children.append(child)
+        close(descriptor)
+
+    claimed = flights.claim(f"{path}-uses", b"the name", waits=False)
+    assert claimed is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(flights.os, "close", close_beside_a_fork)
+        claimed.release()
+    try:
+        again = flights.claim(f"{path}-uses", b"the name", waits=False)
+        assert again is not None
+        again.release()
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert len(children) == 1
+
+
+def test_caches_in_memory_have_claims_of_their_own() -> None:
+    first, second = pellucid.Cache(":memory:"), pellucid.Cache(":memory:")
+    met = threading.Barrier(2)
+
+    def inner() -> int:
+        met.wait(60)
+        return 1
+
+    with ThreadPoolExecutor(2) as pool:
+        asked = [
+            pool.submit(first.get_or_create, 1, lambda: second.get_or_create(2, inner)),
+            pool.submit(first.get_or_create, 2, lambda: second.get_or_create(1, inner)),
+        ]
+        assert [each.result(60) for each in asked] == [1, 1]
 
 
 def test_a_fork_inside_a_computation_does_not_keep_the_claim(path: Path) -> None:

@@ -265,6 +265,42 @@ def test_a_process_that_had_the_cache_open_notes_its_uses_from_its_next_miss_on(
             assert evicted(second, 2) == [1, 2]
 
 
+@pytest.mark.parametrize("verb", ["clear", "delete", "pop", "evict", "expire"])
+def test_what_a_process_that_had_the_cache_open_deletes_leaves_the_order(path: Path, verb: str) -> None:
+    with pellucid.Cache(path) as first:
+        for number in range(5):
+            first.set(number, b"x", expire=-1 if number else None, tag="t")
+        with opened(path, "least-recently-used") as second:
+            arguments = {"delete": (0,), "pop": (0,), "evict": ("t",)}.get(verb, ())
+            getattr(first, verb)(*arguments)
+            assert second.check() == []
+            assert len(second) < 5
+
+
+def test_an_entry_that_is_set_while_another_process_sets_the_limit_is_in_the_order(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pellucid.Cache(path) as first:
+        table = first._table
+
+        class Late:
+            """A table that is given a row after the limit was set."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(table, name)
+
+            def __setitem__(self, key: Any, row: Any) -> None:
+                monkeypatch.setattr(first, "_table", table)
+                opened(path, "least-recently-used").close()
+                table[key] = row
+
+        first["before"] = 1
+        monkeypatch.setattr(first, "_table", Late())
+        first["while"] = 2
+        assert first.check() == []
+        assert len(first._order.rows) == 2
+
+
 def test_a_larger_limit_gives_more_slots_to_all_processes(path: Path) -> None:
     with pellucid.Cache(path) as first:
         first.update(dict.fromkeys(range(4), b"x"))

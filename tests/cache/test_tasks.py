@@ -74,6 +74,46 @@ def test_tasks_do_not_wait_for_a_result_that_cannot_be_stored(cache: pellucid.Ca
     run(work())
 
 
+def test_each_task_ends_whatever_becomes_of_results_meanwhile(
+    cache: pellucid.Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([False] + [True] * 100)
+    monkeypatch.setattr(functions.Results, "keeps", lambda *_: next(answers))
+
+    @cache.memoize()
+    async def call() -> int:
+        await asyncio.sleep(0.01)
+        return 7
+
+    async def work() -> None:
+        assert await asyncio.gather(*(call() for _ in range(3))) == [7] * 3
+
+    run(work())
+
+
+def test_a_task_that_a_computation_starts_uses_the_cache_later(cache: pellucid.Cache) -> None:
+    calls, started = [], []
+
+    @cache.memoize()
+    async def call() -> int:
+        calls.append(1)
+        if not started:
+            started.append(asyncio.create_task(later()))
+        return 7
+
+    async def later() -> None:
+        await asyncio.sleep(0.05)
+        cache.clear()
+        assert [await call(), await call()] == [7, 7]
+
+    async def work() -> None:
+        await call()
+        await started[0]
+
+    run(work())
+    assert len(calls) == 2
+
+
 def test_many_tasks_compute_at_once_with_few_open_files(cache: pellucid.Cache) -> None:
     counts = []
 

@@ -290,6 +290,27 @@ def test_arrays_of_a_value_can_be_changed(tmp_path: Path) -> None:
             assert cache.get("b").flags.writeable
 
 
+def test_a_memoized_function_opens_a_closed_cache_again(tmp_path: Path) -> None:
+    calls = []
+
+    def double(number: int) -> int:
+        calls.append(number)
+        return 2 * number
+
+    cache, fanout = ours.Cache(tmp_path / "a"), ours.FanoutCache(tmp_path / "b")
+    made = [
+        cache.memoize("f")(double),
+        fanout.memoize("f")(double),
+        ours.memoize_stampede(cache, 60, "g")(double),
+    ]
+    for _ in range(2):
+        assert [function(3) for function in made] == [6] * 3
+        assert made[0].__cache_key__(3) in cache
+        cache.close()
+        fanout.close()
+    assert calls == [3] * 3
+
+
 def test_a_folder_of_diskcache_is_refused_with_the_way_to_move(tmp_path: Path) -> None:
     diskcache.Cache(str(tmp_path / "old")).close()
     with pytest.raises(pellucid.NotADatabase, match="import_from"):
@@ -421,6 +442,7 @@ cache.create_tag_index(); cache.drop_tag_index()
 cache.set("file", b"x"); assert cache.read("file") is not None
 assert cache.clear() > 0
 cache.close()
+assert (double(7), double(7), calls.count(7)) == (14, 14, 1)
 print("done")
 """
 

@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import ItemsView, MutableMapping, ValuesView
+from collections.abc import MutableMapping
 from contextlib import contextmanager, suppress
 from math import inf
 from time import perf_counter, time
@@ -14,8 +14,10 @@ from time import perf_counter, time
 from pellucid import F
 from pellucid.cache.entries import (
     ABSENT,
+    ERROR,
     EXPIRE,
     TAG,
+    TYPED,
     VALUE,
     is_expired,
     is_wrapped,
@@ -33,16 +35,17 @@ from pellucid.cache.limits import (
     entry_size,
     log_memory,
 )
-from pellucid.cache.opening import open_database, path_of, stored_limit
+from pellucid.cache.opening import open_database, path_of, stored_limit, whole
 from pellucid.cache.uses import NotedTable, Uses, slot_count
+from pellucid.cache.views import Items, Values
 from pellucid.digests import digest
-from pellucid.errors import CorruptRecord, DatabaseWarning, DiskFull, NoSuchIndex, UnsupportedKey
+from pellucid.errors import DatabaseWarning, DiskFull, NoSuchIndex, UnsupportedKey
 from pellucid.seconds import seconds_of
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, ItemsView, Iterator, ValuesView
     from datetime import timedelta
     from os import PathLike
     from typing import Any
@@ -127,7 +130,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         # Without pickles, an object that occurs twice in a value comes back as two.
         self._table = db.table("cache", type=object, fast=is_fast)
         self._info = db.table("cache info", type=object, fast=True)
-        self._look: Callable[..., Any] = _whole(self._table.get) if self._recovers else self._table.get
+        self._look: Callable[..., Any] = whole(self._table.get) if self._recovers else self._table.get
         limit = size_limit or stored_limit(db)
         self._side_path = None if db.path is None else f"{self._path}-uses"
         self._uses = Uses(self._side_path, slot_count(limit))
@@ -136,7 +139,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self._lock = threading.Lock()
         _caches[id(self)] = self
         self._has_warned = False
-        self._unkept: set[str] = set()  # functions whose last result could not be stored
+        self._unkept: set[Any] = set()  # keys whose last result could not be stored
         self._culled_at = 0.0
         self._pause = 1.0
         # When the first entry expires, as far as this process knows.
@@ -169,13 +172,20 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self._note = notes.note
         # A hit of `get` is a use, and that of `in` is none.
         read = NotedTable(self._table, notes).get if self._noting else self._table.get
-        self._read = _whole(read) if self._recovers else read
+        self._read = whole(read) if self._recovers else read
+
+    def _catch_up(self) -> None:
+        """Read the settings again if another process has changed them."""
+        if self._uses.changes != self._seen:
+            self._refresh()
 
     def _change(self, **changes: Any) -> None:
         with self._db.transaction():
             stored = self._info.get("settings") or {"size_limit": 0, "policy": STORED, "ordering": False}
             settings = stored | {name: value for name, value in changes.items() if value is not None}
             settings["ordering"] |= settings["size_limit"] > 0
+            # Before the entries are put in order: whoever stores one later looks at the settings again.
+            self._uses.tell_change()
             if settings["ordering"] and not stored["ordering"]:
                 self._order.begin()
             if settings["size_limit"] != stored["size_limit"]:
@@ -236,8 +246,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         return with_facts(default if value is ABSENT else value, facts, wants_time, wants_tag)
 
     def _count_use(self, is_hit: bool) -> None:
-        if self._uses.changes != self._seen:
-            self._refresh()
+        self._catch_up()
         if self._counting:
             with self._lock:
                 self._counts[not is_hit] += 1
@@ -284,7 +293,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
                 row = self._row(self.key(key))
             except UnsupportedKey:
                 return False
-        return row is not ABSENT and not (is_wrapped(row) and is_expired(row, time()))
+        return row is not ABSENT and opened(row, time())[0] is not ABSENT
 
     # ---- storing
 
@@ -294,18 +303,13 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         `tag` is a value that `evict` finds. It is not stored on a full disk, or if it is larger than the
         limit: the cache then warns, once, and has no entry under this key.
         """
-        if (
-            expire is None
-            and tag is None
-            and type(value) is not dict
-            and not self._ordering
-            and self._uses.changes == self._seen
-        ):
+        if expire is None and tag is None and type(value) is not dict and not self._ordering:
             try:
                 self._table[key] = value
             except (UnsupportedKey, DiskFull):
                 return self._store(self.key(key), value)
-            return True
+            # If another process has set a limit meanwhile, the entry gets its place in the order.
+            return self._uses.changes == self._seen or self._store(self.key(key), value)
         now = time()
         if expire is not None:
             expire = now + seconds_of(expire, "expire")
@@ -343,11 +347,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def _store(self, key: Any, row: Any) -> bool:
         """Put a row, with its place in the order; False if the disk or the limit has no room."""
-        if self._uses.changes != self._seen:
-            self._refresh()
+        self._catch_up()
         try:
             if not self._ordering:
                 self._table[key] = row
+                self._catch_up()
+            if not self._ordering:
                 return True
             size = entry_size(key, row)
             if 0 < self.size_limit < size:
@@ -397,6 +402,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
                 return False
             return self.set(key, value, expire, tag)
 
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key; if there is none, store `default` first."""
+        self._make_room()
+        with self._db.transaction():
+            return super().setdefault(key, default)
+
     def incr(self, key: Any, delta: int = 1, default: int | None = 0) -> Any:
         """Add `delta` to a number, and return the sum. A missing or expired one counts as `default`.
 
@@ -431,14 +442,16 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
     def touch(self, key: Any, expire: float | timedelta | None = None) -> bool:
         """Let an entry expire in `expire` seconds from now, or never. Returns whether there was an entry."""
         key = self.key(key)
+        until = None if expire is None else time() + seconds_of(expire, "expire")
         self._make_room()
         with self._db.transaction():
             row = self._row(key)
             facts = row if is_wrapped(row) else {}
             if row is ABSENT or is_expired(facts, time()):
                 return False
-            value = facts.get(VALUE, row)
-            return self.set(key, value, expire, facts.get(TAG))
+            # A result of a function stays one.
+            more = {name.partition(":")[2]: facts[name] for name in (TYPED, ERROR) if name in facts}
+            return self._keep(key, facts.get(VALUE, row), until, facts.get(TAG), **more)
 
     # ---- deleting
 
@@ -452,7 +465,13 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         value, facts = opened(row, time())
         return with_facts(default if value is ABSENT else value, facts, expire_time, tag)
 
+    def popitem(self) -> tuple[Any, Any]:
+        """Remove an entry, and return its key and value; raises `KeyError` if there is none."""
+        with self._db.transaction():
+            return super().popitem()
+
     def _remove(self, key: Any) -> None:
+        self._catch_up()
         if self._ordering:
             self._order.delete(key)
         else:
@@ -466,6 +485,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             row = self._row(key)
         if row is ABSENT:
             return False
+        self._catch_up()
         try:
             if self._ordering:
                 with self._db.transaction():
@@ -486,6 +506,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         """Remove all entries. Returns how many there were."""
         with self._db.transaction():
             count = len(self._table)
+            self._catch_up()
             self._table.clear()
             if self._ordering:
                 self._order.clear()
@@ -498,9 +519,11 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def expire(self, now: float | None = None, *, count_max: int | None = None) -> int:
         """Remove the entries that have expired, at most `count_max` of them. Returns how many there were."""
+        moment = time() if now is None else now
+        if isinstance(moment, bool) or not isinstance(moment, (int, float)):
+            raise TypeError(f"now has to be a moment in seconds since 1970, not {type(moment).__name__}")
         if self._lacks_times():
             return 0
-        moment = time() if now is None else now
         # A set asks this from time to time, and mostly nothing has expired.
         try:
             first = next(iter(self._table.index("expire").keys()), None)
@@ -521,6 +544,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         return "expire" not in self._indexed
 
     def _delete_all(self, query: Any) -> int:
+        self._catch_up()
         if not self._ordering:
             return int(query.delete())
         with self._db.transaction():
@@ -599,12 +623,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
         return Results(self, Kept(expire, tag, stale), f"the entry {key!r}").fetch(self.key(key), function)
 
-    def _keep(self, key: Any, value: Any, expire: float | None, tag: Any, **facts: Any) -> None:
-        """Store the value of a key of ours that expires at a moment, with more facts."""
+    def _keep(self, key: Any, value: Any, expire: float | None, tag: Any, **facts: Any) -> bool:
+        """Store the value of a key of ours that expires at a moment, with more facts; False as for `set`."""
         row = wrapped(value, expire, tag, **facts)
         if row is not value:
             self._begin_facts(row, time())
-        self._store(key, row)
+        return self._store(key, row)
 
     # ---- asyncio
 
@@ -744,29 +768,6 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         return _reopened, (type(self), self._path, self._options)
 
 
-class Items(ItemsView):  # type: ignore[type-arg]
-    """The items of a cache: another process may evict one between its key and its value."""
-
-    def __init__(self, cache: Cache) -> None:
-        super().__init__(cache)
-        self._cache = cache
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        look = self._cache.get
-        return ((key, value) for key in self._cache if (value := look(key, ABSENT)) is not ABSENT)
-
-
-class Values(ValuesView):  # type: ignore[type-arg]
-    """The values of a cache, with the same rule."""
-
-    def __init__(self, cache: Cache) -> None:
-        super().__init__(cache)
-        self._cache = cache
-
-    def __iter__(self) -> Iterator[Any]:
-        return (value for _, value in Items(self._cache))
-
-
 # All caches that are not collected. A mapping has no hash.
 _caches: weakref.WeakValueDictionary[int, Cache] = weakref.WeakValueDictionary()
 
@@ -779,18 +780,6 @@ def _in_a_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_a_child)
-
-
-def _whole(get: Callable[..., Any]) -> Callable[..., Any]:
-    """The lookup of a cache that may begin anew: what is damaged is not there."""
-
-    def look(key: Any, default: Any) -> Any:
-        try:
-            return get(key, default)
-        except CorruptRecord:
-            return default
-
-    return look
 
 
 def _reopened(cls: type[Cache], path: str, options: dict[str, Any]) -> Cache:

@@ -84,15 +84,19 @@ def _leave(name: tuple[str, int], entry: list[Any]) -> None:
             del _in_process[name]
 
 
-def claim(path: str | None, key: bytes, waits: bool, in_thread: bool = True) -> Claim | None:
+def claim(
+    path: str | None, key: bytes, waits: bool, in_thread: bool = True, *, scope: str | None = None
+) -> Claim | None:
     """Claim a key of the cache whose file of claims is `path`, by eight bytes that name it.
+
+    `scope` names a cache in memory, which has no path.
 
     With `waits`, sleep until no other caller has it. Without, return None if another one has it. A thread
     that has the claim already gets an empty one, unless the claim is not the thread's but a task's
     (`in_thread`).
     """
     offset = int.from_bytes(key[:8], "little") & SPAN
-    name = (path or "", offset)
+    name = (path or scope or "", offset)
     if in_thread and name in _mine():
         return Claim(("", -1), None, None)
     with _guard:
@@ -143,23 +147,22 @@ def _unlock(name: tuple[str, int], file: _File) -> None:
             # Of the parent of this process.
             return
         file.count -= 1
-        if file.count:
-            file.lock(fcntl.F_UNLCK, name[1], waits=False)
-        else:
-            # That unlocks its bytes as well.
+        # Closing would not be enough: a child that has just been forked may have the file open as well.
+        file.lock(fcntl.F_UNLCK, name[1], waits=False)
+        if not file.count:
             del _files[name[0]]
             os.close(file.descriptor)
 
 
 def _in_a_child() -> None:
     """Close what a forked child has of its parent's claims: the parent's release must end them."""
-    global _guard  # noqa: PLW0603  a lock of another thread cannot be released
-    _guard = threading.RLock()
     _held.names = set()
     for file in _files.values():
         os.close(file.descriptor)
     _files.clear()
     _in_process.clear()
+    _guard.release()
 
 
-os.register_at_fork(after_in_child=_in_a_child)
+# While a thread has the guard, each open file is in the list that the child closes.
+os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_in_a_child)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from contextlib import suppress
 from hashlib import blake2b
 from time import time
 
@@ -11,7 +12,16 @@ from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, FRESH, TYPED, VALUE, i
 from pellucid.cache.flights import Claim, claim
 from pellucid.cache.names import function_name, without_ignored
 from pellucid.digests import digest
-from pellucid.errors import DatabaseWarning, RecordTooLarge, UnsupportedKey, UnsupportedValue, WrongClass
+from pellucid.errors import (
+    CorruptRecord,
+    DatabaseWarning,
+    Error,
+    PickleDenied,
+    RecordTooLarge,
+    UnsupportedKey,
+    UnsupportedValue,
+    WrongClass,
+)
 from pellucid.seconds import seconds_of
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
@@ -27,7 +37,7 @@ __all__ = ["Kept", "Results", "memoized"]
 
 # Arguments that are longer are in the key by their digest.
 ARGUMENT_SIZE_MAX = 256
-# How many functions are remembered whose results cannot be stored.
+# How many keys are remembered whose results cannot be stored.
 UNKEPT_MAX = 1000
 # Results that come back as themselves.
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
@@ -45,6 +55,8 @@ class Kept:
     ) -> None:
         self.expire = None if expire is None else seconds_of(expire, "expire")
         self.stale = seconds_of(stale, "stale")
+        if self.stale < 0:
+            raise ValueError(f"stale={stale!r:.40} is no time from 0 seconds on")
         if stale and expire is None:
             raise ValueError(
                 "stale= says how long a result is served after it has expired; pass expire= as well"
@@ -97,10 +109,10 @@ class Results:
             return given(value)
         # In a transaction, this caller has the lock that the other one needs to store its result.
         in_transaction = self.cache._table._is_in_transaction
-        claimed = self.claim(key, waits=value is ABSENT and self.keeps and not in_transaction)
+        claimed = self.claim(key, waits=value is ABSENT and self.keeps(key) and not in_transaction)
         if claimed is None and value is not ABSENT:
             return value
-        if claimed is not None and not self.keeps:
+        if claimed is not None and value is ABSENT and not self.keeps(key):
             claimed.release()
             claimed = None
         try:
@@ -117,57 +129,75 @@ class Results:
             if claimed is not None:
                 claimed.release()
 
-    @property
-    def keeps(self) -> bool:
+    def keeps(self, key: Any) -> bool:
         """Whether callers wait for the one that computes: each computes what cannot be stored."""
-        return self._of not in self.cache._unkept
+        return key not in self.cache._unkept
 
     def claim(self, key: Any, waits: bool, in_thread: bool = True) -> Claim | None:
         """The right to compute; None if another caller has it, and this one does not wait."""
         # Not a digest: keys of some libraries have none. Equal names of two keys cost a wait, and nothing
         # else.
         name = blake2b(repr(key).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        return claim(self.cache._side_path, name, waits, in_thread)
+        path = self.cache._side_path
+        return claim(path, name, waits, in_thread, scope=f"in memory {id(self.cache)}")
 
     def keep(self, key: Any, result: Any) -> Any:
         """Store a result, and return what later calls will give."""
+        is_kept, value = False, result
         try:
-            self._put(key, result)
-        except (UnsupportedValue, RecordTooLarge, RecursionError) as problem:
-            if not self._keep_typed(key, result):
-                if len(self.cache._unkept) >= UNKEPT_MAX:
-                    self.cache._unkept.clear()
-                self.cache._unkept.add(self._of)
-                self._warn(problem)
-                return result
-        self.cache._unkept.discard(self._of)
-        if type(result) in SCALARS:
-            return result
-        # Arrays of the file cannot be changed, and an object of a pickle is another one.
-        value, is_fresh = self.look(key, counts=False)
-        return value if is_fresh else result
+            is_kept = self._stored(key, result)
+        except Exception as problem:
+            if not is_of_value(problem):
+                raise
+            self._warn(problem)
+        if is_kept and type(result) not in SCALARS:
+            is_kept, value = self._read_back(key, result)
+        if is_kept:
+            self.cache._unkept.discard(key)
+        else:
+            if len(self.cache._unkept) >= UNKEPT_MAX:
+                self.cache._unkept.clear()
+            self.cache._unkept.add(key)
+        return value
 
-    def _put(self, key: Any, value: Any, **facts: Any) -> None:
+    def _stored(self, key: Any, result: Any) -> bool:
+        """Store a result; False if there is no room for it. Raises what its classes say against that."""
+        try:
+            return self._put(key, result)
+        except Exception as problem:
+            hint = self._resolved_hint() if is_of_value(problem) else None
+            if hint is None:
+                raise
+            from pellucid.cache import typed
+
+            # An instance of the class that the caller has named is stored by its fields.
+            try:
+                return self._put(key, typed.plain(result, hint), typed=True)
+            except Exception as other:
+                raise problem if is_of_value(other) else other from None
+
+    def _read_back(self, key: Any, result: Any) -> tuple[bool, Any]:
+        """Whether a result that was stored can be read, and what later calls will give."""
+        try:
+            # Arrays of the file cannot be changed, and an object of a pickle is another one.
+            value, is_fresh = self.look(key, counts=False)
+        except Exception as problem:
+            if not (is_of_value(problem) or isinstance(problem, CorruptRecord)):
+                raise
+            with suppress(KeyError), self.cache.transact():
+                self.cache._remove(key)
+            self._warn(problem)
+            return False, result
+        return True, value if is_fresh else result
+
+    def _put(self, key: Any, value: Any, **facts: Any) -> bool:
         kept, now = self._kept, time()
         expire = None
         if kept.expire is not None:
             expire = now + kept.expire + kept.stale
             if kept.stale:
                 facts["fresh"] = now + kept.expire
-        self.cache._keep(key, value, expire, kept.tag, **facts)
-
-    def _keep_typed(self, key: Any, result: Any) -> bool:
-        """Store an instance of the class that the caller has named, by its fields."""
-        from pellucid.cache import typed
-
-        hint = self._resolved_hint()
-        if hint is None:
-            return False
-        try:
-            self._put(key, typed.plain(result, hint), typed=True)
-        except (UnsupportedValue, RecordTooLarge, RecursionError, WrongClass):
-            return False
-        return True
+        return self.cache._keep(key, value, expire, kept.tag, **facts)
 
     def _built(self, plain: Any) -> Any:
         from pellucid.cache import typed
@@ -200,10 +230,12 @@ class Results:
         try:
             stored = {"class": name, "args": _arguments_of(error)}
             again = self._error(stored)
-            if again is None or str(again) != str(error):
+            if again is None or not _is_same(again, error):
                 raise UnsupportedValue(f"{name} cannot be made again from its args")
             self._put(key, None, error=stored)
-        except (UnsupportedValue, RecordTooLarge) as problem:
+        except Exception as problem:
+            if not is_of_value(problem):
+                raise
             self._warn(problem)
 
     def _error(self, stored: dict[str, Any]) -> BaseException | None:
@@ -220,7 +252,7 @@ class Results:
             waiting += cls.__subclasses__()
         return None
 
-    def _warn(self, problem: Exception) -> None:
+    def _warn(self, problem: BaseException) -> None:
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(
@@ -242,6 +274,20 @@ def given(value: Any) -> Any:
     if type(value) is _Raised:
         raise value.error
     return value
+
+
+def is_of_value(problem: Exception) -> bool:
+    """Whether a value, or code of its class, is why it was not stored, and not the database."""
+    ours = (UnsupportedValue, RecordTooLarge, PickleDenied, WrongClass)
+    return isinstance(problem, ours) or not isinstance(problem, (Error, OSError, MemoryError))
+
+
+def _is_same(again: BaseException, error: BaseException) -> bool:
+    try:
+        return str(again) == str(error) and bool(vars(again) == vars(error))
+    except Exception:
+        # Code of its class, or of what it has as attributes.
+        return False
 
 
 def _arguments_of(error: BaseException) -> list[Any]:

@@ -68,8 +68,8 @@ def size_of(value: Any) -> int:
         return len(value)
     if type(value) in (int, float, bool, type(None)):
         return 8
-    if (size := getattr(value, "nbytes", None)) is not None:
-        return int(size)
+    if type(size := getattr(value, "nbytes", None)) is int:
+        return size
     try:
         return len(dumps(value))
     except Error:

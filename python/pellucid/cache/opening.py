@@ -7,14 +7,15 @@ import warnings
 from contextlib import suppress
 
 import pellucid
-from pellucid.errors import DatabaseCorrupt, DatabaseWarning, NotADatabase
+from pellucid.errors import CorruptRecord, DatabaseCorrupt, DatabaseWarning, NotADatabase
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-__all__ = ["open_database", "path_of", "stored_limit"]
+__all__ = ["open_database", "path_of", "stored_limit", "whole"]
 
 SUFFIXES = ("", "-log", "-lock", "-uses")
 
@@ -57,3 +58,15 @@ def stored_limit(db: Any) -> int:
     """The limit that the file of a cache has; 0 for none."""
     settings = db.table("cache info").get("settings")
     return 0 if settings is None else int(settings["size_limit"])
+
+
+def whole(get: Callable[..., Any]) -> Callable[..., Any]:
+    """The lookup of a cache that may begin anew: what is damaged is not there."""
+
+    def look(key: Any, default: Any) -> Any:
+        try:
+            return get(key, default)
+        except CorruptRecord:
+            return default
+
+    return look

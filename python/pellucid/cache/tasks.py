@@ -25,8 +25,9 @@ __all__ = ["in_thread", "memoized_task"]
 
 # How long a task sleeps between two looks, in seconds: from, to.
 PAUSE, PAUSE_MAX = 0.001, 0.02
-# What the task computes: a function that asks for its own result again must not wait for itself.
-_computing: ContextVar[frozenset[Any]] = ContextVar("computing", default=frozenset())
+# What the task computes, each with the event of its end, for a task that it starts may go on for longer: a
+# function that asks for its own result again must not wait for itself.
+_computing: ContextVar[tuple[tuple[Any, asyncio.Event], ...]] = ContextVar("computing", default=())
 
 
 async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -46,21 +47,23 @@ def memoized_task(
         key = cache_key(*arguments, **keywords)
         here = (id(asyncio.get_running_loop()), key)
         value, is_fresh = results.look(key, counts=True)
+        is_alone = False
         computing, mine = _computing.get(), (id(running), here)
-        if not is_fresh and mine in computing:
+        if not is_fresh and any(one == mine and not end.is_set() for one, end in computing):
             return await function(*arguments, **keywords)
         while not is_fresh and here in running:
             if value is not ABSENT:
                 return value
-            if not results.keeps:
+            if is_alone := not results.keeps(key):
                 break
             await running[here].wait()
             value, is_fresh = results.look(key, counts=False)
         if is_fresh:
             return given(value)
+        done = asyncio.Event()
 
         async def compute() -> Any:
-            token = _computing.set(computing | {mine})
+            token = _computing.set((*computing, (mine, done)))
             try:
                 result = await function(*arguments, **keywords)
             except results._kept.errors as error:
@@ -70,9 +73,12 @@ def memoized_task(
                 _computing.reset(token)
             return await in_thread(results.keep, key, result)
 
-        if value is ABSENT and not results.keeps:
-            return await compute()
-        running[here] = done = asyncio.Event()
+        if is_alone:
+            try:
+                return await compute()
+            finally:
+                done.set()
+        running[here] = done
         try:
             claimed = await _claimed(results, key, waits=value is ABSENT)
             if claimed is None:

@@ -377,7 +377,38 @@ class Cache:
         """Return a decorator that keeps the results of a function; of many callers, one computes."""
         if callable(name):
             raise TypeError("name cannot be callable")
-        return with_changeable(self._entries.memoize(name, typed, expire, tag, ignore))
+        return self._memoize(name, typed, expire, tag, ignore)
+
+    def _memoize(self, *options: Any, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator that keeps results, also after `close`, and gives copies of their arrays."""
+
+        def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+            bound: Any = (None, None)
+
+            def kept() -> Any:
+                """The function over the file that is open now."""
+                nonlocal bound
+                entries, made = bound
+                if entries is not self._entries:
+                    entries = self._entries
+                    made = entries.memoize(*options, **more)(function)
+                    bound = entries, made
+                return made
+
+            @functools.wraps(function)
+            def call(*arguments: Any, **keywords: Any) -> Any:
+                result = kept()(*arguments, **keywords)
+                return result if type(result) in SCALARS else changeable(result)
+
+            def cache_key(*arguments: Any, **keywords: Any) -> Any:
+                return kept().__cache_key__(*arguments, **keywords)
+
+            # A function without a name is refused now.
+            kept()
+            call.__cache_key__ = cache_key  # type: ignore[attr-defined]
+            return call
+
+        return decorator
 
     def check(self, fix: bool = False, retry: bool = False) -> list[str]:
         """Read everything, and return a list of problems."""
@@ -455,22 +486,3 @@ class Cache:
 
     def __setstate__(self, state: Any) -> None:
         self.__init__(*state[:3], pickle=state[3])  # type: ignore[misc]
-
-
-def with_changeable(
-    keeping: Callable[[Callable[..., Any]], Callable[..., Any]],
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that keeps results, and gives copies of their arrays."""
-
-    def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
-        kept: Any = keeping(function)
-
-        @functools.wraps(function)
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            result = kept(*arguments, **keywords)
-            return result if type(result) in SCALARS else changeable(result)
-
-        call.__cache_key__ = kept.__cache_key__  # type: ignore[attr-defined]
-        return call
-
-    return decorator

@@ -204,10 +204,10 @@ class DjangoCache(BaseCache):  # type: ignore[misc]
             raise TypeError("name cannot be callable")
         import functools
 
-        entries = self._cache._entries.memoize(name, typed, None, tag, ignore)
+        keeping = self._cache._memoize(name, typed, None, tag, ignore)
 
         def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
-            make_key = entries(function).__cache_key__  # type: ignore[attr-defined]
+            make_key = keeping(function).__cache_key__  # type: ignore[attr-defined]
 
             @functools.wraps(function)
             def wrapper(*arguments: Any, **keywords: Any) -> Any:

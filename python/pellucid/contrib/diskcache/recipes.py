@@ -7,8 +7,6 @@ import os
 import threading
 import time
 
-from pellucid.contrib.diskcache.core import with_changeable
-
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,5 +216,5 @@ def memoize_stampede(
     diskcache computes results early and at random, more so with a larger `beta`. Here a result is served
     while it is computed anew, for as long again as it was fresh.
     """
-    entries = getattr(cache, "_entries", None) or cache._cache._entries
-    return with_changeable(entries.memoize(name, typed, expire, tag, ignore, stale=expire))
+    opened = cache if hasattr(cache, "_memoize") else cache._cache
+    return opened._memoize(name, typed, expire, tag, ignore, stale=expire)  # type: ignore[no-any-return]
