@@ -25,15 +25,15 @@ def seconds_of(length: Any, name: str) -> float:
     60.0
     """
     seconds = length.total_seconds() if isinstance(length, timedelta) else length
-    # NumPy's counts as a number, of a unit of its own.
-    is_other = isinstance(seconds, bool) or type(seconds).__name__ == "timedelta64"
-    if is_other or not isinstance(seconds, Real):
-        kind = type(length).__name__
-        raise TypeError(f"{name} has to be a number of seconds or a timedelta, not {kind}")
+    kind = type(seconds)
+    # NumPy's timedelta64 counts as a number, of a unit of its own.
+    is_other = kind is bool or kind.__name__ == "timedelta64"
+    if kind not in (int, float) and (is_other or not isinstance(seconds, Real)):
+        raise TypeError(f"{name} has to be a number of seconds or a timedelta, not {kind.__name__}")
     try:
         seconds = float(seconds)
     except OverflowError:
-        return inf if seconds > 0 else -inf  # type: ignore[operator]
+        return inf if seconds > 0 else -inf
     if isnan(seconds):
         raise ValueError(f"{name} has to be a number of seconds or a timedelta, not NaN")
     return seconds

@@ -347,11 +347,12 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def _store(self, key: Any, row: Any) -> bool:
         """Put a row, with its place in the order; False if the disk or the limit has no room."""
-        self._catch_up()
         try:
             if not self._ordering:
                 self._table[key] = row
-                self._catch_up()
+                if self._uses.changes == self._seen:
+                    return True
+            self._catch_up()
             if not self._ordering:
                 return True
             size = entry_size(key, row)
