@@ -326,7 +326,9 @@ def test_the_reference_lists_every_method_with_its_signature(name: str) -> None:
 def test_the_reference_lists_every_method_of_a_cache_with_its_signature() -> None:
     listed = reference()["pellucid.Cache"]
     assert {each for each in listed if "(" in each or each in vars(pellucid.Cache)} == {
-        headed(name, value) for name, value in members(pellucid.Cache)
+        headed(name, value)
+        for cls in (pellucid.Cache, pellucid.Cache.__base__)
+        for name, value in members(cls)
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import importlib
 import os
 import signal
 import subprocess
@@ -217,6 +218,21 @@ class Person:
     colour: Colour = Colour.RED
 
 
+def test_a_spawned_process_finds_the_results_of_its_program(path: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import multiprocessing, os, sys, pellucid\n"
+        "cache = pellucid.Cache(sys.argv[1])\n"
+        "@cache.memoize()\n"
+        "def process(): return os.getpid()\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(process() == pool.apply(process), len(cache))\n"
+    )
+    done = subprocess.run([sys.executable, program, path], capture_output=True, text=True, check=True)
+    assert done.stdout == "True 1\n"
+
+
 def test_instances_come_back_as_the_annotation_says(cache: pellucid.Cache) -> None:
     calls = []
 
@@ -330,6 +346,20 @@ class Unpickled:
         self.state = 1
 
 
+class Unreachable(Unpickled):
+    def __setstate__(self, state: Any) -> None:
+        raise ConnectionRefusedError(111, "the server is down")
+
+
+class Unsayable(Unpickled):
+    def __setstate__(self, state: Any) -> None:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("it has no text")
+
+        raise Mute
+
+
 class Unpicklable:
     def __reduce__(self) -> Any:
         raise NotImplementedError("it has no pickle")
@@ -345,6 +375,8 @@ class Point:
     [
         ("allow", None, Unpicklable, "it has no pickle"),
         ("allow", None, Unpickled, "it needs a connection"),
+        ("allow", None, Unreachable, "the server is down"),
+        ("allow", None, Unsayable, "Mute"),
         (["decimal.Decimal"], None, lambda: range(3), "not among the allowed globals"),
         ("deny", set[Point], lambda: {Point(1)}, r"of type \S*Point"),
         ("deny", None, Mock, r"of type \S*Mock"),
@@ -457,6 +489,44 @@ def test_an_exception_that_would_lose_attributes_is_not_kept(cache: pellucid.Cac
     assert error() == b"why\n"
 
 
+def raise_of_a_module() -> None:
+    importlib.import_module("no_module_of_this_name")
+
+
+class Coded(ValueError):
+    __slots__ = ("code",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__("not found")
+        self.code = args[0] if args else 0
+
+
+def raise_coded() -> None:
+    raise Coded(404)
+
+
+def raise_a_hidden_one() -> None:
+    class Hidden(ValueError):
+        pass
+
+    raise Hidden("hidden")
+
+
+@pytest.mark.parametrize("function", [raise_of_a_module, raise_coded, raise_a_hidden_one])
+@pytest.mark.filterwarnings("ignore:a result of")
+def test_an_exception_comes_back_as_it_was(cache: pellucid.Cache, function: Callable[[], None]) -> None:
+    memoized = cache.memoize(errors=(ImportError, ValueError))(function)
+
+    def facts() -> tuple[Any, ...]:
+        with pytest.raises((ImportError, ValueError)) as raised:
+            memoized()
+        error = raised.value
+        names = ("name", "path", "code", "args")
+        return type(error).__name__, str(error), [getattr(error, name, None) for name in names]
+
+    assert facts() == facts() == facts()
+
+
 def test_touch_leaves_a_result_what_it_is(cache: pellucid.Cache) -> None:
     pets = cache.memoize("pets", type=list[Pet])(lambda: [Pet("Rex", 4)])
     calls = []
@@ -475,6 +545,12 @@ def test_touch_leaves_a_result_what_it_is(cache: pellucid.Cache) -> None:
     assert calls == [1]
     # An error is no value of its key.
     assert fails.__cache_key__() not in cache
+    assert dict(cache) == {pets.__cache_key__(): [{"name": "Rex", "legs": 4}]}
+    assert list(reversed(cache)) == [pets.__cache_key__()]
+    assert cache.popitem()[0] == pets.__cache_key__()
+    with pytest.raises(KeyError, match="empty"):
+        cache.popitem()
+    assert cache.incr(fails.__cache_key__()) == 1
 
 
 def test_an_exception_whose_reduce_fails_comes_out_itself(cache: pellucid.Cache) -> None:

@@ -8,9 +8,11 @@ import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pellucid
 import processes
 import pytest
@@ -299,6 +301,52 @@ def test_an_entry_that_is_set_while_another_process_sets_the_limit_is_in_the_ord
         first["while"] = 2
         assert first.check() == []
         assert len(first._order.rows) == 2
+
+
+class Slotted:
+    __slots__ = ("weights",)
+
+    def __init__(self, number: int) -> None:
+        self.weights = numpy.full(250_000, number + 0.1)
+
+
+@pytest.mark.parametrize("verb", ["set", "add", "setdefault"])
+def test_a_limit_holds_for_objects_and_for_each_verb(path: Path, verb: str) -> None:
+    most = 0
+    with pellucid.Cache(path, size_limit=LIMIT, pickle="allow") as cache:
+        for number in range(40):
+            getattr(cache, verb)(number, Slotted(number))
+            most = max(most, cache.volume())
+        assert len(cache) > 5
+        assert cache.check() == []
+    assert most < 1.15 * LIMIT
+
+
+def test_a_large_value_evicts_no_small_ones_while_there_is_room(path: Path) -> None:
+    with pellucid.Cache(path, size_limit=2 * LIMIT) as cache:
+        for number in range(100):
+            cache.set(number, number, expire=1000, tag="user")
+        cache["large"] = os.urandom(12 << 20)
+        assert len(cache) == 101
+
+
+def test_a_miss_while_another_process_sets_the_limit_does_not_keep_the_old_settings(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pellucid.Cache(path) as first, pellucid.Cache(path) as second:
+        first["before"] = 1
+        begin = second._order.begin
+
+        def begin_beside_a_miss() -> None:
+            begin()
+            # It sees the state before this transaction.
+            with ThreadPoolExecutor(1) as pool:
+                assert pool.submit(first.get, "none").result(60) is None
+
+        monkeypatch.setattr(second._order, "begin", begin_beside_a_miss)
+        second._change(size_limit=LIMIT)
+        first["after"] = 2
+        assert first.check() == []
 
 
 def test_a_larger_limit_gives_more_slots_to_all_processes(path: Path) -> None:

@@ -288,6 +288,11 @@ def test_arrays_of_a_value_can_be_changed(tmp_path: Path) -> None:
             assert (found["list"][0][0], found["tuple"][0][0, 0], found["list"][1]) == (1, 2, "x")
             assert found["tuple"][0].flags.f_contiguous
             assert cache.get("b").flags.writeable
+            cache.push(np.zeros(3))
+            assert cache.peek()[1].flags.writeable
+            assert cache.pull()[1].flags.writeable
+            cache["c"] = np.zeros(3)
+            assert cache.pop("c").flags.writeable
 
 
 def test_a_memoized_function_opens_a_closed_cache_again(tmp_path: Path) -> None:

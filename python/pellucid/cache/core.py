@@ -25,6 +25,7 @@ from pellucid.cache.entries import (
     with_facts,
     wrapped,
 )
+from pellucid.cache.for_tasks import ForTasks
 from pellucid.cache.limits import (
     FREQUENT,
     NONE,
@@ -36,7 +37,7 @@ from pellucid.cache.limits import (
     log_memory,
 )
 from pellucid.cache.opening import open_database, path_of, stored_limit, whole
-from pellucid.cache.uses import NotedTable, Uses, slot_count
+from pellucid.cache.uses import CHANGING, NotedTable, Uses, slot_count
 from pellucid.cache.views import Items, Values
 from pellucid.digests import digest
 from pellucid.errors import DatabaseWarning, DiskFull, NoSuchIndex, UnsupportedKey
@@ -56,13 +57,15 @@ __all__ = ["Cache"]
 
 # Types that are keys whatever their values are. NaN is found when it is stored.
 SIMPLE_KEYS = frozenset({str, int, bytes, float, bool, type(None)})
+# The indexes: their names, and what they are over. That over errors finds what iteration leaves out.
+PARTS = (("expire", EXPIRE, F[EXPIRE]), ("tag", TAG, F[TAG]), ("error", ERROR, F[ERROR]["class"]))
 # How many entries that have expired a set with a time removes at most.
 EXPIRE_BATCH = 1000
 # In seconds: how often such a set looks for entries of other processes that have expired.
 PAUSE_MAX = 30.0
 
 
-class Cache(MutableMapping):  # type: ignore[type-arg]
+class Cache(ForTasks, MutableMapping):  # type: ignore[type-arg]
     """A mapping in a file whose entries may expire, have a tag, and be evicted at a limit.
 
     Threads and processes share it. It has the names and meanings of diskcache. `path` is a file, or
@@ -157,7 +160,9 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def _refresh(self) -> None:
         """Read the settings that another process may have changed."""
-        self._seen = self._uses.changes
+        # What is read while another process changes it, is read again next time.
+        changes = self._uses.changes
+        self._seen = -1 if changes == CHANGING else changes
         self._uses.follow()
         settings = self._info.get("settings") or {}
         self._order.size_limit = settings.get("size_limit", 0)
@@ -180,20 +185,22 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             self._refresh()
 
     def _change(self, **changes: Any) -> None:
-        with self._db.transaction():
-            stored = self._info.get("settings") or {"size_limit": 0, "policy": STORED, "ordering": False}
-            settings = stored | {name: value for name, value in changes.items() if value is not None}
-            settings["ordering"] |= settings["size_limit"] > 0
-            # Before the entries are put in order: whoever stores one later looks at the settings again.
+        try:
+            with self._db.transaction():
+                stored = self._info.get("settings") or {"size_limit": 0, "policy": STORED, "ordering": False}
+                settings = stored | {name: value for name, value in changes.items() if value is not None}
+                settings["ordering"] |= settings["size_limit"] > 0
+                # Until the end, whoever stores an entry looks at the settings again.
+                self._uses.begin_change()
+                if settings["ordering"] and not stored["ordering"]:
+                    self._order.begin()
+                if settings["size_limit"] != stored["size_limit"]:
+                    self._order.look_soon()
+                if settings != stored:
+                    self._info["settings"] = settings
+                self._uses.resize(slot_count(settings["size_limit"]))
+        finally:
             self._uses.tell_change()
-            if settings["ordering"] and not stored["ordering"]:
-                self._order.begin()
-            if settings["size_limit"] != stored["size_limit"]:
-                self._order.look_soon()
-            if settings != stored:
-                self._info["settings"] = settings
-        self._uses.resize(slot_count(settings["size_limit"]))
-        self._uses.tell_change()
         self._refresh()
 
     @property
@@ -337,9 +344,9 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             self._pause = max(1.0, 100 * (perf_counter() - begun))
 
     def _index_facts(self, row: Any) -> None:
-        for name, field in (("expire", EXPIRE), ("tag", TAG)):
+        for name, field, part in PARTS:
             if field in row and name not in self._indexed:
-                self._index(name, F[field])
+                self._index(name, part)
 
     def _index(self, name: str, part: Any) -> None:
         self._table.create_index(name, part)
@@ -365,10 +372,17 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
                 self._table[key] = row
                 self._order.add(key, size)
         except DiskFull as error:
-            self._warn(f"the cache goes on without storing: {error}")
+            self._without_room(error)
             self._forget(key)
             return False
         return True
+
+    def _without_room(self, error: DiskFull, result: Any = None) -> Any:
+        """Warn that nothing is stored, and return `result`; a transaction cannot go on."""
+        if self._table._is_in_transaction:
+            raise error
+        self._warn(f"the cache goes on without storing: {error}")
+        return result
 
     def _make_room(self, size: int = 0) -> None:
         """Have room within the limit for a value that is about to be stored.
@@ -397,17 +411,21 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
     def add(self, key: Any, value: Any, expire: float | timedelta | None = None, tag: Any = None) -> bool:
         """Store a value if the key has none, or an expired one. Returns whether it was stored."""
         key = self.key(key)
-        self._make_room()
-        with self._db.transaction():
-            if key in self:
-                return False
-            return self.set(key, value, expire, tag)
+        self._make_room(entry_size(key, value) if self._ordering else 0)
+        try:
+            with self._db.transaction():
+                return key not in self and self.set(key, value, expire, tag)
+        except DiskFull as error:
+            return bool(self._without_room(error))
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         """Return the value of a key; if there is none, store `default` first."""
-        self._make_room()
-        with self._db.transaction():
-            return super().setdefault(key, default)
+        self._make_room(entry_size(key, default) if self._ordering else 0)
+        try:
+            with self._db.transaction():
+                return super().setdefault(key, default)
+        except DiskFull as error:
+            return self._without_room(error, default)
 
     def incr(self, key: Any, delta: int = 1, default: int | None = 0) -> Any:
         """Add `delta` to a number, and return the sum. A missing or expired one counts as `default`.
@@ -418,7 +436,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         self._make_room()
         with self._db.transaction():
             row = self._row(key)
-            is_there = row is not ABSENT and not (is_wrapped(row) and is_expired(row, time()))
+            is_there = row is not ABSENT and opened(row, time())[0] is not ABSENT
             if not is_there:
                 if default is None:
                     raise KeyError(key)
@@ -444,15 +462,19 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         """Let an entry expire in `expire` seconds from now, or never. Returns whether there was an entry."""
         key = self.key(key)
         until = None if expire is None else time() + seconds_of(expire, "expire")
+        # It is as large as before.
         self._make_room()
-        with self._db.transaction():
-            row = self._row(key)
-            facts = row if is_wrapped(row) else {}
-            if row is ABSENT or is_expired(facts, time()):
-                return False
-            # A result of a function stays one.
-            more = {name.partition(":")[2]: facts[name] for name in (TYPED, ERROR) if name in facts}
-            return self._keep(key, facts.get(VALUE, row), until, facts.get(TAG), **more)
+        try:
+            with self._db.transaction():
+                row = self._row(key)
+                facts = row if is_wrapped(row) else {}
+                if row is ABSENT or is_expired(facts, time()):
+                    return False
+                # A result of a function stays one.
+                more = {name.partition(":")[2]: facts[name] for name in (TYPED, ERROR) if name in facts}
+                return self._keep(key, facts.get(VALUE, row), until, facts.get(TAG), **more)
+        except DiskFull as error:
+            return bool(self._without_room(error))
 
     # ---- deleting
 
@@ -469,7 +491,10 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
     def popitem(self) -> tuple[Any, Any]:
         """Remove an entry, and return its key and value; raises `KeyError` if there is none."""
         with self._db.transaction():
-            return super().popitem()
+            for key, value in self.items():
+                self._remove(key)
+                return key, value
+        raise KeyError("the cache is empty")
 
     def _remove(self, key: Any) -> None:
         self._catch_up()
@@ -523,7 +548,7 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         moment = time() if now is None else now
         if isinstance(moment, bool) or not isinstance(moment, (int, float)):
             raise TypeError(f"now has to be a moment in seconds since 1970, not {type(moment).__name__}")
-        if self._lacks_times():
+        if self._lacks("expire"):
             return 0
         # A set asks this from time to time, and mostly nothing has expired.
         try:
@@ -538,11 +563,11 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
         query = self._table.where(F[EXPIRE] <= moment)
         return self._delete_all(query if count_max is None else query.limit(count_max))
 
-    def _lacks_times(self) -> bool:
-        if "expire" in self._indexed:
+    def _lacks(self, index: str) -> bool:
+        if index in self._indexed:
             return False
         self._indexed.update(info.name for info in self._table.indexes())
-        return "expire" not in self._indexed
+        return index not in self._indexed
 
     def _delete_all(self, query: Any) -> int:
         self._catch_up()
@@ -631,29 +656,6 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
             self._begin_facts(row, time())
         return self._store(key, row)
 
-    # ---- asyncio
-
-    async def aget(self, key: Any, default: Any = None, expire_time: bool = False, tag: bool = False) -> Any:
-        """Do `get` in a task. It waits for nothing, so it runs at once."""
-        return self.get(key, default, expire_time, tag)
-
-    async def aset(
-        self, key: Any, value: Any, expire: float | timedelta | None = None, tag: Any = None
-    ) -> bool:
-        """Do `set` in a thread, so that the loop does not wait for other writers.
-
-        If the task is cancelled, the value is stored nonetheless.
-        """
-        from pellucid.cache.tasks import in_thread
-
-        return await in_thread(self.set, key, value, expire, tag)  # type: ignore[no-any-return]
-
-    async def adelete(self, key: Any) -> bool:
-        """Do `delete` in a thread, so that the loop does not wait for other writers."""
-        from pellucid.cache.tasks import in_thread
-
-        return await in_thread(self.delete, key)  # type: ignore[no-any-return]
-
     @contextmanager
     def _importing(self) -> Iterator[tuple[Any, Callable[..., tuple[Any, Any]]]]:
         """The database that `import_from` fills, and what makes a row of a key, a value, a time and a tag."""
@@ -740,13 +742,20 @@ class Cache(MutableMapping):  # type: ignore[type-arg]
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys in their order, as they are at the start, without those that have expired."""
-        expired = set() if self._lacks_times() else set(self._table.where(F[EXPIRE] <= time()).keys())
-        return (key for key in self._table if key not in expired)
+        hidden = self._hidden()
+        return (key for key in self._table if key not in hidden)
 
     def __reversed__(self) -> Iterator[Any]:
         """Iterate over the same keys in the opposite order."""
-        expired = set() if self._lacks_times() else set(self._table.where(F[EXPIRE] <= time()).keys())
-        return (key for key in reversed(self._table) if key not in expired)
+        hidden = self._hidden()
+        return (key for key in reversed(self._table) if key not in hidden)
+
+    def _hidden(self) -> Collection[Any]:
+        """The keys of what has expired, and of kept exceptions."""
+        expired = set() if self._lacks("expire") else set(self._table.where(F[EXPIRE] <= time()).keys())
+        if not self._lacks("error"):
+            expired.update(self._table.where(F[ERROR]["class"].exists()).keys())
+        return expired
 
     def items(self) -> ItemsView[Any, Any]:
         """Return a view of the keys and values. What goes while it is iterated over is left out."""

@@ -7,6 +7,7 @@ import warnings
 from contextlib import suppress
 from hashlib import blake2b
 from time import time
+from types import GetSetDescriptorType, MemberDescriptorType
 
 from pellucid.cache.entries import ABSENT, ERROR, EXPIRE, FRESH, TYPED, VALUE, is_wrapped
 from pellucid.cache.flights import Claim, claim
@@ -39,6 +40,8 @@ __all__ = ["Kept", "Results", "memoized"]
 ARGUMENT_SIZE_MAX = 256
 # How many keys are remembered whose results cannot be stored.
 UNKEPT_MAX = 1000
+# What a raise sets, and the list of all the others.
+OF_A_RAISE = frozenset({"__traceback__", "__context__", "__cause__", "__suppress_context__"})
 # Results that come back as themselves.
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -152,13 +155,18 @@ class Results:
             self._warn(problem)
         if is_kept and type(result) not in SCALARS:
             is_kept, value = self._read_back(key, result)
-        if is_kept:
-            self.cache._unkept.discard(key)
-        else:
-            if len(self.cache._unkept) >= UNKEPT_MAX:
-                self.cache._unkept.clear()
-            self.cache._unkept.add(key)
+        self._note(key, is_kept)
         return value
+
+    def _note(self, key: Any, is_kept: bool) -> None:
+        """Remember whether the last result of a key could be stored."""
+        unkept = self.cache._unkept
+        if is_kept:
+            unkept.discard(key)
+        else:
+            if len(unkept) >= UNKEPT_MAX:
+                unkept.clear()
+            unkept.add(key)
 
     def _stored(self, key: Any, result: Any) -> bool:
         """Store a result; False if there is no room for it. Raises what its classes say against that."""
@@ -182,7 +190,7 @@ class Results:
             # Arrays of the file cannot be changed, and an object of a pickle is another one.
             value, is_fresh = self.look(key, counts=False)
         except Exception as problem:
-            if not (is_of_value(problem) or isinstance(problem, CorruptRecord)):
+            if isinstance(problem, Error) and not isinstance(problem, (CorruptRecord, PickleDenied)):
                 raise
             with suppress(KeyError), self.cache.transact():
                 self.cache._remove(key)
@@ -232,10 +240,11 @@ class Results:
             again = self._error(stored)
             if again is None or not _is_same(again, error):
                 raise UnsupportedValue(f"{name} cannot be made again from its args")
-            self._put(key, None, error=stored)
+            self._note(key, self._put(key, None, error=stored) and self._read_back(key, None)[0])
         except Exception as problem:
             if not is_of_value(problem):
                 raise
+            self._note(key, is_kept=False)
             self._warn(problem)
 
     def _error(self, stored: dict[str, Any]) -> BaseException | None:
@@ -256,7 +265,7 @@ class Results:
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"a result of {self._of} is not kept, so it is computed each time: {problem}",
+                f"a result of {self._of} is not kept, so it is computed each time: {_text_of(problem)}",
                 DatabaseWarning,
                 stacklevel=5,
             )
@@ -279,12 +288,31 @@ def given(value: Any) -> Any:
 def is_of_value(problem: Exception) -> bool:
     """Whether a value, or code of its class, is why it was not stored, and not the database."""
     ours = (UnsupportedValue, RecordTooLarge, PickleDenied, WrongClass)
-    return isinstance(problem, ours) or not isinstance(problem, (Error, OSError, MemoryError))
+    return isinstance(problem, ours) or not isinstance(problem, (Error, MemoryError))
+
+
+def _text_of(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:
+        # Code of its class.
+        return type(problem).__qualname__
 
 
 def _is_same(again: BaseException, error: BaseException) -> bool:
+    """Whether an exception has the class, the text and the attributes of another one."""
     try:
-        return str(again) == str(error) and bool(vars(again) == vars(error))
+        names = {
+            name
+            for cls in type(error).__mro__[:-1]
+            for name, part in vars(cls).items()
+            if isinstance(part, (GetSetDescriptorType, MemberDescriptorType)) and name not in OF_A_RAISE
+        }
+        return (
+            type(again) is type(error)
+            and str(again) == str(error)
+            and all(bool(getattr(again, name, None) == getattr(error, name, None)) for name in names)
+        )
     except Exception:
         # Code of its class, or of what it has as attributes.
         return False

@@ -18,7 +18,7 @@ from pellucid import F, dumps
 from pellucid.cache.entries import EXPIRE
 from pellucid.cache.flights import Claim, claim
 from pellucid.cache.uses import Uses
-from pellucid.errors import Busy, Error
+from pellucid.errors import Busy
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -37,6 +37,8 @@ STORED, USED, FREQUENT, NONE = POLICIES = (
 SIZE_LIMIT_MIN = 32 << 20
 # What an entry takes beside its key and value: two rows, an index entry, and their share of pages.
 ENTRY_SIZE = 160
+# What a value that cannot be stored counts as.
+UNKNOWN_SIZE = 64
 # How many rows one transaction evicts at most, so that other writers get their turn.
 BATCH = 1000
 # Which part of the limit is written between two looks at the file.
@@ -71,27 +73,15 @@ def size_of(value: Any) -> int:
     if type(size := getattr(value, "nbytes", None)) is int:
         return size
     try:
-        return len(dumps(value))
-    except Error:
-        # A pickle, whose size is not known before it is made.
-        return _size_of_object(value, 0)
+        return len(dumps(value, pickle="allow"))
+    except Exception:
+        # What does not let itself be stored says why when it is.
+        return UNKNOWN_SIZE
 
 
 def entry_size(key: Any, row: Any) -> int:
     """About how many bytes an entry takes, with its row of order."""
     return size_of(key) + size_of(row) + ENTRY_SIZE
-
-
-def _size_of_object(value: Any, depth: int) -> int:
-    if type(value) in (bytes, str):
-        return len(value)
-    if depth > 8:
-        return 64
-    parts = (
-        value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
-    )
-    parts = parts or getattr(value, "__dict__", {}).values()
-    return 64 + sum(_size_of_object(each, depth + 1) for each in parts)
 
 
 class Order:
@@ -173,7 +163,7 @@ class Order:
             self.left = self.totals.get("left", 0)
             if self.left >= size and not is_asked:
                 return 0
-            return self._make_room(max(size, self.size_limit // LOOKS))
+            return self._make_room(size, self.size_limit // LOOKS)
         finally:
             if claimed is not None:
                 claimed.release()
@@ -187,18 +177,21 @@ class Order:
                 return claimed
             sleep(0.001)
 
-    def _make_room(self, wanted: int) -> int:
-        count, need = None, 1.0
+    def _make_room(self, size: int, step: int) -> int:
+        """Evict for a value of this size, and for `step` bytes of values like those that there are."""
+        count, need, wanted = None, 1.0, max(size, step)
         for _ in range(WAITS):
             stats = self._written_out()
             room, live, file = self._room(stats), stats["live_size"], stats["file_size"]
+            # Small entries take more than their bytes, and a large value does not.
             ratio = min(4.0, max(1.0, live / max(1, self.totals["size"])))
+            taken = max(size, step * ratio)
             if count is None:
                 need = self._need(stats, room)
                 # Pages can be used again from the second checkpoint after the one that frees them.
-                target = min(room - 2 * wanted * ratio, (room - wanted * ratio) / need)
+                target = min(room - 2 * taken, (room - taken) / need)
                 count = self.evict_down_to(max(0, int(target / ratio)))
-            if stats["free_size"] + max(0, room - file) >= wanted * ratio:
+            if stats["free_size"] + max(0, room - file) >= taken:
                 break
             if stats["pinned_size"]:
                 if stats["oldest_reader_age"] >= READ_TIME:

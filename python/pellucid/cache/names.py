@@ -49,7 +49,8 @@ def _name_of_code(function: Any) -> str:
     if name is None or "<lambda>" in name:
         raise ValueError(f"{function!r} has no name of its own; pass name= for its results")
     if module in (None, "__main__", "__mp_main__"):
-        main = sys.modules["__main__"] if module else None
+        # While another process of multiprocessing runs the program, only the second name has it.
+        main = (sys.modules.get(module) or sys.modules["__main__"]) if module else None
         spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         code = getattr(function, "__code__", None)
         module = getattr(spec, "name", None) or path or f"__main__ {digest(_text_of(code)).hex()}"

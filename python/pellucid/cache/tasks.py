@@ -82,7 +82,7 @@ def memoized_task(
         try:
             claimed = await _claimed(results, key, waits=value is ABSENT)
             if claimed is None:
-                return value
+                return await compute() if value is ABSENT else value
             try:
                 found, is_fresh = results.look(key, counts=False)
                 if is_fresh:
@@ -101,7 +101,7 @@ async def _claimed(results: Results, key: Any, waits: bool) -> Claim | None:
     pause = PAUSE
     while True:
         claimed = results.claim(key, waits=False, in_thread=False)
-        if claimed is not None or not waits:
+        if claimed is not None or not waits or not results.keeps(key):
             return claimed
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, PAUSE_MAX)

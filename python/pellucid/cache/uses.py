@@ -23,6 +23,9 @@ MAGIC = 0x7065_6C6C_7573_6532
 # The words of the head.
 AT_MAGIC, AT_CHANGES, AT_COUNT = 0, 1, 2
 
+# The number of changes while one is made.
+CHANGING = 1
+
 # How many slots there may be.
 COUNTS = frozenset(1 << power for power in range(14, 23))
 
@@ -94,6 +97,10 @@ class Uses:
     def changes(self) -> int:
         """A number that is another one when a process changes the settings of the cache."""
         return self.head[AT_CHANGES]
+
+    def begin_change(self) -> None:
+        """Tell all processes that the settings are about to change."""
+        self.head[AT_CHANGES] = CHANGING
 
     def tell_change(self) -> None:
         """Tell all processes that the settings have changed."""

@@ -18,10 +18,10 @@ from joblib.logger import format_time
 
 import pellucid
 from pellucid.cache.entries import ABSENT
+from pellucid.cache.functions import is_of_value
 from pellucid.cache.limits import size_of
 from pellucid.cache.uses import Uses, slot_count
 from pellucid.contrib.arrays import changeable
-from pellucid.errors import UnsupportedValue
 
 __all__ = ["StoreBackend", "register"]
 
@@ -124,7 +124,9 @@ class StoreBackend(StoreBackendMixin):  # type: ignore[misc]
             print(f"Persisting in {self._path(call_id)}")
         try:
             self._store(call_id, OUTPUT, item)
-        except UnsupportedValue as problem:
+        except Exception as problem:
+            if not is_of_value(problem):
+                raise
             way = "" if "pickle" in self._options else '; or use backend_options={"pickle": "allow"}'
             warnings.warn(f"Unable to cache to disk: {problem}{way}", CacheWarning, stacklevel=2)
 

@@ -12,6 +12,7 @@ from time import time
 
 from pellucid.cache.entries import ABSENT, opened, with_facts
 from pellucid.cache.functions import SCALARS
+from pellucid.cache.names import function_name
 from pellucid.cache.opening import path_of
 from pellucid.contrib.arrays import changeable
 from pellucid.contrib.diskcache.entries import Entries
@@ -261,7 +262,8 @@ class Cache:
         retry: bool = False,
     ) -> Any:
         """Remove an entry and return its value."""
-        return self._entries.pop(key, default, expire_time, tag)
+        found = self._entries.pop(key, default, expire_time, tag)
+        return found if type(found) in SCALARS or found is default else changeable(found)
 
     def __delitem__(self, key: Any, retry: bool = True) -> None:
         """Remove an entry, or raise `KeyError`."""
@@ -323,7 +325,7 @@ class Cache:
             if removes or value is ABSENT:
                 entries.delete(key)
             if value is not ABSENT:
-                return (entries.original(key), value), facts
+                return (entries.original(key), changeable(value)), facts
         return ABSENT, {}
 
     def pull(
@@ -379,10 +381,14 @@ class Cache:
             raise TypeError("name cannot be callable")
         return self._memoize(name, typed, expire, tag, ignore)
 
-    def _memoize(self, *options: Any, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def _memoize(
+        self, name: str | None, *options: Any, **more: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """A decorator that keeps results, also after `close`, and gives copies of their arrays."""
 
         def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+            # Once: what the function closes over may change until the cache is opened again.
+            of = function_name(self._directory, function, name, None)
             bound: Any = (None, None)
 
             def kept() -> Any:
@@ -391,7 +397,7 @@ class Cache:
                 entries, made = bound
                 if entries is not self._entries:
                     entries = self._entries
-                    made = entries.memoize(*options, **more)(function)
+                    made = entries.memoize(of, *options, **more)(function)
                     bound = entries, made
                 return made
 
@@ -403,8 +409,6 @@ class Cache:
             def cache_key(*arguments: Any, **keywords: Any) -> Any:
                 return kept().__cache_key__(*arguments, **keywords)
 
-            # A function without a name is refused now.
-            kept()
             call.__cache_key__ = cache_key  # type: ignore[attr-defined]
             return call
 
