@@ -49,7 +49,13 @@ def untyped(table: Any) -> Any:
 
 
 def put_again(table: Any, key: Any, value: Any) -> None:
-    """Store an instance that was read and changed, and leave the fields that are the table's as they are."""
+    """Store an instance that was read and changed, and leave the fields that are the table's as they are.
+
+    A dict has these fields itself.
+    """
+    if isinstance(value, dict):
+        table[key] = value
+        return
     rows = untyped(table)
     row = rows.get(key)
     kept = {name: row[name] for name in (LEASE, EXPIRES) if name in row} if isinstance(row, Record) else {}

@@ -448,12 +448,41 @@ def test_an_edit_of_an_instance_keeps_its_lease_and_its_time(db: Database) -> No
     assert (jobs["a"], "_expires" in rows["a"]) == (Job(State.NEW, 5), True)
 
 
+@pytest.mark.parametrize("cls", [dict, object])
+def test_an_edit_of_a_dict_changes_all_that_it_shows(db: Database, cls: type) -> None:
+    jobs = db.table("jobs", type=cls)
+    jobs.put("a", {"state": "new"}, expire=100)
+    with jobs.edit("a") as job:
+        job["_expires"] = 5.0
+    assert jobs["a"] == {"state": "new", "_expires": 5.0}
+    with jobs.edit("a") as job:
+        del job["_expires"]
+    assert jobs["a"] == {"state": "new"}
+
+
+def test_a_table_whose_creation_was_rolled_back_is_forgotten(db: Database) -> None:
+    jobs = db.table("jobs", type=Job)
+    with undone(db):
+        jobs["a"] = Job(State.NEW)
+        jobs.increment("a", "n")
+    jobs["a"] = Job(State.NEW, 5)
+    db.rename_table("jobs", "old")
+    db.table("jobs")["a"] = {"state": "new", "n": 100}
+    assert jobs.increment("a", "n") == 6
+    assert jobs.where().update(tries=1) == 1
+    claim = jobs.claim(NEW, RUNNING)
+    assert claim.value == Job(State.RUNNING, 6, 1)
+    assert db.table("jobs")["a"] == {"state": "new", "n": 100}
+
+
 @pytest.mark.parametrize("more", [{}, {"ignore_extra": True}])
 def test_a_field_that_the_class_lacks_is_refused(db: Database, more: dict[str, Any]) -> None:
     jobs = db.table("jobs", type=Job, **more)
     jobs["a"] = Job(State.NEW)
     with pytest.raises(WrongClass, match="no field 'statee'"):
         jobs.where(NEW).update(statee=5)
+    with pytest.raises(WrongClass, match="no field 'statee'"):
+        jobs.increment("a", "statee", default=0)
     claim = jobs.claim(NEW, RUNNING)
     with pytest.raises(WrongClass, match="no field 'statee'"):
         claim.finish(statee="done")

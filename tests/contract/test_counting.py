@@ -399,6 +399,9 @@ def test_rows_of_a_class_are_counted_and_kept_of_the_class(db: Database) -> None
     assert pages["home"] == Page(5)
     with pytest.raises(pellucid.WrongClass):
         pages.increment("home", "visits", default=0)
+    # A row without the other fields, which have defaults, makes an instance.
+    assert pages.increment("new", "views", default=2) == 3
+    assert pages.pop("new") == Page(3)
     with pytest.raises(pellucid.WrongClass):
         pages.put_if_absent("other", {"views": 1})  # type: ignore[arg-type]
     assert dict(pages) == {"home": Page(5)}

@@ -266,7 +266,7 @@ def test_a_target_that_is_a_link_to_nothing_is_not_followed(
 def test_csv_for_spreadsheets_has_no_formulas(tmp_path: Path) -> None:
     table = pellucid.open(":memory:").table("t")
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "plain", "a=b", ""]
-    table.extend({"=name": text, "n": -5} for text in texts)
+    table.extend({"=name": text, "n": decimal.Decimal("-5")} for text in texts)
     pellucid.export_to(table, tmp_path / "plain.csv")
     pellucid.export_to(table, tmp_path / "safe.csv", spreadsheet=True)
     with (tmp_path / "plain.csv").open(newline="") as file:

@@ -156,7 +156,9 @@ fn add<'py>(
         let (Some(default), []) = (default, towards) else { return Err(errors::missing(key)) };
         let (sum, value) = (default.add(by)?, PyDict::new(py));
         value.set_item(last, &sum)?;
-        write::put(table, key, &value)?;
+        // A class takes no dict; it says of the stored row whether it makes an instance.
+        write::put(&Bound::new(py, table.get().untyped())?, key, &value)?;
+        Table::check_row(table, stored)?;
         return Ok(sum);
     };
     let mut holder = handle_of_row(py, row)?;

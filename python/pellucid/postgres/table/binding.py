@@ -84,6 +84,8 @@ class TableBinding:
     def follow(self, other: TableBinding) -> None:
         """Bind the handle to the table to which another one of the same client is bound."""
         other.statements()
+        # The id of a table whose creation was rolled back may be given to another one.
+        self._check_made()
         if other.table_id is not None and other.table_id != self.table_id:
             layout = self._tables.layout(other.table_id)
             if layout is not None:

@@ -208,7 +208,7 @@ class Records(ServerTable):
         # An instance of the table's class knows of no row that it would change.
         plain = None if self.row_class is None else self.handle()._untyped()
         if plain is not None:
-            check_fields(self, [path[0] for path in paths])
+            check_fields(self, "update", [path[0] for path in paths])
         for (key, row), values in zip(list(items), computed, strict=True):
             record = row if plain is None else plain[key]
             rest, is_set = iter(values), False
@@ -233,12 +233,12 @@ class Records(ServerTable):
         return self.rows.delete_many([keys.stored(self.encode_key(key)[0]) for key in found])
 
 
-def check_fields(records: Records, names: Sequence[Any]) -> None:
+def check_fields(records: Records, verb: str, names: Sequence[Any]) -> None:
     """Raise `WrongClass` if the class of the rows lacks one of these fields, which would not come back."""
     why = foreign_field(records.row_class, [name for name in names if isinstance(name, str)])
     if why is not None:
         raise WrongClass(
-            f"update() of table {records.name!r}, which was opened with type="
+            f"{verb}() of table {records.name!r}, which was opened with type="
             f"{getattr(records.row_class, '__name__', None)}: {why}; nothing was written"
         )
 

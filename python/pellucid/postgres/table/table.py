@@ -18,14 +18,14 @@ from pellucid.postgres.protocols import Connection, IndexEntries, RowStore, Tabl
 from pellucid.postgres.query.scan import ALL, Range, RowIterator
 from pellucid.postgres.schema import keys
 from pellucid.postgres.schema.layout import ANY, CreateOptions
-from pellucid.postgres.table.counting import Increment
+from pellucid.postgres.table.counting import Increment, steps_of
 from pellucid.postgres.table.edit import EditContext
 from pellucid.postgres.table.index import Index, Indexes
 from pellucid.postgres.table.index_entries import ServerIndexEntries
 from pellucid.postgres.table.load import Loader
 from pellucid.postgres.table.overflow import Overflow
 from pellucid.postgres.table.range import TableRange, range_of
-from pellucid.postgres.table.records import Records, code_of
+from pellucid.postgres.table.records import Records, check_fields, code_of
 from pellucid.postgres.table.rows import ServerRowStore
 from pellucid.postgres.table.sequence import Sequences
 from pellucid.postgres.table.value_file import ValueReader, buffer_of, writer_of
@@ -94,7 +94,11 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         binding = self._binding
         if self._plain is None:
             self._plain = Table(
-                self._connection, self._tables, self.name, stays_with_name=binding.stays_with_name
+                self._connection,
+                self._tables,
+                self.name,
+                stays_with_name=binding.stays_with_name,
+                options=binding.options,
             )
         self._plain._binding.follow(binding)
         return self._plain
@@ -190,6 +194,7 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         self._connection.check_writable()
         if self._records.row_class is None:
             return Increment(self._records, self._rows, key, path, by).run(default)
+        check_fields(self._records, "increment", steps_of(path)[:1])
 
         def count() -> Any:
             total = self._untyped().increment(key, path, by, default=default)

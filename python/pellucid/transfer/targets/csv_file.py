@@ -49,8 +49,6 @@ def write(export: Export, target: BinaryIO) -> int:
         for row in chunk:
             try:
                 cells = _cells(export, row, names, to_json)
-                if export.is_for_spreadsheets:
-                    cells = list(map(_no_formula, cells))
                 lines.add(f"row {number}", cells)
             except (TypeError, ValueError, RecursionError) as error:
                 export.skip(f"row {number}", str(error))
@@ -117,11 +115,10 @@ class _Lines:
         return HALF.sub("\N{REPLACEMENT CHARACTER}", text).encode("utf-8")
 
 
-def _no_formula(cell: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula. A number is one already, also with a minus."""
-    if isinstance(cell, str) and cell.lstrip(SPACES)[:1] in FORMULA:
-        return _Quoted(f"'{cell}")
-    return cell
+def _no_formula(cell: str) -> str:
+    """A cell of text that no spreadsheet takes for a formula."""
+    # With an apostrophe, it looks like no number any more.
+    return _Quoted(f"'{cell}") if cell.lstrip(SPACES)[:1] in FORMULA else cell
 
 
 def _cells(export: Export, row: Any, names: list[str], to_json: Any) -> list[Any]:
@@ -135,15 +132,17 @@ def _cells(export: Export, row: Any, names: list[str], to_json: Any) -> list[Any
             "export_to(db.snapshot().table(name), ...)"
         )
     # `csv` writes None as an empty cell.
-    return [_cell(row.get(name), to_json) for name in names]
+    return [_cell(row.get(name), to_json, export.is_for_spreadsheets) for name in names]
 
 
-def _cell(value: Any, to_json: Any) -> Any:
+def _cell(value: Any, to_json: Any, is_for_spreadsheets: bool) -> Any:
     """A cell: text that looks like a number gets quotes, so that it is text when it is read again."""
     cell = as_text(value, to_json)
-    if type(cell) is not str or type(value) in NO_TEXTS or NEEDS_QUOTES.match(cell) is None:
+    if type(cell) is not str or type(value) in NO_TEXTS:
         return cell
-    return _Quoted(cell)
+    if is_for_spreadsheets:
+        cell = _no_formula(cell)
+    return cell if type(cell) is _Quoted or NEEDS_QUOTES.match(cell) is None else _Quoted(cell)
 
 
 def _line_with_quotes(cells: list[Any], delimiter: str) -> str:
