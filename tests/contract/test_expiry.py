@@ -224,6 +224,16 @@ def test_rows_expire_for_every_process(tmp_path: Path) -> None:
         assert list(people) == ["bob", "cid"]
 
 
+def test_a_process_that_has_written_nothing_deletes_expired_rows(tmp_path: Path) -> None:
+    path = tmp_path / "test.pel"
+    with Child() as child:
+        child(f"import pellucid; people = pellucid.open({str(path)!r}).table('people')")
+        child("people.put('ann', {'age': 30}, expire=0.1)")
+        with pellucid.open(path) as db:
+            change = next(db.table("people").watch(timeout=20))
+            assert (change.kind, change.key) == ("delete", "ann")
+
+
 def test_a_watch_does_not_wait_for_another_writer(tmp_path: Path) -> None:
     path = tmp_path / "test.pel"
     with pellucid.open(path, timeout=600) as db, Child() as child:

@@ -257,13 +257,13 @@ impl Core {
         if self.is_own_thread_busy(py) {
             return Ok(false);
         }
-        let begun =
-            self.store.try_begin(Duration::ZERO).map_err(|error| store_errors::of_store(py, error))?;
-        let has_begun = begun.is_some();
-        if let Some(transaction) = begun {
-            self.set_running(py, transaction);
+        // `try_begin` of the store begins nothing before the first commit of the process.
+        match callbacks::released(py, || self.store.begin(Duration::ZERO)) {
+            Ok(transaction) => self.set_running(py, transaction),
+            Err(StoreError::Busy { .. }) => return Ok(false),
+            Err(error) => return Err(store_errors::of_store(py, error)),
         }
-        Ok(has_begun)
+        Ok(true)
     }
 
     fn set_running(&self, py: Python<'_>, transaction: Transaction) {
