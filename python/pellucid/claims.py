@@ -452,7 +452,8 @@ class Claim:
         """Return the row; raise `LeaseLost` where it is not the caller's any more."""
         if self._has_ended:
             raise self._lost(
-                "was claimed, and the claim has ended: finish(), delete() or give_back() was called"
+                "was claimed, and the claim has ended: finish(), delete() or give_back() was called",
+                "claim a row again to change it",
             )
         row = self._rows.get(self.key)
         if row is None:
@@ -468,9 +469,9 @@ class Claim:
             raise self._lost(f"was claimed, and the lease ran out {late:.1f} s ago, before a renew()")
         return row
 
-    def _lost(self, why: str) -> LeaseLost:
+    def _lost(self, why: str, advice: str = "claim again, with a longer lease= if need be") -> LeaseLost:
         where = f"row {self.key!r} of table {self._table.name!r}"
-        return LeaseLost(f"{where} {why}; nothing was written: claim again, with a longer lease= if need be")
+        return LeaseLost(f"{where} {why}; nothing was written: {advice}")
 
     def _end(self) -> None:
         # A transaction may be rolled back, and the row is claimed again then: its lease says that.

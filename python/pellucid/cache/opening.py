@@ -47,7 +47,10 @@ def open_database(path: str, on_damage: str, options: dict[str, Any]) -> Any:
     except (DatabaseCorrupt, NotADatabase) as error:
         if on_damage != "recreate" or not os.path.isfile(path):
             raise
-        warnings.warn(f"the cache begins anew, because of: {error}", DatabaseWarning, stacklevel=4)
+        reason = str(error).removesuffix("; it was left as it is")
+        warnings.warn(
+            f"the file is deleted, and the cache begins anew: {reason}", DatabaseWarning, stacklevel=4
+        )
         for suffix in SUFFIXES:
             with suppress(FileNotFoundError):
                 os.remove(path + suffix)
