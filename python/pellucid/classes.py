@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 
+from pellucid.errors import WrongClass
+
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +31,9 @@ __all__ = [
     "admits",
     "as_plain",
     "beside_fields",
+    "check_fields",
     "check_row_class",
     "fields",
-    "foreign_field",
     "has",
     "is_enum",
     "kind_of",
@@ -86,17 +88,22 @@ def check_row_class(cls: Any) -> None:
         )
 
 
-def foreign_field(cls: Any, names: list[str]) -> str | None:
-    """What is wrong with the first of these names that is no field of `cls`; None where there is none."""
+def check_fields(cls: Any, names: Iterable[str], what: str) -> None:
+    """Raise `WrongClass` if one of these names is no field of the class of a table: it would not come back.
+
+    `what` was called, as the message begins: `update() of table "people"`.
+    """
     kind = kind_of(cls)
     if kind is None or (kind == "model" and cls.model_config.get("extra") == "allow"):
-        return None
+        return
     known = fields(cls, kind)
     for name in names:
         if name not in known and name not in (LEASE, EXPIRES):
             listed = ", ".join(map(repr, known)) or "none"
-            return f"{cls.__qualname__} has no field {name!r}; its fields are {listed}"
-    return None
+            raise WrongClass(
+                f"{what}, which was opened with type={cls.__name__}: {cls.__qualname__} has no field "
+                f"{name!r}; its fields are {listed}; nothing was written"
+            )
 
 
 # Which classes have fields, and which fields are they?

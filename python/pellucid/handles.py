@@ -1,4 +1,4 @@
-"""Handles of tables: those for which something was done a moment ago, and the same ones without a class."""
+"""What claims, rows that expire, edits and looks do with handles of tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pellucid import Record, Table
 from pellucid._native import _untyped
-from pellucid.classes import EXPIRES, LEASE
+from pellucid.classes import EXPIRES, LEASE, kind_of
 
 __all__ = ["Recent", "put_again", "untyped"]
 
@@ -49,11 +49,11 @@ def untyped(table: Any) -> Any:
 
 
 def put_again(table: Any, key: Any, value: Any) -> None:
-    """Store an instance that was read and changed, and leave the fields that are the table's as they are.
+    """Store a value that was read and changed; an instance keeps the lease and the time of its row.
 
-    A dict has these fields itself.
+    Anything else shows them, if it has them: a dict does.
     """
-    if isinstance(value, dict):
+    if kind_of(type(value)) is None:
         table[key] = value
         return
     rows = untyped(table)

@@ -338,6 +338,29 @@ def test_one_of_many_callers_computes_what_can_be_stored_beside_what_cannot(path
     assert calls.count(2) == 1
 
 
+@pytest.mark.filterwarnings("ignore:a result of")
+def test_callers_do_not_wait_for_an_exception_that_cannot_be_kept(cache: pellucid.Cache) -> None:
+    many, first = 4, iter([True])
+    all_at_once, begun = threading.Barrier(many - 1), threading.Barrier(many)
+
+    @cache.memoize(errors=ValueError)
+    def fails() -> None:
+        if next(first, False):
+            time.sleep(0.2)
+        else:
+            all_at_once.wait(60)
+        raise ValueError(iter([]))
+
+    def call() -> None:
+        begun.wait(60)
+        with pytest.raises(ValueError, match="iterator"):
+            fails()
+
+    with ThreadPoolExecutor(many) as pool:
+        for each in [pool.submit(call) for _ in range(many)]:
+            each.result(100)
+
+
 class Unpickled:
     def __setstate__(self, state: Any) -> None:
         raise RuntimeError("it needs a connection")

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,25 @@ def test_tasks_do_not_wait_for_a_result_that_cannot_be_stored(cache: pellucid.Ca
         assert list(map(list, results)) == [[0, 1, 2]] * 5
 
     run(work())
+
+
+@pytest.mark.filterwarnings("ignore:a result of")
+def test_tasks_of_several_loops_do_not_wait_for_a_result_that_cannot_be_stored(cache: pellucid.Cache) -> None:
+    calls, many = [], 4
+
+    @cache.memoize()
+    async def call() -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            # Time for the other loops to wait for this one.
+            await asyncio.sleep(0.2)
+        while 1 < len(calls) < many:
+            await asyncio.sleep(0.001)
+        return iter(range(3))
+
+    with ThreadPoolExecutor(many) as pool:
+        loops = [pool.submit(run, call()) for _ in range(many)]
+        assert [list(each.result(100)) for each in loops] == [[0, 1, 2]] * many
 
 
 def test_each_task_ends_whatever_becomes_of_results_meanwhile(

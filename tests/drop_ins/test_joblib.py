@@ -87,6 +87,22 @@ def test_another_memory_of_the_folder_finds_the_results(memory: joblib.Memory, t
         shelved.get()
 
 
+class Unpicklable:
+    def __reduce__(self) -> Any:
+        raise NotImplementedError("it has no pickle")
+
+
+def unpicklable() -> Unpicklable:
+    return Unpicklable()
+
+
+def test_a_result_whose_class_has_no_pickle_is_returned(tmp_path: Path) -> None:
+    options = {"pickle": "allow"}
+    memory = joblib.Memory(tmp_path / "a", backend="pellucid", verbose=0, backend_options=options)
+    with pytest.warns(CacheWarning, match="it has no pickle"):
+        assert type(memory.cache(unpicklable)()) is Unpicklable
+
+
 def test_results_of_other_classes_need_the_option_that_the_warning_names(tmp_path: Path) -> None:
     plain = joblib.Memory(tmp_path / "a", backend="pellucid", verbose=0).cache(own)
     for _ in range(2):

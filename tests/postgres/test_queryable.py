@@ -58,6 +58,18 @@ def db(url: str) -> Iterator[Any]:
         yield database
 
 
+@dataclasses.dataclass
+class Page:
+    views: int = 0
+
+
+def test_a_table_that_increment_creates_is_as_it_was_asked_for(db: Any) -> None:
+    pages = db.table("pages", type=Page, queryable=True)
+    assert pages.increment("home", "views", default=4) == 5
+    assert pages["home"] == Page(5)
+    assert rows_of(db, pages) == {'"home"': {"views": 5}}
+
+
 def rows_of(db: Any, table: Any) -> dict[str, Any]:
     """What another program reads: the JSON of values, by that of keys."""
     with db._connection.pool.session() as session:

@@ -57,7 +57,8 @@ __all__ = ["Cache"]
 
 # Types that are keys whatever their values are. NaN is found when it is stored.
 SIMPLE_KEYS = frozenset({str, int, bytes, float, bool, type(None)})
-# The indexes: their names, and what they are over. That over errors finds what iteration leaves out.
+# The indexes: the name, the fact of the rows that are in it, and what it is over. Loops over the cache leave
+# out what is in that of errors.
 PARTS = (("expire", EXPIRE, F[EXPIRE]), ("tag", TAG, F[TAG]), ("error", ERROR, F[ERROR]["class"]))
 # How many entries that have expired a set with a time removes at most.
 EXPIRE_BATCH = 1000
@@ -190,7 +191,7 @@ class Cache(ForTasks, MutableMapping):  # type: ignore[type-arg]
                 stored = self._info.get("settings") or {"size_limit": 0, "policy": STORED, "ordering": False}
                 settings = stored | {name: value for name, value in changes.items() if value is not None}
                 settings["ordering"] |= settings["size_limit"] > 0
-                # Until the end, whoever stores an entry looks at the settings again.
+                # From here to `tell_change`, each process that stores an entry reads the settings again.
                 self._uses.begin_change()
                 if settings["ordering"] and not stored["ordering"]:
                     self._order.begin()
@@ -462,7 +463,7 @@ class Cache(ForTasks, MutableMapping):  # type: ignore[type-arg]
         """Let an entry expire in `expire` seconds from now, or never. Returns whether there was an entry."""
         key = self.key(key)
         until = None if expire is None else time() + seconds_of(expire, "expire")
-        # It is as large as before.
+        # The entry takes no more room than before.
         self._make_room()
         try:
             with self._db.transaction():

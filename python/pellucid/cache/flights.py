@@ -164,5 +164,5 @@ def _in_a_child() -> None:
     _guard.release()
 
 
-# While a thread has the guard, each open file is in the list that the child closes.
+# The thread that forks holds the guard meanwhile: each open file is in `_files` then, which the child closes.
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_in_a_child)

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     from pellucid.cache.core import Cache
 
-__all__ = ["Kept", "Results", "memoized"]
+__all__ = ["Kept", "Results", "is_of_value", "memoized"]
 
 # Arguments that are longer are in the key by their digest.
 ARGUMENT_SIZE_MAX = 256
 # How many keys are remembered whose results cannot be stored.
 UNKEPT_MAX = 1000
-# What a raise sets, and the list of all the others.
+# The attributes of an exception that each `raise` sets.
 OF_A_RAISE = frozenset({"__traceback__", "__context__", "__cause__", "__suppress_context__"})
 # Results that come back as themselves.
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
@@ -116,6 +116,7 @@ class Results:
         if claimed is None and value is not ABSENT:
             return value
         if claimed is not None and value is ABSENT and not self.keeps(key):
+            # The result of the caller that this one has waited for could not be stored: let the next ones go.
             claimed.release()
             claimed = None
         try:
@@ -133,7 +134,7 @@ class Results:
                 claimed.release()
 
     def keeps(self, key: Any) -> bool:
-        """Whether callers wait for the one that computes: each computes what cannot be stored."""
+        """Whether callers wait for the one that computes: not if the last result could not be stored."""
         return key not in self.cache._unkept
 
     def claim(self, key: Any, waits: bool, in_thread: bool = True) -> Claim | None:

@@ -75,7 +75,7 @@ pub(super) fn store_if_same(
     let (py, this) = (table.py(), table.get());
     let core = this.core();
     let mut known = Known { names: &core.names, lacks_one: false };
-    // What the class says of a row is said of a stored one.
+    // A class is asked about the row as it is stored, which takes a transaction.
     let record = if this.class.is_none() { edits.patched(key, seen, &mut known, beside) } else { None };
     if let Some(record) = record.filter(|_| !known.lacks_one) {
         let mut is_same = true;

@@ -46,7 +46,7 @@ impl EditContext {
     fn save(&self, py: Python<'_>) -> PyResult<()> {
         let Some(value) = self.made.with(py, Option::take) else { return Ok(()) };
         let (table, key) = (self.table.bind(py), self.key.bind(py));
-        if table.get().class.as_ref().is_some_and(|class| !class.is_any) {
+        if table.get().class.is_some() {
             let function = py.import("pellucid.handles")?.getattr("put_again")?;
             return function.call1((table, key, value)).map(drop);
         }

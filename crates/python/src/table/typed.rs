@@ -264,20 +264,8 @@ impl Table {
         names: impl Iterator<Item = &'a str>,
     ) -> PyResult<()> {
         let Some(class) = &self.class else { return Ok(()) };
-        let class = class.python.bind(py);
-        let names: Vec<&str> = names.collect();
-        match hooks::foreign_field(class, &names)? {
-            None => Ok(()),
-            Some(why) => Err(errors::raise(
-                py,
-                "WrongClass",
-                format!(
-                    "{verb}() of table {:?}, which was opened with type={}: {why}; nothing was written",
-                    self.name(py),
-                    class.name()?
-                ),
-            )),
-        }
+        let what = format!("{verb}() of table {:?}", self.name(py));
+        hooks::check_fields(class.python.bind(py), names.collect(), &what)
     }
 
     /// Raises if the row under a key, which was changed, makes no instance of the table's class, or

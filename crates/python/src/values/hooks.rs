@@ -260,9 +260,9 @@ pub fn check_row_class(class: &Bound<'_, PyType>) -> PyResult<()> {
     class.py().import("pellucid.classes")?.call_method1("check_row_class", (class,)).map(|_| ())
 }
 
-/// What is wrong with the first of these names that is no field of a class; None where all are.
-pub fn foreign_field(class: &Bound<'_, PyType>, names: &[&str]) -> PyResult<Option<String>> {
-    class.py().import("pellucid.classes")?.call_method1("foreign_field", (class, names.to_vec()))?.extract()
+/// Raises if one of these names is no field of a class; `what` was called.
+pub fn check_fields(class: &Bound<'_, PyType>, names: Vec<&str>, what: &str) -> PyResult<()> {
+    class.py().import("pellucid.classes")?.call_method1("check_fields", (class, names, what)).map(drop)
 }
 
 /// Whether a table with a class accepts a value that is not of exactly that class.

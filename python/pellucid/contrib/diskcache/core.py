@@ -394,9 +394,8 @@ class Cache:
             def kept() -> Any:
                 """The function over the file that is open now."""
                 nonlocal bound
-                entries, made = bound
-                if entries is not self._entries:
-                    entries = self._entries
+                entries, (known, made) = self._entries, bound
+                if known is not entries:
                     made = entries.memoize(of, *options, **more)(function)
                     bound = entries, made
                 return made

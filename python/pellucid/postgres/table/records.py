@@ -19,8 +19,8 @@ from pellucid._native import (
     server_key_code,
     server_survey,
 )
-from pellucid.classes import foreign_field
-from pellucid.errors import StaleTable, WrongClass
+from pellucid.classes import check_fields
+from pellucid.errors import StaleTable
 from pellucid.postgres.attempts import Attempts
 from pellucid.postgres.protocols import Connection, Reader, RowStore, Tables
 from pellucid.postgres.query.reader import ServerReader
@@ -208,7 +208,8 @@ class Records(ServerTable):
         # An instance of the table's class knows of no row that it would change.
         plain = None if self.row_class is None else self.handle()._untyped()
         if plain is not None:
-            check_fields(self, "update", [path[0] for path in paths])
+            names = [path[0] for path in paths if isinstance(path[0], str)]
+            check_fields(self.row_class, names, f"update() of table {self.name!r}")
         for (key, row), values in zip(list(items), computed, strict=True):
             record = row if plain is None else plain[key]
             rest, is_set = iter(values), False
@@ -231,16 +232,6 @@ class Records(ServerTable):
         """Delete the rows under these keys, in the transaction that runs; return how many there were."""
         self.connection.check_writable()
         return self.rows.delete_many([keys.stored(self.encode_key(key)[0]) for key in found])
-
-
-def check_fields(records: Records, verb: str, names: Sequence[Any]) -> None:
-    """Raise `WrongClass` if the class of the rows lacks one of these fields, which would not come back."""
-    why = foreign_field(records.row_class, [name for name in names if isinstance(name, str)])
-    if why is not None:
-        raise WrongClass(
-            f"{verb}() of table {records.name!r}, which was opened with type="
-            f"{getattr(records.row_class, '__name__', None)}: {why}; nothing was written"
-        )
 
 
 def code_of(connection: Connection, key: Any) -> bytes | None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from pellucid._native import IndexInfo, _no_attribute, server_query, server_view
+from pellucid.classes import check_fields
 from pellucid.errors import Error, StaleTable
 from pellucid.look import show, verbs
 from pellucid.postgres import maintenance
@@ -25,7 +26,7 @@ from pellucid.postgres.table.index_entries import ServerIndexEntries
 from pellucid.postgres.table.load import Loader
 from pellucid.postgres.table.overflow import Overflow
 from pellucid.postgres.table.range import TableRange, range_of
-from pellucid.postgres.table.records import Records, check_fields, code_of
+from pellucid.postgres.table.records import Records, code_of
 from pellucid.postgres.table.rows import ServerRowStore
 from pellucid.postgres.table.sequence import Sequences
 from pellucid.postgres.table.value_file import ValueReader, buffer_of, writer_of
@@ -194,7 +195,8 @@ class Table(collections.abc.MutableMapping[Any, Any]):
         self._connection.check_writable()
         if self._records.row_class is None:
             return Increment(self._records, self._rows, key, path, by).run(default)
-        check_fields(self._records, "increment", steps_of(path)[:1])
+        names = [step for step in steps_of(path)[:1] if isinstance(step, str)]
+        check_fields(self._records.row_class, names, f"increment() of table {self.name!r}")
 
         def count() -> Any:
             total = self._untyped().increment(key, path, by, default=default)

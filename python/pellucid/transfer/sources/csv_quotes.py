@@ -68,7 +68,7 @@ class Quotes:
         return (
             cell[:1] == self.quote
             and inner.strip() == inner != ""
-            # Some take it for a quote.
+            # Some programs take it for a quote, so the cell needs its own.
             and inner[:1] != "'"
             and self.special.isdisjoint(inner)
             and LOOKS_TYPED.match(inner) is None
