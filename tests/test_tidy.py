@@ -581,7 +581,7 @@ def test_no_import_of_the_store_goes_up() -> None:
 
 
 # Lines of Rust of the crates: code alone, without comments, blank lines and tests. The number may fall.
-RUST_CODE_LINES_MAX = 77_744
+RUST_CODE_LINES_MAX = 77_731
 
 
 def code_lines(rust: str) -> int:
